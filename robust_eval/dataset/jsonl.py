@@ -1,0 +1,145 @@
+"""Questions from a JSON Lines file: the built-in sets, or a file of one's own in the same layout."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_eval.error import UserError
+from robust_eval.prompt.prompt import exemplar_questions
+from robust_eval.question import LETTERS, Question
+
+log = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).with_name("builtin")
+"""Where the sets lie that come with the package."""
+BUILTIN = "builtin:"
+"""Prefix of a path that names one of them."""
+
+
+@dataclass
+class JsonLines:
+    """A file with one question a line.
+
+    Each line is a JSON object with the fields of :class:`~robust_eval.question.Question`; ``id`` and ``question`` are
+    required, and either ``answers`` (a list of accepted answers) or ``choices`` with ``correct`` (the index of the
+    right one, from 0).
+    """
+
+    name: str
+    """What the set is called in logs, tables and the tracker."""
+    path: str
+    """The file: a path, or builtin:facts.jsonl and the like for the sets that come with the package."""
+    limit: int | None = None
+    """Take only the first questions of the file."""
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1, not {self.limit}")
+
+    def load(self) -> list[Question]:
+        """All questions of the file, in its order; UserError names the first line that is broken."""
+        questions: list[Question] = []
+        lines: dict[str, int] = {}
+        for number, line in enumerate(self._text().splitlines(), start=1):
+            if not line.strip():
+                continue
+            question = _question(line, f"{self.path}, line {number}")
+            if question.id in lines:
+                raise UserError(
+                    f"{self.path}, line {number}: id {question.id!r} stands already in line {lines[question.id]}"
+                )
+            lines[question.id] = number
+            questions.append(question)
+        if not questions:
+            raise UserError(f"the data set {self.name} is empty: {self.path} holds no question")
+        asked = questions[: self.limit]
+        leaked = {q.text for q in asked} & {text for q in asked for text in exemplar_questions(q.scenario)}
+        if leaked:
+            raise UserError(f"{self.path}: {min(leaked)!r} is an exemplar of the prompt; remove it from the questions")
+        return asked
+
+    @property
+    def file(self) -> Path:
+        """The file that the questions are read from."""
+        return FOLDER / self.path.removeprefix(BUILTIN) if self.path.startswith(BUILTIN) else Path(self.path)
+
+    def _text(self) -> str:
+        try:
+            return self.file.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as problem:
+            names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
+            there = f"; there are {names}" if self.path.startswith(BUILTIN) else ""
+            raise UserError(f"the data file {self.path} cannot be read: {_reason(problem)}{there}") from problem
+
+
+def _reason(problem: OSError | UnicodeDecodeError) -> str:
+    return str(problem) if isinstance(problem, UnicodeDecodeError) else str(problem.strerror)
+
+
+def _question(line: str, where: str) -> Question:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise UserError(
+            f"{where}: broken JSON ({problem.msg} at column {problem.colno}); nothing was loaded"
+        ) from problem
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: a question is a JSON object, not {type(record).__name__}")
+    known = {
+        "id",
+        "question",
+        "answers",
+        "choices",
+        "correct",
+        "context",
+        "type",
+        "category",
+        "group",
+        "rewrites",
+        "level",
+    }
+    if unknown := sorted(set(record) - known):
+        raise UserError(f"{where}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+
+    def text(field: str, required: bool = False) -> str:
+        value = record.get(field, "")
+        if not isinstance(value, str) or (required and not value.strip()):
+            raise UserError(
+                f"{where}: {field!r} must be {'a text that is not empty' if required else 'a text'}, not {value!r}"
+            )
+        return value
+
+    def texts(field: str) -> tuple[str, ...]:
+        value: Any = record.get(field, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+            raise UserError(f"{where}: {field!r} must be a list of texts that are not empty, not {value!r}")
+        return tuple(value)
+
+    choices, correct = texts("choices"), record.get("correct")
+    if choices:
+        if not 2 <= len(choices) <= len(LETTERS):
+            raise UserError(f"{where}: 'choices' must hold 2 to {len(LETTERS)} texts, not {len(choices)}")
+        if type(correct) is not int or not 0 <= correct < len(choices):
+            raise UserError(
+                f"{where}: 'correct' must be the index of the right choice (0 to {len(choices) - 1}), not {correct!r}"
+            )
+    elif not texts("answers"):
+        raise UserError(f"{where}: 'answers' must hold at least one accepted answer, or 'choices' be given")
+    level = record.get("level")
+    if level is not None and type(level) is not int:
+        raise UserError(f"{where}: 'level' must be a whole number, not {level!r}")
+    return Question(
+        id=text("id", required=True),
+        text=text("question", required=True),
+        answers=texts("answers"),
+        choices=choices,
+        correct=correct if choices else None,
+        context=text("context"),
+        type=text("type"),
+        category=text("category"),
+        group=text("group"),
+        level=level,
+        rewrites=texts("rewrites"),
+    )

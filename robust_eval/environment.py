@@ -1,0 +1,41 @@
+"""What a run ran in: versions, machine, and the commit of the code."""
+
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import robust_eval
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "hydra-core", "omegaconf", "mlflow")
+
+
+def environment() -> dict[str, str]:
+    """Versions of Python and of the packages that figures depend on, machine, and git commit, flat."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[f"version.{package}"] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[f"version.{package}"] = "not installed"
+    return {
+        "version.robust_eval": robust_eval.__version__,
+        "version.python": platform.python_version(),
+        **versions,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "git.commit": git_commit(Path(__file__).parent),
+    }
+
+
+def git_commit(folder: Path) -> str:
+    """Commit of the checkout that a folder lies in, with "+changes" where tracked files differ; "none" outside."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "none"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

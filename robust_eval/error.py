@@ -1,0 +1,9 @@
+"""The one exception that a user, not a developer, is meant to read."""
+
+
+class UserError(Exception):
+    """Something that the person who started the run can mend.
+
+    Its text is one sentence: what is wrong, where, and what would be right. The command line prints it without a
+    traceback and exits with status 1.
+    """

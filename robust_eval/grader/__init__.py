@@ -1,0 +1,1 @@
+"""Right or wrong, and which label: what turns the answer table into the graded table."""

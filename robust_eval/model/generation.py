@@ -1,0 +1,82 @@
+"""Which part of the model's distribution is sampled: all of it, unless the configuration truncates it."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # these are settings too, and reading settings need not wait for torch
+    from torch import Tensor
+
+PRESETS = ("full", "repository", "library_defaults")
+
+
+@dataclass
+class Generation:
+    """Truncation of the distribution at the sampling temperature, in the order temperature → top_k → top_p → min_p.
+
+    Everything is off by default: a library's silent top_k = 50 cuts just the tail that high temperatures probe
+    (METHODS §1, step 3).
+    """
+
+    preset: str = "full"
+    """full: only what is set below. repository: what the model's own generation_config sets, over it.
+    library_defaults: the same with top_k = 50 where the repository sets none."""
+    top_k: int = 0
+    """Keep the k most probable tokens; 0: all."""
+    top_p: float = 1.0
+    """Keep the most probable tokens that together reach this probability; 1: all."""
+    min_p: float = 0.0
+    """Keep tokens at least this fraction as probable as the most probable one; 0: all."""
+    repetition_penalty: float = 1.0
+    """Divides positive and multiplies negative logits of tokens that occurred (Keskar et al. 2019); 1: off."""
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {self.preset}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or more, not {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie above 0 and at most at 1, not {self.top_p}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must lie between 0 and 1, not {self.min_p}")
+        if not self.repetition_penalty > 0:
+            raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
+
+    def effective(self, repository: Any) -> "Generation":
+        """The settings in effect for a model whose repository brings the generation_config ``repository``."""
+        if self.preset == "full":
+            return self
+        brought = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
+        if self.preset == "library_defaults" and brought["top_k"] is None:
+            brought["top_k"] = 50
+        return Generation(self.preset, **{name: value for name, value in brought.items() if value is not None})
+
+    @property
+    def truncates(self) -> bool:
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    def truncated(self, scaled: "Tensor") -> "Tensor":
+        """Logits divided by the temperature, (n, V), with those of the tokens that are cut set to −inf."""
+        if 0 < self.top_k < scaled.shape[-1]:
+            least = scaled.topk(self.top_k, dim=-1).values[:, -1:]
+            scaled = scaled.masked_fill(scaled < least, -math.inf)
+        if self.top_p < 1:
+            ordered, index = scaled.sort(dim=-1, descending=True)
+            p = ordered.double().softmax(dim=-1)
+            cut = p.cumsum(dim=-1) - p >= self.top_p  # what lies before a token already reaches top_p
+            scaled = scaled.masked_fill(cut.new_zeros(cut.shape).scatter(-1, index, cut), -math.inf)
+        if self.min_p > 0:
+            least = scaled.amax(dim=-1, keepdim=True) + math.log(self.min_p)
+            scaled = scaled.masked_fill(scaled < least, -math.inf)
+        return scaled
+
+    def penalized(self, logits: "Tensor", occurred: list[list[int]]) -> "Tensor":
+        """Logits (n, V) after the repetition penalty on the token ids that occurred before each row."""
+        if self.repetition_penalty == 1.0:
+            return logits
+        logits = logits.clone()
+        for row, ids in zip(logits, occurred, strict=True):
+            seen = sorted(set(ids))
+            values = row[seen]
+            row[seen] = (values / self.repetition_penalty).where(values > 0, values * self.repetition_penalty)
+        return logits

@@ -1,0 +1,124 @@
+"""Figures of the Factual Robustness Score (Fastowski et al., Fig. 1, 3, 4 and 13)."""
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import gaussian_kde
+
+from robust_eval.metric.score import Estimate
+from robust_eval.plot.style import BLUE, GREY, RED, SEQUENTIAL
+
+
+def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], threshold: float = 0.5) -> Axes:
+    """Share of right replies at each temperature, with 95 % intervals (Fig. 1)."""
+    temperatures = np.array(sorted(accuracy))
+    value, low, high = np.array([accuracy[t] for t in temperatures]).T
+    axes.fill_between(temperatures, low, high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
+    axes.axhline(threshold, color=GREY, linestyle="--", linewidth=1)
+    axes.text(temperatures[0], threshold + 0.015, f"a fact breaks below {threshold:g}", color=GREY, fontsize=9)
+    axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02), xticks=temperatures)
+    axes.set_title("Accuracy against temperature")
+    axes.legend(loc="upper right")
+    return axes
+
+
+def entropy_by_breaking_temperature(
+    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, temperatures: ArrayLike, pearson: float
+) -> Axes:
+    """Initial entropy of the facts that break at each temperature: mean with its standard error, and every fact
+    (Fig. 3). Unbroken facts stand apart on the right; they are not in Pearson's r.
+    """
+    h, t = np.asarray(entropy, dtype=float), np.asarray(breaking, dtype=float)
+    levels, labels, step = _levels(t, temperatures)
+    place = np.where(np.isinf(t), levels[-1], t)
+    spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
+    axes.scatter(place + spread, h, s=12, color=BLUE, alpha=0.35, linewidths=0, label="one fact")
+    known = [h[(place == level) & ~np.isnan(h)] for level in levels]
+    shown = [(level, values) for level, values in zip(levels, known, strict=True) if len(values)]
+    axes.errorbar(
+        [level for level, _ in shown],
+        [values.mean() for _, values in shown],
+        [values.std() / np.sqrt(len(values)) for _, values in shown],
+        fmt="D",
+        color=RED,
+        markersize=5,
+        capsize=3,
+        label="mean ± standard error",
+    )
+    axes.set_xticks(levels, labels)
+    axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (base 10, 0 to 1)", ylim=(-0.02, 1.02))
+    correlation = f"r = {pearson:.2f} over broken facts" if np.isfinite(pearson) else "r undefined"
+    axes.set_title(f"Initial entropy against breaking temperature ({correlation})", fontsize=11)
+    axes.legend(loc="upper right", fontsize=9, frameon=True, framealpha=0.9, edgecolor="none")
+    return axes
+
+
+def frs_by_entropy_and_breaking(
+    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, scores: ArrayLike, temperatures: ArrayLike, d: float
+) -> Axes:
+    """Every fact in the plane of entropy and breaking temperature, coloured by its score (Fig. 4)."""
+    h, t, score = (np.asarray(values, dtype=float) for values in (entropy, breaking, scores))
+    levels, labels, step = _levels(t, temperatures)
+    known = ~np.isnan(score)
+    place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
+    points = axes.scatter(
+        h[known],
+        place[known],
+        c=score[known],
+        cmap=SEQUENTIAL,
+        vmin=0,
+        vmax=1,
+        s=22,
+        edgecolors="white",
+        linewidths=0.4,
+    )
+    axes.figure.colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
+    axes.set_yticks(levels, labels)
+    axes.set(xlabel="initial entropy H (base 10, 0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
+    axes.set_title("Robustness of every fact")
+    return axes
+
+
+def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDArray[np.float64], list[str], float]:
+    """Where facts stand on the axis of t_b, the labels, and the grid's step; unbroken facts, if any, beyond the grid."""
+    levels = np.asarray(temperatures, dtype=float)
+    step = float(np.diff(levels).min()) if len(levels) > 1 else 1.0
+    labels = [f"{level:.1f}" if level == round(level, 1) else f"{level:g}" for level in levels]
+    if np.isinf(breaking).any():
+        return np.append(levels, levels[-1] + 1.5 * step), [*labels, "none"], step
+    return levels, labels, step
+
+
+def frs_density(axes: Axes, scores: Mapping[float, ArrayLike]) -> Axes:
+    """Distribution of the score over facts for each d (Fig. 13): density of the broken facts; the share of unbroken
+    facts, which all score 1, stands in the legend, because a smooth density cannot show a point mass.
+    """
+    places = np.linspace(0, 1, 401)
+    colours = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.85, max(len(scores), 2)))
+    for (d, values), colour, dash in zip(scores.items(), colours, cycle(["-", "--", "-.", ":"]), strict=False):
+        score = np.asarray(values, dtype=float)
+        score = score[~np.isnan(score)]
+        below = score[score < 1]
+        if len(below) > 2 and np.ptp(below) > 1e-6:
+            density = gaussian_kde(below)(places) * len(below) / len(score)
+            axes.plot(places, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
+        at_one = float(np.mean(score == 1)) if len(score) else float("nan")
+    axes.set(xlabel="FRS", ylabel="density of broken facts", xlim=(0, 1), ylim=(0, None))
+    axes.set_title("Distribution of the Factual Robustness Score")
+    if scores and at_one > 0:
+        axes.annotate(
+            f"{at_one:.0%} of facts\nunbroken: FRS = 1",
+            xy=(1, 0),
+            xytext=(0.98, 0.5),
+            textcoords="axes fraction",
+            ha="right",
+            color=GREY,
+            arrowprops={"arrowstyle": "->", "color": GREY},
+        )
+    axes.legend(loc="upper left")
+    return axes

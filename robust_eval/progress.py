@@ -1,0 +1,36 @@
+"""Progress of long steps, for a person at a terminal; silent anywhere else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+
+@contextmanager
+def progress(stage: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """A bar with rate and time left; yields a function that is told how much more is done."""
+    console = Console(stderr=True)
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(unit),
+        TimeRemainingColumn(),
+    ]
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(stage, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+class _Rate(ProgressColumn):
+    """Units done a second, over the whole step: blocks of different size make a momentary rate jump."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        elapsed = task.elapsed or 0.0
+        return Text(f"{task.completed / elapsed:.1f} {self._unit}/s" if elapsed > 0 and task.completed else "")

