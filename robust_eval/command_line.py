@@ -9,8 +9,9 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from rich.console import Console
 
-from robust_eval.config import check_command_line, register, to_config
+from robust_eval.config import register, to_config
 from robust_eval.error import UserError
+from robust_eval.overrides import checked_overrides
 
 
 def checked(arguments: Sequence[str]) -> list[str]:
@@ -22,7 +23,7 @@ def checked(arguments: Sequence[str]) -> list[str]:
     if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
         return list(arguments)
     try:
-        expanded = dict(zip(overrides, check_command_line(overrides), strict=True))
+        expanded = dict(zip(overrides, checked_overrides(overrides), strict=True))
     except UserError as problem:
         _stop(problem)
     return [expanded.get(argument, argument) for argument in arguments]

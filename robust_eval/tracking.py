@@ -1,6 +1,7 @@
 """MLflow, and nothing but MLflow: one run of an experiment is one run in its store."""
 
 import json
+import logging
 import math
 import os
 import time
@@ -84,6 +85,8 @@ class Mlflow:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
         import mlflow
 
+        for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
+            logging.getLogger(library).setLevel(logging.WARNING)
         mlruns.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(self.store(mlruns))
         with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash

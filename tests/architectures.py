@@ -1,9 +1,11 @@
 """Tiny language models with random weights, one for each architecture that the tests cover."""
 
+import copy
 from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     FalconH1Config,
     Gemma3TextConfig,
     GPT2Config,
@@ -16,7 +18,6 @@ from transformers import (
     Qwen3Config,
     Qwen3NextConfig,
 )
-from transformers import AutoModelForCausalLM
 
 VOCABULARY = 48
 _COMMON: dict[str, Any] = {
@@ -62,9 +63,12 @@ OTHERS = {
 }
 
 
-def tiny(architecture: str, sharpness: float = 8.0) -> PreTrainedModel:
+def tiny(
+    architecture: str, sharpness: float = 8.0, vocabulary: int = VOCABULARY, positions: int = 128
+) -> PreTrainedModel:
     """A model with random weights; ``sharpness`` scales its logits, so that its answers are not all equally likely."""
-    config = (FULL_ATTENTION | OTHERS)[architecture]
+    config = copy.deepcopy((FULL_ATTENTION | OTHERS)[architecture])
+    config.vocab_size, config.max_position_embeddings = vocabulary, positions
     torch.manual_seed(sum(map(ord, architecture)))
     model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():

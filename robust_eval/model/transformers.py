@@ -93,6 +93,7 @@ class TransformersModel:
         self.model = model
         self.tokenizer = tokenizer
         self.generation = config.generation.effective(model.generation_config)
+        self._parameters = model.num_parameters()
         self._linear = use_faster_linear(model)
         self._system_role = config.prompt_style == "chat" and _takes_system_role(tokenizer)
         self._vocabulary = self._read_vocabulary()
@@ -105,7 +106,7 @@ class TransformersModel:
             "path": self.config.path,
             "revision": getattr(self.model.config, "_commit_hash", None) or self.config.sha256 or "local files",
             "class": type(self.model).__name__,
-            "parameters": self.model.num_parameters(),
+            "parameters": self._parameters,
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": str(self.model.device),
             "linear": self._linear,

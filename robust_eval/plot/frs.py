@@ -85,7 +85,7 @@ def frs_by_entropy_and_breaking(
 
 
 def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDArray[np.float64], list[str], float]:
-    """Where facts stand on the axis of t_b, the labels, and the grid's step; unbroken facts, if any, beyond the grid."""
+    """Where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any, beyond the grid."""
     levels = np.asarray(temperatures, dtype=float)
     step = float(np.diff(levels).min()) if len(levels) > 1 else 1.0
     labels = [f"{level:.1f}" if level == round(level, 1) else f"{level:g}" for level in levels]
@@ -120,5 +120,8 @@ def frs_density(axes: Axes, scores: Mapping[float, ArrayLike]) -> Axes:
             color=GREY,
             arrowprops={"arrowstyle": "->", "color": GREY},
         )
-    axes.legend(loc="upper left")
+    if axes.get_lines():
+        axes.legend(loc="upper left")
+    else:
+        axes.text(0.5, 0.5, "too few broken facts for a density", transform=axes.transAxes, ha="center", color=GREY)
     return axes

@@ -1,0 +1,127 @@
+"""Overrides from the command line, checked before anything is loaded: one sentence with the nearest right name."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from robust_eval.config import CONF, SEVERAL, first_line, nearest, no_setting, to_config
+from robust_eval.error import UserError
+
+
+def checked_overrides(overrides: Sequence[str]) -> list[str]:
+    """Compose and check the configuration that these overrides ask for, before anything is loaded or written.
+
+    Returns the overrides with shorthands spelt out: where a group that takes several options holds one, the option's
+    name may be left out (``sampler.trials=20`` is ``sampler.temperature_sweep.trials=20``). Raises UserError with what
+    is wrong and the nearest right name. Of a sweep, each value is checked by itself.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as problem:
+        raise UserError(f"{problem.override!r} is no override: write KEY=VALUE") from problem
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        choices = [override for override in parsed if _chooses(override)]
+        settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
+        chosen = _compose([_first(override) for override in choices])
+        expanded = {id(override): _expanded(override, chosen) for override in settings}
+        single = [_first(override) for override in choices]
+        single += [_first(override, expanded[id(override)]) for override in settings]
+        for variant in _variants([*choices, *settings], single, expanded):
+            config = to_config(_compose(variant, chosen))
+    _check_writable(Path(config.paths.mlruns))
+    return [expanded.get(id(override), str(override.input_line)) for override in parsed]
+
+
+def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> DictConfig:
+    try:
+        return hydra.compose("config", list(overrides))
+    except MissingConfigException as problem:
+        raise UserError(_unknown_option(str(problem))) from problem
+    except (ConfigCompositionException, OmegaConfBaseException) as problem:
+        raise UserError(_wrong_override(problem, chosen)) from problem
+    except HydraException as problem:
+        raise UserError(first_line(problem)) from problem
+
+
+def _chooses(override: Override) -> bool:
+    """Whether an override chooses an option of a group, rather than setting a value."""
+    return not _is_hydra(override) and (CONF / str(override.key_or_group)).is_dir()
+
+
+def _is_hydra(override: Override) -> bool:
+    return str(override.key_or_group).split("/")[0].split(".")[0] == "hydra"
+
+
+def _first(override: Override, line: str | None = None) -> str:
+    """The override itself, or that of the first job of a sweep."""
+    text = line if line is not None else str(override.input_line)
+    if not override.is_sweep_override():
+        return text
+    return f"{text.split('=', 1)[0]}={next(iter(override.sweep_string_iterator()))}"
+
+
+def _variants(overrides: Sequence[Override], single: list[str], expanded: dict[int, str]) -> Iterator[list[str]]:
+    """The overrides of the first job, then with each other value of each sweep in its place."""
+    yield single
+    for index, override in enumerate(overrides):
+        if override.is_sweep_override():
+            key = expanded.get(id(override), str(override.input_line)).split("=", 1)[0]
+            for value in list(override.sweep_string_iterator())[1:]:
+                yield [*single[:index], f"{key}={value}", *single[index + 1 :]]
+
+
+def _expanded(override: Override, chosen: DictConfig) -> str:
+    line = str(override.input_line)
+    group, _, rest = str(override.key_or_group).partition(".")
+    if group in SEVERAL and rest and len(chosen[group]) == 1:
+        name = next(iter(chosen[group]))
+        if rest.split(".")[0] != name:
+            return line.replace(f"{group}.", f"{group}.{name}.", 1)
+    return line
+
+
+def _unknown_option(message: str) -> str:
+    """A sentence about an option that a group does not have, from Hydra's message, with the nearest that it has."""
+    missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
+    if not missing:
+        return message.strip().splitlines()[0]
+    group, _, name = missing.group(1).rpartition("/")
+    options = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+    return f"there is no {group}={name}{nearest(name, options)}; there are {', '.join(options) or 'none'}"
+
+
+def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:
+    """A sentence about a key that does not exist or a value of the wrong type."""
+    key = re.search(r"Could not override '([^']+)'", str(problem))
+    if key and chosen is not None:
+        node: Any = chosen
+        parts = key.group(1).split(".")
+        for depth, part in enumerate(parts):
+            known = [str(name) for name in node] if isinstance(node, DictConfig) else []
+            if part not in known:
+                return no_setting(key.group(1), part, known, ".".join(parts[:depth]))
+            node = node[part]
+    cause = problem.__cause__
+    setting = re.search(r"override (\S+)", str(problem))
+    what = f"{setting.group(1)}: " if setting else ""
+    return what + first_line(cause if cause is not None else problem)
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise UserError(
+            f"paths.mlruns: nothing can be written to {folder} ({problem.strerror}); choose another folder"
+        ) from problem

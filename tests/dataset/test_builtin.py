@@ -1,0 +1,212 @@
+import json
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from importlib import resources
+
+import pytest
+import yaml
+
+from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.grader.normalization import normalize
+
+NAMES = ("facts", "passages", "physics")
+
+
+def content(name):
+    return resources.files("robust_eval.dataset").joinpath("builtin", f"{name}.jsonl").read_bytes()
+
+
+def records(name):
+    return [json.loads(line) for line in content(name).decode("utf-8").split("\n") if line]
+
+
+def wordings(record):
+    return [record["question"], *record.get("rewrites", [])]
+
+
+def as_words(text):
+    """Padded, so that whole words are found by plain containment."""
+    return f" {normalize(text)} "
+
+
+every_set = pytest.mark.parametrize("name", NAMES)
+
+
+def test_these_sets_and_no_others_are_built_in():
+    folder = resources.files("robust_eval.dataset").joinpath("builtin")
+    assert sorted(entry.name for entry in folder.iterdir()) == [f"{name}.jsonl" for name in NAMES]
+
+
+@every_set
+def test_a_file_is_small_utf_8_text_in_nfc_with_one_object_a_line(name):
+    raw = content(name)
+    text = raw.decode("utf-8")
+    assert len(raw) < 1_000_000
+    assert unicodedata.is_normalized("NFC", text)
+    assert text.endswith("}\n")
+    assert not text.startswith("\ufeff")
+    assert text.splitlines() == text.removesuffix("\n").split("\n")
+    assert {type(json.loads(line)) for line in text.splitlines()} == {dict}
+
+
+@every_set
+def test_no_text_holds_stray_white_space(name):
+    def texts(value):
+        if isinstance(value, str):
+            return [value]
+        return [text for item in value for text in texts(item)] if isinstance(value, list) else []
+
+    stray = [(r["id"], t) for r in records(name) for t in texts(list(r.values())) if t != " ".join(t.split())]
+    assert stray == []
+
+
+@every_set
+def test_a_set_loads_whole(name):
+    loaded = JsonLines(name=name, path=f"builtin:{name}.jsonl").load()
+    assert [
+        {
+            "id": question.id,
+            "question": question.text,
+            "answers": list(question.answers),
+            "choices": list(question.choices),
+            "correct": question.correct,
+            "context": question.context,
+            "type": question.type,
+            "category": question.category,
+            "group": question.group,
+            "level": question.level,
+            "rewrites": list(question.rewrites),
+        }
+        for question in loaded
+    ] == [
+        {"answers": [], "choices": [], "correct": None, "context": "", "type": "", "category": "", "group": ""}
+        | {"level": None, "rewrites": []}
+        | record
+        for record in records(name)
+    ]
+
+
+@every_set
+def test_ids_are_the_name_of_the_set_and_three_digits_and_unique(name):
+    ids = [record["id"] for record in records(name)]
+    assert [id_ for id_ in ids if not re.fullmatch(rf"{name}-[0-9]{{3}}", id_)] == []
+    assert [id_ for id_, count in Counter(ids).items() if count > 1] == []
+
+
+@every_set
+def test_no_two_questions_are_equal(name):
+    counts = Counter(normalize(record["question"]) for record in records(name))
+    assert [question for question, count in counts.items() if count > 1] == []
+
+
+def test_no_question_stands_in_two_sets():
+    counts = Counter(question for name in NAMES for question in {normalize(r["question"]) for r in records(name)})
+    assert [question for question, count in counts.items() if count > 1] == []
+
+
+@every_set
+def test_no_rewrite_equals_its_question_or_another_rewrite(name):
+    counts = Counter((record["id"], normalize(wording)) for record in records(name) for wording in wordings(record))
+    assert [wording for wording, count in counts.items() if count > 1] == []
+
+
+@every_set
+def test_no_alias_normalises_to_nothing_and_none_stands_twice(name):
+    counts = Counter((record["id"], alias) for record in records(name) for alias in record.get("answers", []))
+    assert [alias for alias in counts if not normalize(alias[1])] == []
+    assert [alias for alias, count in counts.items() if count > 1] == []
+
+
+@every_set
+def test_no_answer_stands_in_its_own_question_or_rewrites(name):
+    given_away = [
+        (record["id"], alias, wording)
+        for record in records(name)
+        for alias in record.get("answers", [])
+        for wording in wordings(record)
+        if as_words(alias) in as_words(wording)
+    ]
+    assert given_away == []
+
+
+@every_set
+def test_no_exemplar_of_the_prompt_is_among_the_questions(name):
+    templates = yaml.safe_load(resources.files("robust_eval.prompt").joinpath("templates.yaml").read_text("utf-8"))
+    exemplars = {
+        normalize(exemplar["question"])
+        for scenario in ("abstractive", "extractive", "multiple_choice")
+        for exemplar in templates[scenario]["exemplars"]
+    }
+    asked = {normalize(wording) for record in records(name) for wording in wordings(record)}
+    assert len(exemplars) == 7
+    assert exemplars & asked == set()
+
+
+def test_the_facts_have_enough_questions_of_each_type_and_level():
+    facts = records("facts")
+    types = Counter(record["type"] for record in facts)
+    assert len(facts) >= 400
+    assert types.keys() == {"NUM", "LOC", "HUM", "ENTY"}
+    assert {type_: count for type_, count in types.items() if count < 80} == {}
+    assert {record["level"] for record in facts} == {1, 2, 3, 4}
+    assert {type(record["level"]) for record in facts} == {int}
+
+
+def test_the_facts_have_accepted_answers_and_no_context_or_choices():
+    fields = {frozenset(record) for record in records("facts")}
+    required = {"id", "question", "answers", "type", "level"}
+    assert fields == {frozenset(required), frozenset(required | {"rewrites"})}
+    assert [record["id"] for record in records("facts") if not record["answers"]] == []
+
+
+def test_enough_facts_have_five_rewrites_and_the_others_none():
+    counts = Counter(len(record.get("rewrites", [])) for record in records("facts"))
+    assert counts.keys() == {0, 5}
+    assert counts[5] >= 200
+
+
+def test_the_physics_questions_have_five_distinct_choices_a_key_and_five_rewrites():
+    physics = records("physics")
+    assert len(physics) >= 100
+    assert {frozenset(r) for r in physics} == {
+        frozenset({"id", "question", "choices", "correct", "category", "rewrites"})
+    }
+    assert {len(record["choices"]) for record in physics} == {5}
+    assert {len(record["rewrites"]) for record in physics} == {5}
+    alike = {r["id"]: r["choices"] for r in physics if len({normalize(choice) for choice in r["choices"]}) < 5}
+    assert alike == {}
+
+
+def test_the_physics_questions_cover_the_five_published_categories():
+    assert {record["category"] for record in records("physics")} == {"D", "F", "C", "S", "M"}
+
+
+def test_the_right_choice_is_spread_evenly_over_the_positions():
+    physics = records("physics")
+    shares = {position: count / len(physics) for position, count in Counter(r["correct"] for r in physics).items()}
+    assert shares.keys() == {0, 1, 2, 3, 4}
+    assert {position: share for position, share in shares.items() if not 0.15 <= share <= 0.25} == {}
+
+
+def test_the_passages_hold_their_answer_and_have_five_rewrites():
+    passages = records("passages")
+    assert len(passages) >= 60
+    assert {frozenset(record) for record in passages} == {
+        frozenset({"id", "question", "answers", "context", "group", "type", "rewrites"})
+    }
+    assert {len(record["rewrites"]) for record in passages} == {5}
+    assert {record["type"] for record in passages} == {"NUM", "LOC", "HUM", "ENTY"}
+    absent = {r["id"]: r["answers"][0] for r in passages if r["answers"][0] not in r["context"]}
+    assert absent == {}
+    broken = {r["id"]: r["answers"][0] for r in passages if as_words(r["answers"][0]) not in as_words(r["context"])}
+    assert broken == {}
+
+
+def test_the_questions_of_a_group_share_a_passage_that_no_other_group_has():
+    contexts, groups = defaultdict(set), defaultdict(set)
+    for record in records("passages"):
+        contexts[record["group"]].add(record["context"])
+        groups[record["context"]].add(record["group"])
+    assert {group for group, shared in contexts.items() if len(shared) != 1} == set()
+    assert {context for context, sharing in groups.items() if len(sharing) != 1} == set()

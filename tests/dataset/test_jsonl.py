@@ -1,0 +1,226 @@
+import json
+
+import pytest
+
+from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.error import UserError
+from robust_eval.question import Question
+
+GOOD = {"id": "a", "question": "Who?", "answers": ["Anna"]}
+CHOICE = {"id": "a", "question": "Which?", "choices": ["this", "that", "neither"], "correct": 1}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "questions.jsonl"
+
+
+def write(file, *records):
+    file.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+
+
+def without(record, field):
+    return {name: value for name, value in record.items() if name != field}
+
+
+def load(path, **more):
+    return JsonLines(name="mine", path=str(path), **more).load()
+
+
+def refusal(path, **more):
+    with pytest.raises(UserError) as caught:
+        load(path, **more)
+    return str(caught.value)
+
+
+def test_a_good_file_is_loaded_whole_and_in_its_order(file):
+    file.write_text(
+        '{"id": "z", "question": "Who wrote Émile?", "answers": ["Rousseau", "J.-J. Rousseau"], "type": "HUM", '
+        '"level": 3, "rewrites": ["Émile is by whom?", "Name the author of Émile."]}\n'
+        "\n"
+        '{"id": "c", "question": "What is the unit of force?", "choices": ["joule", "newton"], "correct": 1, '
+        '"category": "D", "answers": ["newton"]}\n'
+        '  {"id": "b", "question": "Who drew?", "answers": ["Karl"], "context": "Karl drew.", "group": "p1"}  \n'
+        '{"id": "a", "question": "Why?", "answers": ["\\u00e9"], "level": null}',
+        encoding="utf-8",
+    )
+    assert load(file) == [
+        Question(
+            id="z",
+            text="Who wrote Émile?",
+            answers=("Rousseau", "J.-J. Rousseau"),
+            type="HUM",
+            level=3,
+            rewrites=("Émile is by whom?", "Name the author of Émile."),
+        ),
+        Question(
+            id="c",
+            text="What is the unit of force?",
+            answers=("newton",),
+            choices=("joule", "newton"),
+            correct=1,
+            category="D",
+        ),
+        Question(id="b", text="Who drew?", answers=("Karl",), context="Karl drew.", group="p1"),
+        Question(id="a", text="Why?", answers=("é",)),
+    ]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(file):
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([json.dumps(GOOD), json.dumps(GOOD | {"id": "b"}), ""]).encode())
+    assert load(file) == [Question("a", "Who?", ("Anna",)), Question("b", "Who?", ("Anna",))]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file, separator):
+    write(file, GOOD | {"question": f"Who?{separator}Really?"}, GOOD | {"id": "b"})
+    assert load(file) == [Question("a", f"Who?{separator}Really?", ("Anna",)), Question("b", "Who?", ("Anna",))]
+
+
+def test_broken_json_names_file_line_and_column_and_loads_nothing(file):
+    file.write_text('{"id": "a", "question": "Who?", "answers": ["Anna"]}\n\n{"id": "b"\n', encoding="utf-8")
+    assert refusal(file) == (f"{file}, line 3: broken JSON (Expecting ',' delimiter at column 11); nothing was loaded")
+
+
+@pytest.mark.parametrize(("line", "kind"), [("[1]", "list"), ('"Who?"', "str"), ("3", "int"), ("null", "NoneType")])
+def test_a_line_that_is_no_object_is_refused(file, line, kind):
+    file.write_text(line)
+    assert refusal(file) == f"{file}, line 1: a question is a JSON object, not {kind}"
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (
+            GOOD | {"answer": "Anna"},
+            (
+                "unknown field 'answer'; known are answers, category, choices, context, correct, group, id, level, "
+                "question, rewrites, type"
+            ),
+        ),
+        (without(GOOD, "id"), "'id' must be a text that is not empty, not ''"),
+        (GOOD | {"id": ""}, "'id' must be a text that is not empty, not ''"),
+        (GOOD | {"id": " "}, "'id' must be a text that is not empty, not ' '"),
+        (GOOD | {"id": 7}, "'id' must be a text that is not empty, not 7"),
+        (without(GOOD, "question"), "'question' must be a text that is not empty, not ''"),
+        (GOOD | {"question": "\t"}, "'question' must be a text that is not empty, not '\\t'"),
+        (GOOD | {"question": None}, "'question' must be a text that is not empty, not None"),
+        (without(GOOD, "answers"), "'answers' must hold at least one accepted answer, or 'choices' be given"),
+        (GOOD | {"answers": []}, "'answers' must hold at least one accepted answer, or 'choices' be given"),
+        (GOOD | {"answers": "Anna"}, "'answers' must be a list of texts that are not empty, not 'Anna'"),
+        (GOOD | {"answers": None}, "'answers' must be a list of texts that are not empty, not None"),
+        (GOOD | {"answers": ["Anna", 3]}, "'answers' must be a list of texts that are not empty, not ['Anna', 3]"),
+        (GOOD | {"answers": ["Anna", " "]}, "'answers' must be a list of texts that are not empty, not ['Anna', ' ']"),
+        (CHOICE | {"answers": "that"}, "'answers' must be a list of texts that are not empty, not 'that'"),
+        (CHOICE | {"choices": {"A": "x"}}, "'choices' must be a list of texts that are not empty, not {'A': 'x'}"),
+        (CHOICE | {"choices": ["this"], "correct": 0}, "'choices' must hold 2 to 10 texts, not 1"),
+        (CHOICE | {"choices": ["x"] * 11}, "'choices' must hold 2 to 10 texts, not 11"),
+        (without(CHOICE, "correct"), "'correct' must be the index of the right choice (0 to 2), not None"),
+        (CHOICE | {"correct": 3}, "'correct' must be the index of the right choice (0 to 2), not 3"),
+        (CHOICE | {"correct": -1}, "'correct' must be the index of the right choice (0 to 2), not -1"),
+        (CHOICE | {"correct": "B"}, "'correct' must be the index of the right choice (0 to 2), not 'B'"),
+        (CHOICE | {"correct": True}, "'correct' must be the index of the right choice (0 to 2), not True"),
+        (CHOICE | {"correct": 1.0}, "'correct' must be the index of the right choice (0 to 2), not 1.0"),
+        (GOOD | {"level": "1"}, "'level' must be a whole number, not '1'"),
+        (GOOD | {"level": 1.5}, "'level' must be a whole number, not 1.5"),
+        (GOOD | {"level": True}, "'level' must be a whole number, not True"),
+        (GOOD | {"context": ["c"]}, "'context' must be a text, not ['c']"),
+        (GOOD | {"type": None}, "'type' must be a text, not None"),
+        (GOOD | {"category": 1}, "'category' must be a text, not 1"),
+        (GOOD | {"group": 1}, "'group' must be a text, not 1"),
+        (GOOD | {"rewrites": "Who is it?"}, "'rewrites' must be a list of texts that are not empty, not 'Who is it?'"),
+        (GOOD | {"rewrites": [""]}, "'rewrites' must be a list of texts that are not empty, not ['']"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_line(file, record, message):
+    write(file, GOOD | {"id": "good before"}, record)
+    assert refusal(file) == f"{file}, line 2: {message}"
+
+
+def test_the_first_of_several_wrong_lines_is_named(file):
+    write(file, GOOD, GOOD | {"id": 1}, GOOD | {"id": 2})
+    assert refusal(file) == f"{file}, line 2: 'id' must be a text that is not empty, not 1"
+
+
+def test_an_id_that_stands_twice_is_refused_with_both_lines(file):
+    file.write_text("\n".join([json.dumps(GOOD), "", json.dumps(GOOD | {"id": "b"}), json.dumps(GOOD)]))
+    assert refusal(file) == f"{file}, line 4: id 'a' stands already in line 1"
+
+
+@pytest.mark.parametrize("content", ["", "\n \n\t\n", "\ufeff"])
+def test_a_file_without_questions_is_refused(file, content):
+    file.write_text(content, encoding="utf-8")
+    assert refusal(file) == f"the data set mine is empty: {file} holds no question"
+
+
+def test_a_missing_file_is_refused(file):
+    assert refusal(file) == f"the data file {file} cannot be read: No such file or directory"
+
+
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path):
+    assert refusal(tmp_path) == f"the data file {tmp_path} cannot be read: Is a directory"
+
+
+def test_a_file_that_is_not_utf_8_is_refused(file):
+    file.write_bytes('{"id": "é"}'.encode("latin-1"))
+    assert refusal(file) == (
+        f"the data file {file} cannot be read: 'utf-8' codec can't decode byte 0xe9 in position 8: "
+        "invalid continuation byte"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(None, ["c", "a", "b"]), (1, ["c"]), (2, ["c", "a"]), (3, ["c", "a", "b"]), (9, ["c", "a", "b"])],
+)
+def test_the_limit_takes_the_first_questions(file, limit, expected):
+    write(file, *(GOOD | {"id": name} for name in "cab"))
+    assert [question.id for question in load(file, limit=limit)] == expected
+
+
+def test_a_broken_line_behind_the_limit_is_refused_all_the_same(file):
+    file.write_text(json.dumps(GOOD) + "\n{")
+    assert refusal(file, limit=1) == (
+        f"{file}, line 2: broken JSON (Expecting property name enclosed in double quotes at column 2); "
+        "nothing was loaded"
+    )
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused_before_anything_is_read(file, limit):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        JsonLines(name="mine", path=str(file), limit=limit)
+    assert str(caught.value) == f"limit must be at least 1, not {limit}"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": "a", "question": "Who wrote the play Hamlet?", "answers": ["Shakespeare"]},
+        {"id": "a", "question": "Who drew the maps of the marsh?", "answers": ["Karl"], "context": "Karl drew."},
+        {"id": "a", "question": "What does a thermometer measure?", "choices": ["mass", "temperature"], "correct": 1},
+    ],
+)
+def test_an_exemplar_of_the_prompt_among_the_questions_is_refused(file, record):
+    write(file, GOOD | {"id": "good before"}, record)
+    assert refusal(file) == (
+        f"{file}: {record['question']!r} is an exemplar of the prompt; remove it from the questions"
+    )
+
+
+def test_the_exemplar_of_a_scenario_that_is_not_asked_is_a_question_like_any_other(file):
+    write(file, GOOD | {"question": "What does a thermometer measure?"})
+    assert load(file) == [Question("a", "What does a thermometer measure?", ("Anna",))]
+
+
+def test_an_exemplar_behind_the_limit_is_not_asked_and_so_no_obstacle(file):
+    write(file, GOOD, GOOD | {"id": "b", "question": "Who wrote the play Hamlet?"})
+    assert load(file, limit=1) == [Question("a", "Who?", ("Anna",))]
+
+
+@pytest.mark.parametrize("name", ["facts", "nope.jsonl"])
+def test_an_unknown_built_in_name_lists_those_there_are(name):
+    assert refusal(f"builtin:{name}") == (
+        f"the data file builtin:{name} cannot be read: No such file or directory; "
+        "there are builtin:facts.jsonl, builtin:passages.jsonl, builtin:physics.jsonl"
+    )

@@ -1,0 +1,178 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.grader.letter import chosen_letter
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        # the whole reply is a letter
+        ("B", "B"),
+        ("b", "B"),
+        ("A", "A"),
+        ("E", "E"),
+        (" C \n", "C"),
+        ("\n\nD", "D"),
+        ("C.", "C"),
+        ("C)", "C"),
+        ("C:", "C"),
+        ("C\nbecause 2 + 2 is 4, and not D", "C"),
+        ("(B)", "B"),
+        ("(b)", "B"),
+        ("(B).", "B"),
+        ("[B]", "B"),
+        ("*B*", "B"),
+        ("**B**", "B"),
+        ("**B.**", "B"),
+        ('"B"', "B"),
+        ("'B'", "B"),
+        ('"B."', "B"),
+        # answer is X
+        ("The answer is C.", "C"),
+        ("The answer is C", "C"),
+        ("the answer is c", "C"),
+        ("THE ANSWER IS C", "C"),
+        ("answer is  C", "C"),
+        ("So the correct answer is D because of inertia", "D"),
+        ("The answer is (C)", "C"),
+        ("The answer is **C**.", "C"),
+        ('The answer is "C".', "C"),
+        ("The answer is A", "A"),
+        ("The answer is a.", "A"),
+        ("Answer: C", "C"),
+        ("**Answer: C**", "C"),
+        ("Answer: **C**", "C"),
+        ("The answer is C) 4 m/s", "C"),
+        ("The answer is B. Yes, the answer is B.", "B"),
+        ("B. The answer is B.", "B"),
+        # X. or X) at the start
+        ("B. 4 m/s", "B"),
+        ("B) 4 m/s", "B"),
+        (" B) 4 m/s", "B"),
+        ("A. 3 m/s", "A"),
+        ("(B) 4 m/s", "B"),
+        ("**B.** 4 m/s", "B"),
+        ("**B) 4 m/s**", "B"),
+        ('"B) 4 m/s"', "B"),
+    ],
+)
+def test_a_letter_in_an_anchored_place_is_chosen(reply, expected):
+    assert chosen_letter(reply, 5) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "A force",
+        "A force of 3 N",
+        "A body at rest stays at rest.",
+        "The answer is a force",
+        "The answer is a bigger force.",
+        "It is a vector",
+        "a force",
+    ],
+)
+def test_the_article_is_no_answer(reply):
+    assert chosen_letter(reply, 5) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "A or B",
+        "A, B",
+        "A B",
+        "AB",
+        "A and B",
+        "The answer is A. No, the answer is B.",
+        "A. The answer is B.",
+        "The answer is A or B.",
+        "The answer is A and B",
+        "Answer: A, C",
+        "A) or B)",
+        "A. or B.",
+        "(A) and (C)",
+    ],
+)
+def test_two_letters_are_no_answer(reply):
+    assert chosen_letter(reply, 5) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        " \n\t ",
+        ".",
+        "4 m/s",
+        "1",
+        "1)",
+        "I do not know.",
+        "None of these",
+        "Energy",
+        "Because B is too large",
+        "It is B.",
+        "The answer is Energy",
+        "The answer is D'Alembert's principle",
+        "The answer is D’Alembert’s principle",
+        "The answer is 4 m/s",
+        "The answer is not B",
+        "The force\nB",
+        "E = mc²",
+        "Ä",
+        "Β",  # the Greek capital beta
+    ],
+)
+def test_a_reply_without_an_anchored_letter_chooses_none(reply):
+    assert chosen_letter(reply, 5) is None
+
+
+@pytest.mark.parametrize("reply", ["F", "f", "F) 4 m/s", "F. 4 m/s", "The answer is F", "J", "K", "Z", "Z) x"])
+def test_a_letter_beyond_the_choices_is_no_answer(reply):
+    assert chosen_letter(reply, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        (2, ["A", "B", None, None, None, None, None, None, None, None, None]),
+        (4, ["A", "B", "C", "D", None, None, None, None, None, None, None]),
+        (5, ["A", "B", "C", "D", "E", None, None, None, None, None, None]),
+        (10, ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", None]),
+    ],
+)
+@pytest.mark.parametrize("pattern", ["{}", "{}) 4 m/s", "The answer is {}."])
+def test_exactly_as_many_letters_as_there_are_choices_are_answers(choices, expected, pattern):
+    assert [chosen_letter(pattern.format(letter), choices) for letter in "ABCDEFGHIJK"] == expected
+
+
+@pytest.mark.parametrize(
+    "reply", ["The answer is: B", "The correct answer is: B) 4 m/s", "**Answer:** B", "**Answer**: B"]
+)
+def test_a_colon_or_emphasis_between_answer_and_letter_does_not_hide_it(reply):
+    assert chosen_letter(reply, 5) == "B"
+
+
+@pytest.mark.parametrize("reply", ["“B”", "‘B’", "The answer is “B”.", "**B**. 4 m/s", "**B**) 4 m/s"])
+def test_typographic_quotes_and_emphasis_of_the_letter_alone_do_not_hide_it(reply):
+    assert chosen_letter(reply, 5) == "B"
+
+
+LIKE_REPLIES = st.lists(
+    st.sampled_from(["A", "B", "F", "a", "b", "answer", "is", "The", ".", ")", "(", ":", "*", "'", '"', " ", "\n", "4"])
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(reply=st.one_of(st.text(), LIKE_REPLIES), choices=st.integers(2, 10))
+def test_every_reply_gives_a_letter_that_it_holds_and_that_is_offered_or_none(reply, choices):
+    letter = chosen_letter(reply, choices)
+    assert letter is None or (letter in "ABCDEFGHIJ"[:choices] and letter in reply.upper())
+
+
+@settings(max_examples=50, deadline=None, database=None, derandomize=True)
+@given(letter=st.sampled_from("ABCDE"), before=st.text(alphabet=" \n("), after=st.text(alphabet=" .)*\n"))
+def test_a_bare_letter_is_chosen_whatever_stands_around_it(letter, before, after):
+    assert chosen_letter(before.replace("\n", "") + letter + after, 5) == letter

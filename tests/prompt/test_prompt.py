@@ -1,0 +1,226 @@
+import pytest
+
+from robust_eval.prompt.prompt import Prompt, exemplar_questions, prompt_for
+from robust_eval.question import Question, Scenario
+
+SYSTEM = "Answer with the answer alone, as briefly as possible."
+
+ABSTRACTIVE = Question(
+    "q1",
+    "What is the capital of France?",
+    answers=("Paris",),
+    rewrites=("Which city is the French capital?", "France is governed from which city?"),
+)
+EXTRACTIVE = Question(
+    "q2",
+    "Who rebuilt the wheel?",
+    answers=("Odile",),
+    context="The mill stood idle.\nOdile rebuilt its wheel.",
+    rewrites=("Name the one who rebuilt the wheel.", "By whom was the wheel rebuilt?"),
+)
+MULTIPLE_CHOICE = Question(
+    "q3",
+    "What is the unit of force?",
+    choices=("newton", "joule", "watt", "pascal"),
+    correct=0,
+    rewrites=("In which unit is force measured?",),
+)
+
+# METHODS §2: the prompt of each scenario; two exemplars for closed-book questions (§1), three for choices (§3).
+ABSTRACTIVE_TURNS = [
+    ("user", "Question: Which planet is known as the Red Planet?\nShort Answer:"),
+    ("assistant", "Mars"),
+    ("user", "Question: Who wrote the play Hamlet?\nShort Answer:"),
+    ("assistant", "William Shakespeare"),
+    ("user", "Question: What is the capital of France?\nShort Answer:"),
+]
+EXTRACTIVE_TURNS = [
+    (
+        "user",
+        (
+            "Context: The bakery on Mill Lane opens at six and sells rye bread on Fridays only.\n"
+            "Question: On which day does the bakery sell rye bread?\n"
+            "Answer:"
+        ),
+    ),
+    ("assistant", "Friday"),
+    (
+        "user",
+        (
+            "Context: Anna Berg led the survey of the marsh, and her brother Karl drew the maps.\n"
+            "Question: Who drew the maps of the marsh?\n"
+            "Answer:"
+        ),
+    ),
+    ("assistant", "Karl Berg"),
+    (
+        "user",
+        "Context: The mill stood idle.\nOdile rebuilt its wheel.\nQuestion: Who rebuilt the wheel?\nAnswer:",
+    ),
+]
+MULTIPLE_CHOICE_TURNS = [
+    (
+        "user",
+        "Question: Which of these is a unit of length?\nA) second\nB) metre\nC) kelvin\nD) newton\nE) joule\nAnswer:",
+    ),
+    ("assistant", "B"),
+    (
+        "user",
+        (
+            "Question: What does a thermometer measure?\n"
+            "A) mass\nB) voltage\nC) speed\nD) temperature\nE) distance\n"
+            "Answer:"
+        ),
+    ),
+    ("assistant", "D"),
+    (
+        "user",
+        (
+            "Question: A car travels 100 km in 2 hours. What is its average speed?\n"
+            "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\nE) 25 km/h\n"
+            "Answer:"
+        ),
+    ),
+    ("assistant", "A"),
+    ("user", "Question: What is the unit of force?\nA) newton\nB) joule\nC) watt\nD) pascal\nAnswer:"),
+]
+
+every_scenario = pytest.mark.parametrize(
+    ("question", "turns"),
+    [
+        pytest.param(ABSTRACTIVE, ABSTRACTIVE_TURNS, id="abstractive"),
+        pytest.param(EXTRACTIVE, EXTRACTIVE_TURNS, id="extractive"),
+        pytest.param(MULTIPLE_CHOICE, MULTIPLE_CHOICE_TURNS, id="multiple_choice"),
+    ],
+)
+
+
+@every_scenario
+def test_a_question_as_chat_messages(question, turns):
+    expected = [{"role": "system", "content": SYSTEM}]
+    expected += [{"role": role, "content": content} for role, content in turns]
+    assert prompt_for(question).messages() == expected
+
+
+@every_scenario
+def test_a_question_as_chat_messages_without_a_system_role(question, turns):
+    expected = [{"role": role, "content": content} for role, content in turns]
+    expected[0] = {"role": "user", "content": f"{SYSTEM}\n\n{expected[0]['content']}"}
+    assert prompt_for(question).messages(system_role=False) == expected
+
+
+def test_a_closed_book_question_as_plain_text():
+    assert prompt_for(ABSTRACTIVE).text() == (
+        "Question: Which planet is known as the Red Planet?\nShort Answer: Mars\n\n"
+        "Question: Who wrote the play Hamlet?\nShort Answer: William Shakespeare\n\n"
+        "Question: What is the capital of France?\nShort Answer:"
+    )
+
+
+def test_a_question_on_a_context_as_plain_text():
+    assert prompt_for(EXTRACTIVE).text() == (
+        "Context: The bakery on Mill Lane opens at six and sells rye bread on Fridays only.\n"
+        "Question: On which day does the bakery sell rye bread?\n"
+        "Answer: Friday\n\n"
+        "Context: Anna Berg led the survey of the marsh, and her brother Karl drew the maps.\n"
+        "Question: Who drew the maps of the marsh?\n"
+        "Answer: Karl Berg\n\n"
+        "Context: The mill stood idle.\nOdile rebuilt its wheel.\n"
+        "Question: Who rebuilt the wheel?\n"
+        "Answer:"
+    )
+
+
+def test_a_multiple_choice_question_as_plain_text():
+    assert prompt_for(MULTIPLE_CHOICE).text() == (
+        "Question: Which of these is a unit of length?\n"
+        "A) second\nB) metre\nC) kelvin\nD) newton\nE) joule\n"
+        "Answer: B\n\n"
+        "Question: What does a thermometer measure?\n"
+        "A) mass\nB) voltage\nC) speed\nD) temperature\nE) distance\n"
+        "Answer: D\n\n"
+        "Question: A car travels 100 km in 2 hours. What is its average speed?\n"
+        "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\nE) 25 km/h\n"
+        "Answer: A\n\n"
+        "Question: What is the unit of force?\n"
+        "A) newton\nB) joule\nC) watt\nD) pascal\n"
+        "Answer:"
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "rewrite", "expected"),
+    [
+        (ABSTRACTIVE, 1, "Question: Which city is the French capital?\nShort Answer:"),
+        (ABSTRACTIVE, 2, "Question: France is governed from which city?\nShort Answer:"),
+        (
+            EXTRACTIVE,
+            1,
+            (
+                "Context: The mill stood idle.\nOdile rebuilt its wheel.\n"
+                "Question: Name the one who rebuilt the wheel.\nAnswer:"
+            ),
+        ),
+        (
+            EXTRACTIVE,
+            2,
+            (
+                "Context: The mill stood idle.\nOdile rebuilt its wheel.\n"
+                "Question: By whom was the wheel rebuilt?\nAnswer:"
+            ),
+        ),
+        (
+            MULTIPLE_CHOICE,
+            1,
+            "Question: In which unit is force measured?\nA) newton\nB) joule\nC) watt\nD) pascal\nAnswer:",
+        ),
+    ],
+)
+def test_a_rewrite_takes_the_place_of_the_question_and_of_nothing_else(question, rewrite, expected):
+    original = prompt_for(question)
+    assert prompt_for(question, rewrite) == Prompt(original.system, original.exemplars, expected)
+
+
+def test_braces_in_a_question_are_text():
+    question = Question("q", "What is {context} in {0}?", context="A {question} of {choices} and {{braces}}.")
+    assert prompt_for(question).question == (
+        "Context: A {question} of {choices} and {{braces}}.\nQuestion: What is {context} in {0}?\nAnswer:"
+    )
+
+
+def test_ten_choices_are_lettered_to_j():
+    question = Question("q", "Which?", choices=tuple("0123456789"), correct=0)
+    assert prompt_for(question).question == (
+        "Question: Which?\nA) 0\nB) 1\nC) 2\nD) 3\nE) 4\nF) 5\nG) 6\nH) 7\nI) 8\nJ) 9\nAnswer:"
+    )
+
+
+def test_a_prompt_without_exemplars_is_the_question_alone():
+    prompt = Prompt("Be brief.", (), "Question: Who?\nAnswer:")
+    assert prompt.text() == "Question: Who?\nAnswer:"
+    assert prompt.messages() == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Question: Who?\nAnswer:"},
+    ]
+    assert prompt.messages(system_role=False) == [
+        {"role": "user", "content": "Be brief.\n\nQuestion: Who?\nAnswer:"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        (Scenario.ABSTRACTIVE, ["Which planet is known as the Red Planet?", "Who wrote the play Hamlet?"]),
+        (Scenario.EXTRACTIVE, ["On which day does the bakery sell rye bread?", "Who drew the maps of the marsh?"]),
+        (
+            Scenario.MULTIPLE_CHOICE,
+            [
+                "Which of these is a unit of length?",
+                "What does a thermometer measure?",
+                "A car travels 100 km in 2 hours. What is its average speed?",
+            ],
+        ),
+    ],
+)
+def test_the_questions_of_the_exemplars_are_known_by_scenario(scenario, expected):
+    assert exemplar_questions(scenario) == expected

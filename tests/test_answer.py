@@ -1,0 +1,371 @@
+import os
+import random
+import resource
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from robust_eval.answer import (
+    SCHEMA,
+    AnswerLog,
+    answer_table,
+    read_answers,
+    read_log,
+    validated,
+    write_parquet,
+)
+from robust_eval.error import UserError
+
+COLUMNS = [
+    "question_id",
+    "rewrite",
+    "temperature",
+    "trial",
+    "text",
+    "label",
+    "correct",
+    "exact",
+    "outcome",
+    "weight",
+    "token_ids",
+    "token_logprobs",
+    "sampling_logprobs",
+    "top_logprobs",
+    "answer_tokens",
+    "finish_reason",
+    "prompt_tokens",
+    "completion_tokens",
+]
+OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
+DEVICE_WITHOUT_ROOM = Path("/dev/full")
+
+# Figures that float32 holds exactly, so that rows come back equal.
+FULL = {
+    "question_id": "q1",
+    "rewrite": 2,
+    "temperature": 0.4,
+    "trial": 7,
+    "text": "Zoë\nBerg",
+    "label": "zoë",
+    "correct": True,
+    "exact": False,
+    "outcome": "ok",
+    "weight": 0.1,
+    "token_ids": [5, 6],
+    "token_logprobs": [-0.5, -0.25],
+    "sampling_logprobs": [-1.0, -2.0],
+    "top_logprobs": [[-0.5, -1.5], [-0.25, -3.0]],
+    "answer_tokens": 1,
+    "finish_reason": "stop",
+    "prompt_tokens": 20,
+    "completion_tokens": 2,
+}
+BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
+
+
+def replaced(name, values):
+    """A table of one answer in which one column holds something else."""
+    table = answer_table([FULL])
+    return table.set_column(COLUMNS.index(name), name, values)
+
+
+@pytest.fixture
+def blocks():
+    """Three blocks of different sizes, the second empty."""
+    return [
+        answer_table([FULL, BARE]),
+        answer_table([]),
+        answer_table([FULL | {"trial": trial, "text": "x" * trial} for trial in range(5)]),
+    ]
+
+
+def test_the_schema_has_the_columns_of_an_answer():
+    assert SCHEMA.names == COLUMNS
+    assert {field.name for field in SCHEMA if field.nullable} == OPTIONAL
+
+
+def test_rows_become_a_table_and_missing_optional_columns_null():
+    table = answer_table([FULL, BARE])
+    assert table.schema == SCHEMA
+    assert table.to_pylist() == [FULL, dict.fromkeys(COLUMNS) | BARE]
+
+
+def test_rows_may_come_from_an_iterator_and_be_none():
+    assert answer_table(iter([FULL])).to_pylist() == [FULL]
+    assert answer_table(iter([])).equals(SCHEMA.empty_table())
+
+
+@pytest.mark.parametrize("column", sorted(set(COLUMNS) - OPTIONAL))
+def test_a_missing_required_value_is_refused_by_name(column):
+    row = {name: value for name, value in FULL.items() if name != column}
+    with pytest.raises(ValueError, match=f"'{column}'"):
+        answer_table([FULL, row])
+
+
+def test_unknown_outcomes_are_refused_with_those_that_are_known():
+    rows = [FULL | {"outcome": outcome} for outcome in ("ok", "timeout", "OK", "timeout")]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        answer_table(rows)
+    assert str(caught.value) == (
+        "unknown outcomes ['OK', 'timeout']; known are ok, filtered_prompt, filtered_reply, refused, empty, invalid, "
+        "error"
+    )
+
+
+@pytest.mark.parametrize("outcome", ["ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error"])
+def test_every_outcome_of_the_methods_is_known(outcome):
+    assert answer_table([FULL | {"outcome": outcome}]).to_pylist() == [FULL | {"outcome": outcome}]
+
+
+def test_a_valid_table_is_given_back_equal():
+    assert validated(answer_table([FULL, BARE])).equals(answer_table([FULL, BARE]))
+
+
+def test_columns_of_a_compatible_type_take_the_type_of_the_schema():
+    wide = pa.schema(
+        [field.with_type(pa.int64()) if field.type == pa.int32() else field.with_nullable(True) for field in SCHEMA]
+    )
+    table = pa.Table.from_pylist([FULL], schema=wide)
+    assert validated(table).schema == SCHEMA
+    assert validated(table).to_pylist() == [FULL]
+
+
+def test_missing_columns_are_named():
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        validated(answer_table([FULL]).drop_columns(["text", "weight"]))
+    assert str(caught.value) == (f"not an answer table: columns ['text', 'weight'] are missing, expected {COLUMNS}")
+
+
+def test_a_surplus_column_is_refused_by_name():
+    with pytest.raises(ValueError, match="'remark'"):
+        validated(answer_table([FULL]).append_column("remark", pa.array(["x"])))
+
+
+def test_columns_in_another_order_are_refused():
+    with pytest.raises(ValueError, match="not an answer table"):
+        validated(answer_table([FULL]).select(COLUMNS[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("trial", pa.array(["first"])),
+        ("trial", pa.array([1.5])),
+        ("trial", pa.array([2**40])),
+        ("temperature", pa.array(["hot"])),
+        ("trial", pa.array([[1]])),
+        ("text", pa.array([["Anna"]])),
+        ("text", pa.array([{"reply": "Anna"}])),
+        ("token_ids", pa.array(["5 6"])),
+    ],
+)
+def test_a_column_of_another_type_is_refused(column, values):
+    with pytest.raises(ValueError):  # noqa: PT011  # the words are Arrow's
+        validated(replaced(column, values))
+
+
+def test_a_log_gives_back_what_was_appended_in_order(tmp_path, blocks):
+    path = tmp_path / "answers.arrow"
+    with AnswerLog(path) as log:
+        for block in blocks:
+            log.append(block)
+    assert read_log(path).schema == SCHEMA
+    assert read_log(path).to_pylist() == [row for block in blocks for row in block.to_pylist()]
+
+
+def test_a_log_of_nothing_is_an_empty_answer_table(tmp_path):
+    with AnswerLog(tmp_path / "answers.arrow"):
+        pass
+    assert read_log(tmp_path / "answers.arrow").equals(SCHEMA.empty_table())
+
+
+def test_appended_answers_are_in_the_file_before_the_log_is_closed(tmp_path, blocks):
+    path, seen = tmp_path / "answers.arrow", []
+    with AnswerLog(path) as log:
+        for block in blocks:
+            log.append(block)
+            seen.append(read_log(path).num_rows)
+    assert seen == [2, 2, 7]
+
+
+def test_an_error_inside_leaves_the_log_readable(tmp_path, blocks):
+    path = tmp_path / "answers.arrow"
+
+    def interrupted():
+        with AnswerLog(path) as log:
+            log.append(blocks[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert read_log(path).equals(blocks[0])
+
+
+def test_a_new_log_replaces_an_old_one(tmp_path, blocks):
+    for block in (blocks[2], blocks[0]):
+        with AnswerLog(tmp_path / "answers.arrow") as log:
+            log.append(block)
+    assert read_log(tmp_path / "answers.arrow").equals(blocks[0])
+
+
+def test_all_whole_blocks_come_back_wherever_the_log_was_cut_off(tmp_path):
+    path = tmp_path / "answers.arrow"
+    texts, ends = ["first", "second", "third"], []
+    with AnswerLog(path) as log:
+        for text in texts:
+            log.append(answer_table([FULL | {"text": text}]))
+            ends.append(path.stat().st_size)
+    lost = {}
+    for length in range(path.stat().st_size, ends[1] - 1, -1):  # every byte of the end mark and of the last block
+        os.truncate(path, length)
+        expected = texts[: sum(length >= end for end in ends)]
+        try:
+            found = read_log(path)["text"].to_pylist()
+        except Exception as problem:
+            found = type(problem).__name__
+        if found != expected:
+            lost[length] = found
+    assert lost == {}
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 8, 100])
+def test_a_log_cut_off_before_its_first_block_holds_no_answers(tmp_path, length):
+    path = tmp_path / "answers.arrow"
+    with AnswerLog(path) as log:
+        log.append(answer_table([FULL]))
+    path.write_bytes(path.read_bytes()[:length])
+    assert read_log(path).equals(SCHEMA.empty_table())
+
+
+def test_a_log_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_log(tmp_path / "answers.arrow")
+
+
+@pytest.mark.skipif(not DEVICE_WITHOUT_ROOM.exists(), reason="there is no /dev/full")
+def test_answers_that_cannot_be_written_are_an_error_at_once():
+    log = AnswerLog(DEVICE_WITHOUT_ROOM)
+    with pytest.raises(OSError, match="No space left on device"):
+        log.append(answer_table([FULL]))
+
+
+@pytest.mark.skipif(not DEVICE_WITHOUT_ROOM.exists(), reason="there is no /dev/full")
+def test_a_log_without_room_raises_from_the_with_statement_too():
+    with pytest.raises(OSError, match="No space left on device"), AnswerLog(DEVICE_WITHOUT_ROOM) as log:
+        log.append(answer_table([FULL]))
+
+
+def test_a_table_in_a_parquet_file_is_read_back_equal(tmp_path, blocks):
+    write_parquet(pa.concat_tables(blocks), tmp_path / "answers.parquet")
+    read = read_answers(tmp_path / "answers.parquet")
+    assert read.schema == SCHEMA
+    assert read.to_pylist() == [row for block in blocks for row in block.to_pylist()]
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.parquet"]
+
+
+def test_writing_replaces_an_old_file_and_what_a_killed_writer_left(tmp_path):
+    path = tmp_path / "answers.parquet"
+    write_parquet(answer_table([FULL]), path)
+    (tmp_path / "answers.parquet.partial").write_bytes(b"half of a file")
+    write_parquet(answer_table([BARE, BARE]), path)
+    assert read_answers(path).equals(answer_table([BARE, BARE]))
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.parquet"]
+
+
+@contextmanager
+def small_files():
+    """Files may not grow beyond 4 kB: a write fails half way, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def incompressible():
+    return answer_table([FULL | {"text": random.Random(0).randbytes(50_000).hex()}])
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path):
+    path = tmp_path / "answers.parquet"
+    write_parquet(answer_table([FULL]), path)
+    old, table = path.read_bytes(), incompressible()
+    with pytest.raises(OSError, match="File too large"), small_files():
+        write_parquet(table, path)
+    assert path.read_bytes() == old
+    assert read_answers(path).equals(answer_table([FULL]))
+
+
+def test_a_write_that_fails_half_way_leaves_no_file_where_there_was_none(tmp_path):
+    table = incompressible()
+    with pytest.raises(OSError, match="File too large"), small_files():
+        write_parquet(table, tmp_path / "answers.parquet")
+    assert not (tmp_path / "answers.parquet").exists()
+
+
+def test_a_process_killed_before_the_rename_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "answers.parquet"
+    write_parquet(answer_table([FULL]), path)
+    old, replacements = path.read_bytes(), []
+
+    def killed(source, target):
+        replacements.append((pq.read_table(source).num_rows, path.read_bytes() == old, target))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_parquet(answer_table([BARE, BARE]), path)
+    assert replacements == [(2, True, path)]  # the new table is whole before the old one goes
+    assert path.read_bytes() == old
+
+
+def refusal(path):
+    with pytest.raises(UserError) as caught:
+        read_answers(path)
+    return str(caught.value)
+
+
+def test_a_parquet_file_that_is_not_there_is_refused(tmp_path):
+    path = tmp_path / "answers.parquet"
+    assert refusal(path).startswith(f"{path} is no answer table: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"id,text\n1,Paris\n", b"PAR1" + b"\0" * 100 + b"PAR1"])
+def test_a_file_that_is_no_parquet_is_refused(tmp_path, content):
+    path = tmp_path / "answers.parquet"
+    path.write_bytes(content)
+    assert refusal(path).startswith(f"{path} is no answer table: ")
+
+
+def test_a_parquet_file_cut_off_is_refused(tmp_path):
+    path = tmp_path / "answers.parquet"
+    write_parquet(answer_table([FULL]), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert refusal(path).startswith(f"{path} is no answer table: ")
+
+
+def test_a_parquet_file_of_something_else_is_refused_with_the_columns_that_it_lacks(tmp_path):
+    path = tmp_path / "answers.parquet"
+    pq.write_table(answer_table([FULL]).drop_columns(["outcome"]), path)
+    assert refusal(path) == (
+        f"{path} is no answer table: not an answer table: columns ['outcome'] are missing, expected {COLUMNS}"
+    )
+
+
+def test_a_parquet_file_with_an_unknown_outcome_is_refused(tmp_path):
+    path = tmp_path / "answers.parquet"
+    pq.write_table(replaced("outcome", pa.array(["timeout"])), path)
+    assert refusal(path) == (
+        f"{path} is no answer table: unknown outcomes ['timeout']; known are ok, filtered_prompt, filtered_reply, "
+        "refused, empty, invalid, error"
+    )
+
+
+def test_a_parquet_file_with_a_column_of_another_type_is_refused(tmp_path):
+    path = tmp_path / "answers.parquet"
+    pq.write_table(replaced("text", pa.array([{"reply": "Anna"}])), path)
+    assert refusal(path).startswith(f"{path} is no answer table: ")

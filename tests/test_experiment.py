@@ -1,0 +1,196 @@
+import json
+import math
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+from tiny_model import save_tiny_model
+
+from robust_eval import config, experiment
+from robust_eval.answer import SCHEMA, read_log
+from robust_eval.config import CONF, to_config
+from robust_eval.error import UserError
+from robust_eval.result import Result
+
+FILES = {
+    "answers.parquet",
+    "config.yaml",
+    "environment.json",
+    "figures",
+    "frs.parquet",
+    "frs_accuracy.parquet",
+    "frs_certainty.parquet",
+    "frs_types.parquet",
+    "graded.parquet",
+    "report.html",
+    "summary.json",
+}
+FIGURES = {"accuracy_by_temperature", "entropy_by_breaking_temperature", "frs_by_entropy_and_breaking", "frs_density"}
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
+    """Run an experiment on a tiny random model that keeps whatever it answers, without tracking unless asked."""
+
+    def run(*overrides: str, base: Path | None = None) -> tuple[Result, Path]:
+        config.register()
+        base = base or tmp_path_factory.mktemp("measure")
+        folder = base / "run"
+        folder.mkdir(exist_ok=True)
+        settings = [
+            "model=transformers",
+            f"model.path={tiny_folder}",
+            "model.name=tiny",
+            "model.prompt_style=plain",
+            "dataset.limit=12",
+            "sampler.temperature_sweep.selection=none",
+            "sampler.temperature_sweep.trials=3",
+            "tracking=none",
+            f"paths.mlruns={base / 'mlruns'}",
+        ]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, capsys: pytest.CaptureFixture[str]):
+    result, folder = measure()
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        f"{f}.{e}" for f in FIGURES for e in ("png", "svg")
+    }
+    answers, graded = pq.read_table(folder / "answers.parquet"), pq.read_table(folder / "graded.parquet")
+    assert answers.schema.equals(SCHEMA)
+    assert answers.num_rows == 12 + 12 * 10 * 3
+    assert answers.drop_columns(["label", "correct", "exact"]) == graded.drop_columns(["label", "correct", "exact"])
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary == result.summary()
+    assert (summary["questions.asked"], summary["questions.kept"]) == (12, 12)
+    assert sum(summary[f"outcomes.{outcome}"] for outcome in ("ok", "empty")) == 360
+    assert OmegaConf.load(folder / "config.yaml").sampler.temperature_sweep.trials == 3
+    shown = capsys.readouterr().out
+    assert "tiny on facts: 12 of 12 questions kept" in shown
+    assert str(folder / "report.html") in shown
+    assert "mean FRS, d = 1" in shown
+
+
+def test_the_same_seed_gives_the_same_answers(measure: Callable):
+    tables = [
+        pq.read_table(measure(*overrides)[1] / "answers.parquet")
+        for overrides in ((), ("model.answers_at_once=1",), ("seed=1",))
+    ]
+    floats = ["token_logprobs", "sampling_logprobs", "top_logprobs"]  # differ in the last digits between batch shapes
+    same, smaller_batches, other_seed = (table.drop_columns(floats) for table in tables)
+    assert smaller_batches == same
+    assert other_seed != same
+
+
+def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
+    result, folder = measure("tracking=mlflow", "metric=[frs,certainty]")
+    client = mlflow.MlflowClient(f"sqlite:///{folder.parent}/mlruns/mlflow.db")
+    (found,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    assert found.info.status == "FINISHED"
+    finite = {name: value for name, value in result.summary().items() if value is not None}
+    singles = {name: value for name, value in finite.items() if ".t" not in name}
+    assert {name: found.data.metrics.get(name) for name in singles} == singles
+    for name in ("accuracy", "accuracy.low", "certainty.entropy", "certainty.error_rate.high", "frs.survival"):
+        history = {entry.step: entry.value for entry in client.get_metric_history(found.info.run_id, name)}
+        base, _, bound = name.partition(".low") if name.endswith(".low") else name.partition(".high")
+        expected = {
+            round(t * 10): finite[f"{base}.t{t:g}{bound}"] for t in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+        }
+        assert history == expected
+    assert found.data.params["sampler.temperature_sweep.trials"] == "3"
+    assert found.data.params["loaded.dtype"] in ("float32", "bfloat16")
+    assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {"certainty.parquet"}
+
+
+def failed_run(base: Path) -> mlflow.entities.Run:
+    client = mlflow.MlflowClient(f"sqlite:///{base}/mlruns/mlflow.db")
+    (found,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    return found
+
+
+def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Callable, tmp_path: Path):
+    with pytest.raises(UserError, match=r"^none of the 12 questions asked was kept"):
+        measure("sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
+    assert failed_run(tmp_path).info.status == "FAILED"
+    assert failed_run(tmp_path).data.tags["error"].startswith("UserError: none of the 12 questions")
+    assert read_log(tmp_path / "run" / "answers.arrows").num_rows == 12
+
+
+def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "answers.arrows").symlink_to("/dev/full")
+    with pytest.raises(UserError) as problem:
+        measure("tracking=mlflow", base=tmp_path)
+    assert "No space left on device" in str(problem.value)
+    assert str(problem.value).endswith(f"what was sampled until then is in {tmp_path / 'run'}")
+    assert failed_run(tmp_path).info.status == "FAILED"
+
+
+def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
+    for dataset in ("passages", "physics"):
+        result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
+        assert len(result.kept) == 12
+        assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+
+
+def test_figures_are_nested_settings_by_dotted_names():
+    assert experiment.flat({"a": {"b": 1, "c": {"d": [2]}}, "e": None}) == {"a.b": 1, "a.c.d": [2], "e": None}
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_smoke_preset_runs_from_the_command_line(command: Command, tmp_path: Path):
+    process = command("experiment=smoke", f"paths.mlruns={tmp_path}")
+    assert process.returncode == 0, process.stderr
+    (report,) = tmp_path.glob("runs/*/*/report.html")
+    assert f"report:  {report}" in process.stdout
+    assert f"tracker: mlflow ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in process.stdout
+    assert "greedy answers: 6 of 24 questions kept" in process.stderr
+    assert "Traceback" not in process.stdout + process.stderr
+
+
+def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, tmp_path: Path):
+    process = command("sampler.trails=3", f"paths.mlruns={tmp_path}")
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert process.stderr.startswith("error: there is no setting sampler.temperature_sweep.trails (did you mean ")
+    assert process.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_data_file_exits_with_one_sentence(command: Command, tmp_path: Path):
+    data = tmp_path / "mine.jsonl"
+    data.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n{"id": "2", "question":\n')
+    process = command("dataset=jsonl", f"dataset.path={data}", f"paths.mlruns={tmp_path / 'mlruns'}")
+    assert process.returncode == 1
+    assert process.stderr == (
+        f"error: {data}, line 2: broken JSON (Expecting value at column 24); nothing was loaded\n"
+    )
+    assert failed_run(tmp_path).info.status == "FAILED"
+
+
+def test_a_model_without_weights_exits_with_one_sentence(command: Command, tmp_path: Path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    process = command("model=transformers", f"model.path={empty}", "tracking=none", f"paths.mlruns={tmp_path}")
+    assert process.returncode == 1
+    assert f"error: model {empty}: {empty} cannot be loaded: " in process.stderr
+    assert "Traceback" not in process.stderr

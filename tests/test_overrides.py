@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import hydra
+import pytest
+from omegaconf import OmegaConf
+
+from robust_eval import config
+from robust_eval.config import CONF, SCHEMAS, to_config
+from robust_eval.error import UserError
+from robust_eval.overrides import checked_overrides
+
+
+@pytest.fixture(autouse=True)
+def _schemas() -> None:
+    config.register()
+
+
+def message(*overrides: str) -> str:
+    with pytest.raises(UserError) as problem:
+        checked_overrides(overrides)
+    return str(problem.value)
+
+
+SWEEP = "temperatures, trials, max_new_tokens, selection, max_questions, min_confidence"
+MODELS = "llama31_8b, llama32_3b, qwen25_14b, qwen25_3b, smollm2_1.7b, smollm2_135m, smollm2_360m, transformers"
+ROOT = "seed, model, dataset, sampler, metric, grader, engine, tracking, paths"
+
+MISTAKES = {
+    "sampler.trails=3": "there is no setting sampler.temperature_sweep.trails (did you mean "
+    f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
+    "+sampler.temperature_sweep.colour=3": "there is no setting sampler.temperature_sweep.colour; "
+    f"sampler.temperature_sweep has {SWEEP}",
+    "modle=smollm2_135m": f"there is no setting modle (did you mean model?); there are {ROOT}",
+    "+extra=1": f"there is no setting extra; there are {ROOT}",
+    "model=smollm2_135": f"there is no model=smollm2_135 (did you mean smollm2_135m?); there are {MODELS}",
+    "model=gpt5": f"there is no model=gpt5; there are {MODELS}",
+    "metric=[frs,certainy]": "there is no metric=certainy (did you mean certainty?); there are certainty, frs",
+    "metric=[]": "metric must name at least one option",
+    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are frs, smoke",
+    "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
+    "to Integer",
+    "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
+    "sampler.temperatures=[-0.2,1.0]": "sampler.temperature_sweep: temperatures must all be above 0 (the greedy answer "
+    "is always asked), not -0.2",
+    "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
+    "the sampler asks at 1: choose sampler=temperature_sweep with at least two temperatures above 0",
+    "metric.frs.d=0": "metric.frs: d must be a number above 0 or a list of such numbers, not 0",
+    "metric.d=[1,-2]": "metric.frs: d must be a number above 0 or a list of such numbers, not [1, -2]",
+    "model.generation.top_p=0": "model: top_p must lie above 0 and at most at 1, not 0.0",
+    "dataset=jsonl": "dataset.path must be given: add dataset.path=…",
+    "seed=-1": "seed must be 0 or more, not -1",
+    "model.path": "'model.path' is no override: write KEY=VALUE",
+    "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
+    "model=smollm2_135m,gpt5": f"there is no model=gpt5; there are {MODELS}",
+    "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "
+    "choose another folder",
+}
+
+
+@pytest.mark.parametrize("override", MISTAKES)
+def test_a_mistake_is_answered_in_one_sentence(override: str):
+    assert message(override) == MISTAKES[override]
+
+
+def test_a_metric_that_lacks_its_axis_says_which():
+    assert message("metric=certainty", "sampler.trials=1") == (
+        "metric=certainty needs repeated answers to the same question, and the sampler asks once: set sampler.trials "
+        "to 2 or more"
+    )
+
+
+def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
+    place = f"paths.mlruns={tmp_path}"
+    assert checked_overrides(["sampler.trials=20", "metric.d=3", "seed=1", place]) == [
+        "sampler.temperature_sweep.trials=20",
+        "metric.frs.d=3",
+        "seed=1",
+        place,
+    ]
+    assert checked_overrides(["sampler.temperature_sweep.trials=2,4", "metric.d=1,2", place])[:2] == [
+        "sampler.temperature_sweep.trials=2,4",
+        "metric.frs.d=1,2",
+    ]
+    assert "metric has frs, certainty" in message("metric=[frs,certainty]", "metric.d=3", place)
+
+
+def composed(*overrides: str) -> config.Config:
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return to_config(hydra.compose("config", list(overrides)))
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted(path for group in [*SCHEMAS, "experiment"] for path in (CONF / group).glob("*.yaml")),
+    ids=lambda p: p.stem,
+)
+def test_every_configuration_file_composes_and_says_what_it_is(file: Path):
+    extra = [f"{file.parent.name}.path=x"] if file.stem in ("jsonl", "transformers") else []
+    assert composed(f"{file.parent.name}={file.stem}", *extra)
+    opening = file.read_text().splitlines()[0:3]
+    assert any(line.startswith("# ") and not line.startswith("# @") for line in opening)
+
+
+def test_a_group_takes_several_metrics():
+    assert list(composed("metric=[frs,certainty]").metric) == ["frs", "certainty"]
+
+
+def test_yaml_spells_out_every_default_of_the_schemas():
+    """A reader of conf/ sees every setting of the groups that have one file for one class."""
+    for group, name in (
+        ("sampler", "temperature_sweep"),
+        ("metric", "frs"),
+        ("grader", "matching"),
+        ("engine", "local"),
+    ):
+        written = OmegaConf.load(CONF / group / f"{name}.yaml")
+        assert set(written) - {"defaults"} == {entry.name for entry in config.fields(SCHEMAS[group][name])}
+    assert set(OmegaConf.load(CONF / "model/transformers.yaml")) - {"defaults"} == {
+        entry.name for entry in config.fields(SCHEMAS["model"]["transformers"])
+    } - {"sha256"}

@@ -1,0 +1,112 @@
+import hashlib
+import json
+
+import pytest
+
+from robust_eval.question import Question, Scenario, fingerprint
+
+EXAMPLE = Question(
+    id="q1",
+    text="Who wrote Émile?",
+    answers=("Rousseau", "J.-J. Rousseau"),
+    type="HUM",
+    level=3,
+    rewrites=("Émile is by whom?",),
+)
+OTHER = Question(id="q2", text="Which?", choices=("this", "that"), correct=1)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, Scenario.ABSTRACTIVE),
+        ({"answers": ("x",)}, Scenario.ABSTRACTIVE),
+        ({"context": "c"}, Scenario.EXTRACTIVE),
+        ({"choices": ("x", "y")}, Scenario.MULTIPLE_CHOICE),
+        ({"choices": ("x", "y"), "context": "c"}, Scenario.MULTIPLE_CHOICE),
+    ],
+)
+def test_the_scenario_is_what_a_question_shows_besides_its_text(more, expected):
+    assert Question("q", "Q?", **more).scenario is expected
+
+
+def test_a_scenario_is_its_name():
+    assert [str(scenario) for scenario in Scenario] == ["extractive", "multiple_choice", "abstractive"]
+
+
+def test_the_fingerprint_is_the_hash_of_one_sorted_json_object_a_line():
+    first = {
+        "answers": ["Rousseau", "J.-J. Rousseau"],
+        "category": "",
+        "choices": [],
+        "context": "",
+        "correct": None,
+        "group": "",
+        "id": "q1",
+        "level": 3,
+        "rewrites": ["Émile is by whom?"],
+        "text": "Who wrote Émile?",
+        "type": "HUM",
+    }
+    second = (
+        '{"answers": [], "category": "", "choices": ["this", "that"], "context": "", "correct": 1, "group": "", '
+        '"id": "q2", "level": null, "rewrites": [], "text": "Which?", "type": ""}'
+    )
+    lines = json.dumps(first, ensure_ascii=False) + "\n" + second + "\n"
+    assert fingerprint([EXAMPLE, OTHER]) == hashlib.sha256(lines.encode("utf-8")).hexdigest()
+
+
+def test_the_fingerprint_stays_the_same_from_release_to_release():
+    assert fingerprint([EXAMPLE, OTHER]) == "fd3c585dfed337be7b4880376643e04f76d650fe931458e0be6d5dd0a3acb67f"
+    assert fingerprint([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # of no bytes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "q3"},
+        {"text": "Who wrote Emile?"},
+        {"answers": ("J.-J. Rousseau", "Rousseau")},
+        {"answers": ("Rousseau",)},
+        {"choices": ("Rousseau", "Voltaire")},
+        {"correct": 0},
+        {"context": "c"},
+        {"type": "ENTY"},
+        {"category": "literature"},
+        {"group": "g"},
+        {"level": 4},
+        {"level": None},
+        {"rewrites": ()},
+        {"rewrites": ("Émile is by whom?", "Name the author of Émile.")},
+    ],
+)
+def test_the_fingerprint_changes_with_every_field(change):
+    fields = {name: getattr(EXAMPLE, name) for name in Question.__dataclass_fields__}
+    assert fingerprint([Question(**(fields | change))]) != fingerprint([EXAMPLE])
+
+
+def test_every_field_of_a_question_can_change_the_fingerprint():
+    assert set(Question.__dataclass_fields__) == {
+        "id",
+        "text",
+        "answers",
+        "choices",
+        "correct",
+        "context",
+        "type",
+        "category",
+        "group",
+        "level",
+        "rewrites",
+    }
+
+
+def test_the_fingerprint_changes_with_the_order_and_the_number_of_the_questions():
+    sets = [[], [EXAMPLE], [OTHER], [EXAMPLE, OTHER], [OTHER, EXAMPLE], [EXAMPLE, EXAMPLE]]
+    assert len({fingerprint(questions) for questions in sets}) == len(sets)
+
+
+def test_equal_questions_have_equal_fingerprints():
+    again = Question(**{name: getattr(EXAMPLE, name) for name in Question.__dataclass_fields__})
+    assert again is not EXAMPLE
+    assert fingerprint([again, OTHER]) == fingerprint((EXAMPLE, OTHER))

@@ -1,0 +1,104 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from robust_eval.metric.score import Estimate, Score
+from robust_eval.question import Question
+from robust_eval.tracking import Mlflow, Untracked, integer_steps
+
+SCORE = Score(
+    values={"frs.d1": Estimate(0.5, 0.4, 0.6), "frs.count.broken": Estimate(3.0), "odd": Estimate(float("nan"))},
+    curves={"accuracy": {0.2: Estimate(1.0, 0.9, 1.0), 1.0: Estimate(0.5, 0.4, 0.6)}},
+)
+
+
+@pytest.fixture(scope="module")
+def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one good run and one that failed."""
+    path = tmp_path_factory.mktemp("mlruns")
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "report.html").write_text("<p>report")
+    with Mlflow().run("good", path) as record:
+        record.parameters({"model.name": "tiny", "sampler.temperature_sweep.trials": 10})
+        record.tags({"git.commit": "abc"})
+        record.dataset("facts", Path("facts.jsonl"), [Question("q1", "Why?", ("because",))], "0123456789" * 6)
+        record.scores([SCORE], {"questions.kept": 3})
+        record.folder(folder)
+    with pytest.raises(KeyboardInterrupt), Mlflow().run("bad", path):
+        raise KeyboardInterrupt
+    return path
+
+
+def runs(mlruns: Path) -> dict[str, mlflow.entities.Run]:
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    experiment = client.get_experiment_by_name("robust_eval")
+    return {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+
+
+def test_a_run_holds_parameters_metrics_tags_data_and_artifacts(mlruns: Path):
+    good = runs(mlruns)["good"]
+    assert good.info.status == "FINISHED"
+    assert good.data.params == {"model.name": "tiny", "sampler.temperature_sweep.trials": "10"}
+    assert good.data.tags["git.commit"] == "abc"
+    assert good.data.metrics == {
+        "frs.d1": 0.5,
+        "frs.d1.low": 0.4,
+        "frs.d1.high": 0.6,
+        "frs.count.broken": 3.0,
+        "questions.kept": 3.0,
+        "accuracy": 0.5,
+        "accuracy.low": 0.4,
+        "accuracy.high": 0.6,
+    }
+    (data,) = good.inputs.dataset_inputs
+    assert (data.dataset.name, data.dataset.digest) == ("facts", ("0123456789" * 6)[:36])
+    assert (mlruns / "artifacts" / good.info.run_id / "artifacts" / "report.html").read_text() == "<p>report"
+
+
+def test_a_curve_is_logged_by_integer_step(mlruns: Path):
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    history = client.get_metric_history(runs(mlruns)["good"].info.run_id, "accuracy")
+    assert {(entry.step, entry.value) for entry in history} == {(2, 1.0), (10, 0.5)}
+
+
+def test_an_interrupted_run_is_failed_and_says_why(mlruns: Path):
+    bad = runs(mlruns)["bad"]
+    assert bad.info.status == "FAILED"
+    assert bad.data.tags["error"] == "KeyboardInterrupt: "
+
+
+def test_several_processes_can_start_a_fresh_store(tmp_path: Path):
+    code = (
+        "import sys; from pathlib import Path; from robust_eval.tracking import Mlflow\n"
+        "with Mlflow().run(sys.argv[1], Path(sys.argv[2])): pass"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, f"run{i}", str(tmp_path)]) for i in range(3)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    assert {name: run.info.status for name, run in runs(tmp_path).items()} == dict.fromkeys(
+        ["run0", "run1", "run2"], "FINISHED"
+    )
+
+
+def test_the_command_of_the_user_interface_names_the_store(mlruns: Path):
+    assert Mlflow().command(mlruns) == f"mlflow ui --backend-store-uri sqlite:///{mlruns}/mlflow.db"
+    assert Mlflow(uri="http://server:5000").command(mlruns) == "http://server:5000"
+
+
+def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
+    code = (
+        "import sys; from pathlib import Path; from robust_eval.tracking import Untracked\n"
+        "with Untracked().run('x', Path(sys.argv[1])) as run: run.parameters({'a': 1}); run.scores([], {})\n"
+        "assert 'mlflow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert list(tmp_path.iterdir()) == []
+    assert Untracked().command(tmp_path) is None
+
+
+def test_steps_are_tenths_unless_the_grid_is_finer():
+    assert integer_steps([0.2, 0.4, 2.0]) == [2, 4, 20]
+    assert integer_steps([0.25, 0.5]) == [25, 50]
+    assert integer_steps([0.1 + 0.2, 1.0]) == [3, 10]
