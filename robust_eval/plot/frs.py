@@ -95,8 +95,8 @@ def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDA
 
 
 def frs_density(axes: Axes, scores: Mapping[float, ArrayLike]) -> Axes:
-    """Distribution of the score over facts for each d (Fig. 13): density of the broken facts; the share of unbroken
-    facts, which all score 1, stands in the legend, because a smooth density cannot show a point mass.
+    """Distribution of the score over facts for each d (Fig. 13): density of the broken facts. The share of unbroken
+    facts, which all score 1, is written beside it, because a smooth density cannot show a point mass.
     """
     places = np.linspace(0, 1, 401)
     colours = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.85, max(len(scores), 2)))

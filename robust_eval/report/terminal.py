@@ -44,8 +44,8 @@ def headline(score: Score) -> list[tuple[str, Estimate]]:
             rows.append((f"mean FRS, d = {name.removeprefix('frs.d')}", estimate))
     for name, curve in score.curves.items():
         if label := _CURVES.get(name):
-            shown = [t for t in (0.2, 1.0, 2.0) if t in curve] or [min(curve), max(curve)]
-            rows += [(f"{label} at t = {t:g}", curve[t]) for t in dict.fromkeys(shown)]
+            shown = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
+            rows += [(f"{label} at t = {t:g}", curve[t]) for t in shown]
     return rows
 
 

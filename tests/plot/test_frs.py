@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+from robust_eval.metric.score import Estimate
+from robust_eval.plot import frs as plot
+from robust_eval.plot.style import figure
+
+GRID = [0.2, 0.4, 0.6]
+
+
+def test_accuracy_is_drawn_with_its_interval():
+    curve = {0.6: Estimate(0.2, 0.1, 0.3), 0.2: Estimate(0.9, 0.8, 1.0), 0.4: Estimate(0.5, 0.4, 0.6)}
+    with figure() as (_, axes):
+        assert plot.accuracy_by_temperature(axes, curve) is axes
+        line = axes.get_lines()[0]
+        assert line.get_xdata().tolist() == GRID
+        assert line.get_ydata().tolist() == [0.9, 0.5, 0.2]
+        low, high = (
+            axes.collections[0].get_paths()[0].vertices[:, 1].min(),
+            axes.collections[0].get_paths()[0].vertices[:, 1].max(),
+        )
+        assert (low, high) == (0.1, 1.0)
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("temperature t", "accuracy (share of right replies)")
+
+
+def test_the_mean_entropy_stands_at_each_breaking_temperature():
+    entropy, breaking = [0.1, 0.3, 0.5, 0.9, np.nan], [0.2, 0.2, 0.6, np.inf, 0.4]
+    with figure() as (_, axes):
+        plot.entropy_by_breaking_temperature(axes, entropy, breaking, GRID, -0.4)
+        means = axes.containers[0].lines[0]
+        assert means.get_xdata().tolist() == pytest.approx([0.2, 0.6, 0.9])  # the unbroken stand beyond the grid
+        assert means.get_ydata().tolist() == pytest.approx([0.2, 0.5, 0.9])
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0.2", "0.4", "0.6", "none"]
+        assert "r = -0.40 over broken facts" in axes.get_title()
+
+
+def test_there_is_no_place_for_unbroken_facts_where_there_are_none():
+    with figure() as (_, axes):
+        plot.entropy_by_breaking_temperature(axes, [0.1], [0.2], GRID, np.nan)
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0.2", "0.4", "0.6"]
+        assert "r undefined" in axes.get_title()
+
+
+def test_every_fact_with_a_score_is_drawn_in_its_colour():
+    with figure() as (_, axes):
+        plot.frs_by_entropy_and_breaking(axes, [0.1, 0.2, 0.3], [0.2, np.inf, np.nan], [0.7, 1.0, np.nan], GRID, 1)
+        (points,) = axes.collections
+        assert points.get_array().tolist() == [0.7, 1.0]
+        assert points.get_offsets()[:, 0].tolist() == [0.1, 0.2]
+
+
+def test_a_density_covers_the_broken_share():
+    scores = np.concatenate([np.random.default_rng(0).normal(0.5, 0.05, 300), np.ones(100)])
+    with figure() as (_, axes):
+        plot.frs_density(axes, {1.0: scores, 2.0: scores - 0.1 * (scores < 1)})
+        first, second = axes.get_lines()
+        assert np.trapezoid(first.get_ydata(), first.get_xdata()) == pytest.approx(0.75, abs=0.01)
+        assert second.get_xdata()[second.get_ydata().argmax()] == pytest.approx(0.4, abs=0.03)
+        assert any("25% of facts\nunbroken" in text.get_text() for text in axes.texts)
+
+
+def test_too_few_facts_for_a_density_are_said():
+    with figure() as (_, axes):
+        plot.frs_density(axes, {1.0: [0.5, 1.0]})
+        assert [text.get_text() for text in axes.texts][-1] == "too few broken facts for a density"

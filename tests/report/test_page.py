@@ -1,0 +1,131 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.metric.score import Estimate, Score
+from robust_eval.question import Question
+from robust_eval.report.figures import save_figures
+from robust_eval.report.page import sentence, write_page
+from robust_eval.report.terminal import headline, number
+from robust_eval.result import Result
+
+QUESTIONS = [Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type="NUM") for i in range(6)]
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """Six facts, one of them unbroken and one undefined."""
+    entropy = np.array([0.1, 0.2, 0.3, 0.4, 0.5, np.nan])
+    breaking = np.array([np.inf, 0.4, 0.4, 0.2, 0.2, 0.4])
+    frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
+    score = Score(
+        values={
+            "frs.d1": Estimate(0.56, 0.4, 0.7),
+            "frs.unbroken_share": Estimate(1 / 6, 0.0, 0.4),
+            "frs.breaking_temperature.median": Estimate(float("inf")),
+            "frs.entropy_vs_breaking.pearson_broken": Estimate(-0.5),
+        },
+        curves={"accuracy": {0.2: Estimate(0.8, 0.7, 0.9), 0.4: Estimate(0.4, 0.3, 0.5)}},
+        tables={
+            "frs": pa.table(
+                {
+                    "question_id": [q.id for q in QUESTIONS],
+                    "question": [q.text for q in QUESTIONS],
+                    "type": [q.type for q in QUESTIONS],
+                    "entropy": entropy,
+                    "breaking_temperature": breaking,
+                    "frs_d1": frs,
+                }
+            )
+        },
+    )
+    baseline = answer_table(
+        {
+            "question_id": q.id,
+            "rewrite": 0,
+            "temperature": 0.0,
+            "trial": 0,
+            "text": "<b>yes</b>",
+            "outcome": "ok",
+            "weight": 1.0,
+        }
+        for q in QUESTIONS
+    )
+    return Result(
+        "tiny on mine", {"loaded.dtype": "float32"}, QUESTIONS, QUESTIONS, baseline, baseline, {"frs": score}, {}
+    )
+
+
+class Page(HTMLParser):
+    """Tags that are open, ids, and addresses that the page would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attributes if name == "id"]
+        self.loads += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+
+def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
+    write_page(result, save_figures(result, tmp_path / "figures"), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert all(address.startswith(("#", "data:")) for address in page.loads)
+    assert {address[1:] for address in page.loads if address.startswith("#")} <= set(page.ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
+    assert text.count("<figure") == 4
+    assert sentence(result) in text
+    assert "loaded.dtype" in text
+
+
+def test_texts_of_questions_and_models_are_escaped(result: Result, tmp_path: Path):
+    write_page(result, {}, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "<b>yes</b>" not in text
+    assert "&lt;b&gt;yes&lt;/b&gt;" in text
+    assert "Is 0 &lt; 1 &amp; so on?" in text
+
+
+def test_the_extremes_are_ordered_and_leave_out_the_undefined(result: Result, tmp_path: Path):
+    write_page(result, {}, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    shown = [int(found) for found in re.findall(r"Is (\d) &lt;", text)]
+    assert shown == [4, 3, 0, 1]  # the two least robust, then the two most robust, of five that are defined
+
+
+def test_the_run_in_one_sentence(result: Result):
+    assert sentence(result) == (
+        "Of 6 questions, 6 were answered right at first and asked again at rising temperature: the mean Factual "
+        "Robustness Score is 0.560 (95 % interval 0.400 to 0.700, d = 1), and 17% of these facts never broke."
+    )
+
+
+def test_the_headline_shows_what_a_person_wants_first(result: Result):
+    assert [label for label, _ in headline(result.scores["frs"])] == [
+        "mean FRS, d = 1",
+        "share of unbroken facts (each scores 1)",
+        "median breaking temperature",
+        "accuracy at t = 0.2",
+        "accuracy at t = 0.4",
+    ]
+
+
+def test_numbers_are_written_for_people():
+    assert [number(x) for x in (0.12345, 3.0, 0.0, 1.0, float("nan"), float("inf"))] == [
+        "0.123",
+        "3",
+        "0.000",
+        "1.000",
+        "undefined",
+        "unbroken",
+    ]
