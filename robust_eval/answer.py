@@ -19,6 +19,8 @@ OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "inva
 """What became of a request (METHODS §0)."""
 NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
 """Outcomes that leave every denominator; the others are replies, and count as wrong where they are not right."""
+NO_ANSWER = ("refused", "empty", "invalid")
+"""Outcomes of a reply that answers nothing: wrong, whatever its text."""
 
 SCHEMA = pa.schema(
     [
@@ -56,10 +58,17 @@ def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 def validated(table: pa.Table) -> pa.Table:
     """The table itself, if it has the columns and types of :data:`SCHEMA` and known outcomes; else a ValueError."""
-    if table.schema.names != SCHEMA.names:
-        missing = [name for name in SCHEMA.names if name not in table.schema.names]
+    missing = [name for name in SCHEMA.names if name not in table.schema.names]
+    if missing:
         raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")
-    table = table.cast(SCHEMA)
+    if surplus := [name for name in table.schema.names if name not in SCHEMA.names]:
+        raise ValueError(f"not an answer table: columns {surplus} are unknown, expected {SCHEMA.names}")
+    for field in SCHEMA:
+        try:
+            table[field.name].cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+            raise ValueError(f"not an answer table: column {field.name!r} is no {field.type}: {problem}") from problem
+    table = table.select(SCHEMA.names).cast(SCHEMA)
     unknown = set(table["outcome"].unique().to_pylist()) - set(OUTCOMES)
     if unknown:
         raise ValueError(f"unknown outcomes {sorted(unknown)}; known are {', '.join(OUTCOMES)}")
@@ -93,7 +102,7 @@ class AnswerLog:
 def read_log(path: Path) -> pa.Table:
     """All whole blocks of an :class:`AnswerLog`, also of one whose writer was killed in the middle of a block."""
     batches = []
-    ends_inside_a_block = contextlib.suppress(pa.ArrowInvalid)
+    ends_inside_a_block = contextlib.suppress(pa.ArrowInvalid, OSError)
     with pa.OSFile(str(path), "rb") as source, ends_inside_a_block:
         for batch in pa.ipc.open_stream(source):
             batches.append(batch)

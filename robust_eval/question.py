@@ -53,6 +53,6 @@ def fingerprint(questions: Sequence[Question]) -> str:
     """SHA-256 over the content and order of the questions: equal fingerprints, equal data."""
     digest = hashlib.sha256()
     for question in questions:
-        digest.update(json.dumps(asdict(question), ensure_ascii=False, sort_keys=True).encode())
+        digest.update(json.dumps(asdict(question), ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass"))
         digest.update(b"\n")
     return digest.hexdigest()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-sys.path.insert(0, str(Path(__file__).parent))  # for architectures.py
 
 PROJECT = Path(__file__).parents[1]
 

@@ -42,7 +42,7 @@ class JsonLines:
         """All questions of the file, in its order; UserError names the first line that is broken."""
         questions: list[Question] = []
         lines: dict[str, int] = {}
-        for number, line in enumerate(self._text().splitlines(), start=1):
+        for number, line in enumerate(self._text().split("\n"), start=1):
             if not line.strip():
                 continue
             question = _question(line, f"{self.path}, line {number}")
@@ -55,9 +55,9 @@ class JsonLines:
         if not questions:
             raise UserError(f"the data set {self.name} is empty: {self.path} holds no question")
         asked = questions[: self.limit]
-        leaked = {q.text for q in asked} & {text for q in asked for text in exemplar_questions(q.scenario)}
-        if leaked:
-            raise UserError(f"{self.path}: {min(leaked)!r} is an exemplar of the prompt; remove it from the questions")
+        exemplars = {text.casefold() for q in asked for text in exemplar_questions(q.scenario)}
+        if leaked := next((q for q in asked if q.text.strip().casefold() in exemplars), None):
+            raise UserError(f"{self.path}: {leaked.text!r} is an exemplar of the prompt; remove it from the questions")
         return asked
 
     @property

@@ -7,12 +7,14 @@ import re
 
 from robust_eval.question import LETTERS
 
-_WHOLE = re.compile(r"^[\s\"'(*\[]*([A-Ja-j])[\s\"').:,*\]]*$")
-_START = re.compile(r"^[\s\"'(*\[]*([A-J])[).:\]]")
+_EMPHASIS = re.compile(r"[*_`\"“”„«»‘]|(?<!\w)['’]|['’](?!\w)")
+_WHOLE = re.compile(r"^[(\[\s]*([A-Ja-j])[).:,\]\s]*$")
+_START = re.compile(r"[(\[\s]*([A-J])\s*[).:\]]")
 _ANSWER_IS = re.compile(
-    r"(?i:\b(?:answer|choice|option)\s*(?:is|:))\s*[\"'(*\[]*"
-    r"([A-J]\b(?!['’])|[a-j](?=[\"').:,*\]]*\s*$))"  # a small letter only at the end: "is a force" is an article
+    r"(?i:\b(?:answer|choice|option)\s*(?:is\s*:?|:))\s*[(\[]*"
+    r"([A-J]\b(?!['’])|[a-j](?=[).:,\]]*\s*$))"  # a small letter only at the end: "is a force" is an article
 )
+_AND_ANOTHER = re.compile(r"^[).:\]]*\s*(?:,|/|&|or\b|and\b)\s*[(\[]*([A-J])(?=[).,:;\]]|\s*$)")
 
 
 def chosen_letter(reply: str, choices: int) -> str | None:
@@ -21,12 +23,14 @@ def chosen_letter(reply: str, choices: int) -> str | None:
     >>> chosen_letter(" B) 4 m/s", 5), chosen_letter("The answer is C.", 5), chosen_letter("A force", 5)
     ('B', 'C', None)
     """
-    line = reply.strip().splitlines()[0] if reply.strip() else ""
-    whole = _WHOLE.match(line)
-    found = {whole.group(1).upper()} if whole else set()
-    if not found:
-        start = _START.match(line)
-        found = {match.upper() for match in _ANSWER_IS.findall(line)} | ({start.group(1)} if start else set())
+    lines = reply.strip().splitlines()
+    line = _EMPHASIS.sub("", lines[0]).strip() if lines else ""
+    if whole := _WHOLE.match(line):
+        found = {whole.group(1).upper()}
+    else:
+        matches = [match for match in (_START.match(line), *_ANSWER_IS.finditer(line)) if match]
+        found = {match.group(1).upper() for match in matches}
+        found |= {other.group(1) for match in matches if (other := _AND_ANOTHER.match(line[match.end(1) :]))}
     if len(found) != 1:
         return None
     letter = found.pop()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from robust_eval.answer import NO_REPLY, SCHEMA, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.grader.letter import chosen_letter
 from robust_eval.grader.normalization import normalize
 from robust_eval.question import LETTERS, Question
@@ -45,7 +45,11 @@ class Matching:
             key = (question_id, text)
             if key not in verdicts:
                 verdicts[key] = self._verdict(by_id[question_id], accepted[question_id], text)
-            verdict = Verdict(None, None, None) if outcome in NO_REPLY else verdicts[key]
+            verdict = verdicts[key]
+            if outcome in NO_REPLY:
+                verdict = Verdict(None, None, None)
+            elif outcome in NO_ANSWER and verdict.correct is not None:
+                verdict = Verdict(None, False, False)
             invalid = outcome == "ok" and verdict.label is None and bool(by_id[question_id].choices)
             columns["outcome"].append("invalid" if invalid else outcome)
             for name in ("label", "correct", "exact"):

@@ -21,11 +21,10 @@ _SMALL = {word: value for value, word in enumerate(_UNITS)} | {
 }
 _LARGE = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 
-_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 _ABBREVIATION = re.compile(r"\b(?:[^\W\d_]\.){2,}(?!\w)|\b(?:[^\W\d_]\.)+[^\W\d_]\b(?!\.)")
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
-_A_HUNDRED = re.compile(r"\ba(?= (?:hundred|thousand|million|billion)\b)")
-_MINUS = re.compile(r"(?:(?<=^)|(?<=\s))[-−](?=\d)")
+_A_HUNDRED = re.compile(r"\ba(?=\s+(?:hundred|thousand|million|billion)\b)")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -42,25 +41,28 @@ def normalize(text: str) -> str:
     text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
     text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
     text = _POSSESSIVE.sub("", text)
-    text = _MINUS.sub("\0", text)
-    text = "".join(_kept(text, index) for index in range(len(text))).replace("\0", "-")
+    text = "".join(_kept(text, index) for index in range(len(text)))
     text = _A_HUNDRED.sub("one", text)
     words = [word for word in text.split() if word not in ARTICLES]
-    return " ".join(_digits(words))
+    return " ".join(word for word in _digits(words) if word != ",")
 
 
 def _kept(text: str, index: int) -> str:
-    character = text[index]
+    """The character at a place; a space or a comma by itself for punctuation that is no part of a number."""
+    character, before, after = text[index], text[index - 1 : index], text[index + 1 : index + 2]
     if unicodedata.category(character)[0] not in "PS":
         return character
-    decimal = character == "." and text[index - 1 : index].isdigit() and text[index + 1 : index + 2].isdigit()
-    return "." if decimal else " "
+    if after.isdigit() and character == "." and before.isdigit():
+        return "."
+    if after.isdigit() and character in "-−" and not (before.isalnum() or (before and before in ")]}")):
+        return "-"
+    return " " if unicodedata.category(character) == "Pd" else " , "  # a comma ends a number, a hyphen does not
 
 
 def _digits(words: list[str]) -> list[str]:
     """Number words replaced by digits, as long as they form one number: "two hundred and five" is one, "one two" not.
 
-    "hundred" and its like count only after a number word ("five hundred"; "hundreds of" and "hundred" stay).
+    "hundred" and its like count only after a number ("five hundred", "8 billion"; "hundreds of" and "hundred" stay).
     """
     result: list[str] = []
     position = 0
@@ -84,7 +86,9 @@ def _number(words: list[str]) -> tuple[int, int]:
         connected = length == index or (length == index - 1 and words[index - 1] == "and")
         if not connected:
             break
-        if word in _SMALL and (not length or (_SMALL[word] < room and _SMALL[word] > 0)):
+        if not index and word.isdecimal() and words[1:2] and words[1] in _LARGE:
+            group = int(word)
+        elif word in _SMALL and (not length or (_SMALL[word] < room and _SMALL[word] > 0)):
             group += _SMALL[word]
             room = 10 if _SMALL[word] >= 20 else 0
         elif word == "hundred" and 0 < group < 100:

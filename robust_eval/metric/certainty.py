@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from robust_eval.answer import NO_REPLY, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
 from robust_eval.error import UserError
-from robust_eval.metric.score import Floats, Score, grid, mean_estimate, question_groups
+from robust_eval.metric.score import Estimate, Floats, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 
 
@@ -61,38 +61,46 @@ class AnswerCertainty:
             )
 
     def score(self, questions: Sequence[Question], baseline: pa.Table, graded: pa.Table, seed: int) -> Score:
-        """Mean answer entropy (nats) and error rate by temperature; per question in the table ``certainty``."""
+        """Mean answer entropy (nats) and error rate by temperature, over valid answers; table ``certainty``."""
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        answers = grid(ids, graded)
-        entropy = np.column_stack(
-            [answer_entropy(label_weights(ids, graded, float(t))) for t in answers.temperatures]
-        ).reshape(len(ids), -1)
+        valid = valid_answers(graded)
+        temperatures = [float(t) for t in np.unique(graded["temperature"].to_numpy())]
+        weights = [label_weights(ids, valid, temperature) for temperature in temperatures]
+        entropy = np.column_stack([answer_entropy(table) for table in weights])
+        accuracy = grid(ids, valid, temperatures).accuracy
         result = Score()
-        for name, values in (("certainty.entropy", entropy), ("certainty.error_rate", 1 - answers.accuracy)):
+        for name, values in (("certainty.entropy", entropy), ("certainty.error_rate", 1 - accuracy)):
             result.curves[name] = {
-                float(t): mean_estimate(values[:, column], groups, seed)
-                for column, t in enumerate(answers.temperatures)
+                temperature: mean_estimate(values[:, column], groups, seed)
+                for column, temperature in enumerate(temperatures)
             }
+        undefined = float(np.isnan(entropy).any(axis=1).sum())
+        result.values["certainty.count.undefined"] = Estimate(undefined)
+        result.values["certainty.count.invalid"] = Estimate(float(graded.num_rows - valid.num_rows))
         result.tables["certainty"] = pa.table(
             {
-                "question_id": np.repeat(ids, len(answers.temperatures)),
-                "temperature": np.tile(answers.temperatures, len(ids)),
+                "question_id": np.repeat(ids, len(temperatures)),
+                "temperature": np.tile(temperatures, len(ids)),
                 "entropy": entropy.ravel(),
-                "error_rate": (1 - answers.accuracy).ravel(),
+                "error_rate": (1 - accuracy).ravel(),
             }
         )
         return result
 
 
-def label_weights(question_ids: Sequence[str], graded: pa.Table, temperature: float) -> Floats:
-    """(n, K) summed weight of each label at one temperature; replies without a label and missing replies are out."""
+def valid_answers(graded: pa.Table) -> pa.Table:
+    """The answers that have a label: entropy and error rate are taken over these (METHODS §3)."""
+    outcomes = np.isin(graded["outcome"].to_pylist(), [*NO_REPLY, *NO_ANSWER])
+    return graded.filter(pa.array(graded["label"].is_valid().to_numpy(zero_copy_only=False) & ~outcomes))
+
+
+def label_weights(question_ids: Sequence[str], valid: pa.Table, temperature: float) -> Floats:
+    """(n, K) summed weight of each label at one temperature; each question has its own labels."""
     weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}
-    columns = ["question_id", "temperature", "label", "outcome", "weight"]
-    for question_id, at, label, outcome, weight in rows(graded, *columns):
-        if at == temperature and label is not None and outcome not in NO_REPLY:
-            labels = weights[question_id]
-            labels[label] = labels.get(label, 0.0) + weight
+    for question_id, at, label, weight in rows(valid, "question_id", "temperature", "label", "weight"):
+        if at == temperature:
+            weights[question_id][label] = weights[question_id].get(label, 0.0) + weight
     table = np.zeros((len(question_ids), max([1, *map(len, weights.values())])))
     for row, labels in enumerate(weights.values()):
         table[row, : len(labels)] = list(labels.values())

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import isotonic_regression
 
+from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Floats, Score, estimate, grid, mean_estimate, question_groups
@@ -66,7 +67,8 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
         total = p.sum(axis=-1, keepdims=True)
         p = np.divide(p, total, out=np.full_like(p, np.nan), where=total > 0)
     logarithms = np.log(p, out=np.zeros_like(p), where=p > 0)
-    entropy = np.where(np.isnan(p).any(axis=-1), np.nan, -(p * logarithms).sum(axis=-1) / math.log(k))
+    undefined = np.isnan(p).any(axis=-1) | (p.max(axis=-1) == 0)
+    entropy = np.where(undefined, np.nan, -(p * logarithms).sum(axis=-1) / math.log(k))
     return np.clip(entropy, 0.0, 1.0) + 0.0  # rounding removed at the source, and no negative zero
 
 
@@ -103,10 +105,10 @@ def breaking_temperature(
     """
     curve = np.asarray(accuracy, dtype=float)
     levels = np.asarray(temperatures, dtype=float)
-    if curve.ndim != 2 or curve.shape[1] != len(levels) or levels.ndim != 1 or len(levels) == 0:
+    if curve.ndim != 2 or levels.ndim != 1 or levels.size == 0 or curve.shape[1] != levels.size:
         raise ValueError(f"accuracy must be (questions, {levels.size} temperatures), not {curve.shape}")
-    if np.any(levels < 0) or np.any(np.diff(levels) <= 0):
-        raise ValueError("temperatures must be non-negative and strictly increasing")
+    if not np.all(np.isfinite(levels)) or np.any(levels < 0) or np.any(np.diff(levels) <= 0):
+        raise ValueError("temperatures must be finite, non-negative and strictly increasing")
     if np.any((curve < -TOLERANCE) | (curve > 1 + TOLERANCE)):
         raise ValueError("accuracy must lie in [0, 1]")
     if not 0 < threshold <= 1:
@@ -292,7 +294,8 @@ class FactualRobustness:
                     f"{question_id} brings {min(map(len, tokens))}: choose a smaller k"
                 )
             if tokens:
-                entropy[rows[question_id]] = top_entropy(np.exp(tokens), self.k, self.renormalize).mean()
+                largest = [sorted(token, reverse=True)[: self.k] for token in tokens]  # some servers add the one drawn
+                entropy[rows[question_id]] = top_entropy(np.exp(largest), self.k, self.renormalize).mean()
         return entropy
 
 
@@ -334,9 +337,9 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
     log-probabilities are left out.
     """
     counts: dict[tuple[float, int], list[int]] = {}
-    columns = ["temperature", "sampling_logprobs", "answer_tokens", "correct"]
-    for temperature, logprobs, answer_tokens, correct in table_rows(graded, *columns):
-        if not logprobs or not answer_tokens or correct is None:
+    columns = ["temperature", "sampling_logprobs", "answer_tokens", "correct", "outcome"]
+    for temperature, logprobs, answer_tokens, correct, outcome in table_rows(graded, *columns):
+        if not logprobs or not answer_tokens or correct is None or outcome in NO_REPLY:
             continue
         certainty = float(np.exp(logprobs[:answer_tokens]).mean())
         bin_index = min(int(certainty * 10), 9)

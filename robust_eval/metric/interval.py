@@ -53,8 +53,10 @@ def bootstrap(
     True
     """
     data = [np.asarray(array) for array in arrays]
-    if not data:
-        raise ValueError("arrays: at least one is needed")
+    if not data or any(array.ndim == 0 for array in data):
+        raise ValueError("arrays: at least one is needed, and each must have a first axis to resample")
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, not {resamples}")
     n = len(data[0])
     if any(len(array) != n for array in data):
         raise ValueError(f"arrays: all need the same first axis, not {[len(array) for array in data]}")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import NO_REPLY
+from robust_eval.answer import NO_ANSWER, NO_REPLY
 from robust_eval.metric.interval import bootstrap
 from robust_eval.question import Question
 
@@ -64,7 +64,8 @@ class Grid:
     """The graded answers of n questions at T temperatures, summed over trials.
 
     ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
-    one half is exact, as METHODS §1 asks. Answers without a reply (filtered, error) are in neither.
+    one half is exact, as METHODS §1 asks. Answers without a reply (filtered, error) are in neither, and answers
+    without a verdict (there is no gold answer) are there only where they answer nothing (refused, empty, invalid).
     """
 
     question_ids: list[str]
@@ -79,21 +80,27 @@ class Grid:
             return np.where(self.replies > 0, self.correct / self.replies, np.nan)
 
 
-def grid(question_ids: Sequence[str], graded: pa.Table) -> Grid:
-    """Sum a graded table over trials, one row for each of ``question_ids`` and one column for each temperature."""
+def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
+    """Sum a graded table over trials: a row for each of ``question_ids``, a column for each temperature.
+
+    ``temperatures`` (ascending) may name some at which there is no answer; by default, those of the table.
+    """
+    levels = np.unique(graded["temperature"].to_numpy()) if temperatures is None else np.asarray(temperatures)
     rows = {question_id: index for index, question_id in enumerate(question_ids)}
-    temperatures, column = np.unique(graded["temperature"].to_numpy(), return_inverse=True)
+    column = np.searchsorted(levels, graded["temperature"].to_numpy())
     row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
     weight = graded["weight"].to_numpy()
     if len(weight) and np.all(weight == weight[0]):
         weight = np.ones_like(weight)
-    reply = np.array([outcome not in NO_REPLY for outcome in graded["outcome"].to_pylist()], dtype=bool)
+    outcomes = graded["outcome"].to_pylist()
+    judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False) | np.isin(outcomes, NO_ANSWER)
+    reply = judged & ~np.isin(outcomes, NO_REPLY)
     right = graded["correct"].fill_null(False).to_numpy(zero_copy_only=False) & reply
-    shape = (len(question_ids), len(temperatures))
+    shape = (len(question_ids), len(levels))
     correct, replies = np.zeros(shape), np.zeros(shape)
     np.add.at(correct, (row[right], column[right]), weight[right])
     np.add.at(replies, (row[reply], column[reply]), weight[reply])
-    return Grid(list(question_ids), temperatures, correct, replies)
+    return Grid(list(question_ids), levels, correct, replies)
 
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:
@@ -119,7 +126,7 @@ def estimate(
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:
-    """Group label of each question for resampling (its own id where it has none); None where no question has one."""
+    """Label of each question's group for resampling (its own where it has none); None where no question has one."""
     if not any(question.group for question in questions):
         return None
-    return [question.group or question.id for question in questions]
+    return [f"group {question.group}" if question.group else f"question {question.id}" for question in questions]

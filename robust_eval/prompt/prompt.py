@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from robust_eval.question import LETTERS, Question, Scenario
+
+TEMPLATES = Path(__file__).with_name("templates.yaml")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,5 @@ def _lettered(choices: Sequence[str]) -> str:
 
 @cache
 def _templates() -> Mapping[str, Any]:
-    loaded: Mapping[str, Any] = yaml.safe_load(
-        resources.files("robust_eval.prompt").joinpath("templates.yaml").read_text()
-    )
+    loaded: Mapping[str, Any] = yaml.safe_load(TEMPLATES.read_text(encoding="utf-8"))
     return loaded

@@ -105,7 +105,10 @@ def test_answer_certainty_of_a_small_table():
     score = certainty(rows, "q1", "q2")
     q1 = math.log(4) - 0.75 * math.log(3)
     q2 = math.log(2)
-    assert score.values == {}
+    assert {name: estimate.value for name, estimate in score.values.items()} == {
+        "certainty.count.undefined": 0.0,
+        "certainty.count.invalid": 0.0,
+    }
     assert score.notes == []
     # two questions: the interval of their mean reaches from the one to the other
     assert set(score.curves) == {"certainty.entropy", "certainty.error_rate"}
@@ -135,7 +138,11 @@ def test_exactly_enumerated_answers_enter_with_their_probability():
 
 @pytest.mark.parametrize("outcome", ["filtered_prompt", "filtered_reply", "error"])
 def test_requests_without_a_reply_leave_the_denominators(outcome):
-    rows = [*answers("q1", 0.7, "BBBA", right="B"), answer("q1", 0.7, None, None, outcome)]
+    rows = [
+        *answers("q1", 0.7, "BBBA", right="B"),
+        answer("q1", 0.7, None, None, outcome),
+        answer("q1", 0.7, "C", None, outcome),  # whatever label somebody gave it
+    ]
     table = certainty(rows, "q1").tables["certainty"].to_pydict()
     assert table["entropy"] == pytest.approx([stats.entropy([3, 1])], rel=1e-12)
     assert table["error_rate"] == [0.25]
@@ -148,6 +155,8 @@ def test_a_question_without_any_reply_is_undefined_and_left_out_of_the_means():
     assert table["entropy"] == pytest.approx([stats.entropy([3, 1]), math.nan], rel=1e-12, nan_ok=True)
     assert table["error_rate"] == pytest.approx([0.25, math.nan], nan_ok=True)
     assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
+    assert score.values["certainty.count.undefined"].value == 1.0
+    assert score.values["certainty.count.invalid"].value == 4.0
 
 
 def test_invalid_answers_leave_the_shares_of_the_labels():
@@ -170,6 +179,8 @@ def test_a_question_with_nothing_but_invalid_answers_is_left_out_of_both_means()
     assert score.tables["certainty"]["entropy"].to_pylist() == pytest.approx([q1, math.nan], rel=1e-12, nan_ok=True)
     assert score.curves["certainty.entropy"][0.7] == pytest.approx((q1, q1, q1), rel=1e-12)
     assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
+    assert score.values["certainty.count.undefined"].value == 1.0
+    assert score.values["certainty.count.invalid"].value == 4.0
 
 
 def test_without_gold_answers_there_is_an_entropy_but_no_error_rate():

@@ -865,6 +865,18 @@ def test_entropy_against_breaking_of_many_facts():
     )
 
 
+def test_the_correlations_of_very_sure_models_are_those_of_the_same_entropies_scaled():
+    grid = np.array([0.5, 1.0, 1.5])
+    entropy, breaking = np.array([0.1, 0.9, 0.3, 0.4]), np.array([np.inf, 0.5, 1.5, 1.0])
+    plain = entropy_against_breaking(entropy, breaking, grid, None, seed=0)
+    scaled = entropy_against_breaking(1e-6 * entropy, breaking, grid, None, seed=0)
+    assert plain["frs.entropy_vs_breaking.pearson_all"].value == pytest.approx(
+        stats.pearsonr(entropy, [2.0, 0.5, 1.5, 1.0]).statistic, rel=1e-12
+    )
+    for name, estimate in plain.items():
+        assert scaled[name] == pytest.approx(estimate, rel=1e-9, nan_ok=True)
+
+
 # certainty_bins
 
 

@@ -167,11 +167,11 @@ def test_the_mean_of_no_questions_is_undefined():
 
 
 def test_groups_stay_with_their_questions_when_undefined_ones_are_left_out():
-    values = np.array([np.nan, 0.0, 1.0, 0.0, 1.0])
+    values = np.array([np.nan, 0.0, 0.0, 1.0, 1.0])
+    # g = (0, 0), h = (1, 1): the means of two groups drawn are 0, 1/2, 1/2, 1
+    assert mean_estimate(values, ["h", "g", "g", "h", "h"], seed=0) == (0.5, 0.0, 1.0)
     # g = (0, 1), h = (0, 1): every resample of whole groups has the mean 1/2
-    assert mean_estimate(values, ["h", "g", "g", "h", "h"], seed=0) == (0.5, 0.5, 0.5)
-    # g = (0, 0), h = (1, 1): the means are 0, 1/2, 1/2, 1
-    assert mean_estimate(values, ["h", "g", "h", "g", "h"], seed=0) == (0.5, 0.0, 1.0)
+    assert mean_estimate(values, ["h", "h", "g", "g", "h"], seed=0) == (0.5, 0.5, 0.5)
 
 
 def test_an_estimate_takes_only_the_defined_questions_of_every_array():

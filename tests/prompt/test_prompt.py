@@ -28,11 +28,11 @@ MULTIPLE_CHOICE = Question(
 
 # METHODS §2: the prompt of each scenario; two exemplars for closed-book questions (§1), three for choices (§3).
 ABSTRACTIVE_TURNS = [
-    ("user", "Question: Which planet is known as the Red Planet?\nShort Answer:"),
+    ("user", "Question: Which planet is known as the Red Planet?\nAnswer:"),
     ("assistant", "Mars"),
-    ("user", "Question: Who wrote the play Hamlet?\nShort Answer:"),
+    ("user", "Question: Who wrote the play Hamlet?\nAnswer:"),
     ("assistant", "William Shakespeare"),
-    ("user", "Question: What is the capital of France?\nShort Answer:"),
+    ("user", "Question: What is the capital of France?\nAnswer:"),
 ]
 EXTRACTIVE_TURNS = [
     (
@@ -111,9 +111,9 @@ def test_a_question_as_chat_messages_without_a_system_role(question, turns):
 
 def test_a_closed_book_question_as_plain_text():
     assert prompt_for(ABSTRACTIVE).text() == (
-        "Question: Which planet is known as the Red Planet?\nShort Answer: Mars\n\n"
-        "Question: Who wrote the play Hamlet?\nShort Answer: William Shakespeare\n\n"
-        "Question: What is the capital of France?\nShort Answer:"
+        "Question: Which planet is known as the Red Planet?\nAnswer: Mars\n\n"
+        "Question: Who wrote the play Hamlet?\nAnswer: William Shakespeare\n\n"
+        "Question: What is the capital of France?\nAnswer:"
     )
 
 
@@ -151,8 +151,8 @@ def test_a_multiple_choice_question_as_plain_text():
 @pytest.mark.parametrize(
     ("question", "rewrite", "expected"),
     [
-        (ABSTRACTIVE, 1, "Question: Which city is the French capital?\nShort Answer:"),
-        (ABSTRACTIVE, 2, "Question: France is governed from which city?\nShort Answer:"),
+        (ABSTRACTIVE, 1, "Question: Which city is the French capital?\nAnswer:"),
+        (ABSTRACTIVE, 2, "Question: France is governed from which city?\nAnswer:"),
         (
             EXTRACTIVE,
             1,
