@@ -19,6 +19,7 @@ lint: install
 	$(BIN)/mypy
 
 ui: install
+	mkdir -p mlruns
 	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/mlruns/mlflow.db $(ARGS)
 
 install: $(STAMP)

@@ -28,13 +28,12 @@ class Score:
     """Everything that one metric found.
 
     ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
-    ``tables`` go into the run's folder as Parquet; ``notes`` are sentences for a person.
+    ``tables`` go into the run's folder as Parquet.
     """
 
     values: dict[str, Estimate] = field(default_factory=dict)
     curves: dict[str, dict[float, Estimate]] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
     def flat(self) -> dict[str, float]:
         """Every figure under one flat name: ``name``, ``name.low``, ``name.high``, and for curves ``name.t0.2``."""

@@ -27,7 +27,6 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
         extremes=_extremes(result),
         description={**result.description, **result.counts()},
         number=number,
-        infinity=math.inf,
     )
     path.write_text(page, encoding="utf-8")
 

@@ -2,11 +2,12 @@
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric.score import Score
 from robust_eval.result import Result
 
 
@@ -19,34 +20,38 @@ def print_summary(result: Result, folder: Path, ui_command: str | None) -> None:
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
     for score in result.scores.values():
-        for label, estimate in headline(score):
-            interval = "" if math.isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
-            table.add_row(label, number(estimate.value), interval)
+        for row in headline(score):
+            table.add_row(row.label, row.value, row.interval)
     console = Console(highlight=False, soft_wrap=True)
     console.print()
     console.print(table)
-    notes = [note for score in result.scores.values() for note in score.notes]
-    for note in notes:
-        console.print(note)
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / 'graded.parquet'}")
     if ui_command:
         console.print(f"tracker: {ui_command}")
 
 
-def headline(score: Score) -> list[tuple[str, Estimate]]:
-    """The figures of a score that a person wants first, with their labels."""
-    rows = []
+class Row(NamedTuple):
+    """A figure as a person reads it."""
+
+    label: str
+    value: str
+    interval: str
+
+
+def headline(score: Score) -> list[Row]:
+    """The figures of a score that a person wants first."""
+    shown = []
     for name, estimate in score.values.items():
         if label := _LABELS.get(name):
-            rows.append((label, estimate))
+            shown.append((label, estimate, ".0f" if ".count." in name else ".3f"))
         elif name.startswith("frs.d"):
-            rows.append((f"mean FRS, d = {name.removeprefix('frs.d')}", estimate))
+            shown.append((f"mean FRS, d = {name.removeprefix('frs.d')}", estimate, ".3f"))
     for name, curve in score.curves.items():
         if label := _CURVES.get(name):
-            shown = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
-            rows += [(f"{label} at t = {t:g}", curve[t]) for t in shown]
-    return rows
+            temperatures = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
+            shown += [(f"{label} at t = {t:.1f}", curve[t], ".3f") for t in temperatures]
+    return [Row(label, number(value, form), _interval(low, high)) for label, (value, low, high), form in shown]
 
 
 _LABELS = {
@@ -56,18 +61,21 @@ _LABELS = {
     "frs.breaking_temperature.median": "median breaking temperature",
     "frs.breaking_temperature.mean_broken": "mean breaking temperature, broken facts",
     "frs.entropy.mean": "mean initial entropy H",
+    "certainty.count.invalid": "answers without a label, left out of the entropy",
 }
 _CURVES = {
     "accuracy": "accuracy",
     "certainty.entropy": "answer entropy (nats)",
-    "certainty.error_rate": "error rate",
+    "certainty.error_rate": "error rate of answers with a label",
 }
 
 
-def number(value: float) -> str:
-    """Three decimals, or none for a count; a median beyond the grid is "unbroken"."""
+def number(value: float, form: str = ".3f") -> str:
+    """A figure in words where it has no number: a breaking temperature beyond the grid is "unbroken"."""
     if math.isnan(value):
         return "undefined"
-    if math.isinf(value):
-        return "unbroken"
-    return f"{value:.0f}" if value == int(value) and abs(value) > 1 else f"{value:.3f}"
+    return "unbroken" if math.isinf(value) else format(value, form)
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"

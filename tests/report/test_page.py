@@ -28,6 +28,7 @@ def result() -> Result:
             "frs.d1": Estimate(0.56, 0.4, 0.7),
             "frs.unbroken_share": Estimate(1 / 6, 0.0, 0.4),
             "frs.breaking_temperature.median": Estimate(float("inf")),
+            "frs.count.broken": Estimate(4.0),
             "frs.entropy_vs_breaking.pearson_broken": Estimate(-0.5),
         },
         curves={"accuracy": {0.2: Estimate(0.8, 0.7, 0.9), 0.4: Estimate(0.4, 0.3, 0.5)}},
@@ -111,21 +112,21 @@ def test_the_run_in_one_sentence(result: Result):
 
 
 def test_the_headline_shows_what_a_person_wants_first(result: Result):
-    assert [label for label, _ in headline(result.scores["frs"])] == [
-        "mean FRS, d = 1",
-        "share of unbroken facts (each scores 1)",
-        "median breaking temperature",
-        "accuracy at t = 0.2",
-        "accuracy at t = 0.4",
+    assert headline(result.scores["frs"]) == [
+        ("mean FRS, d = 1", "0.560", "0.400 to 0.700"),
+        ("share of unbroken facts (each scores 1)", "0.167", "0.000 to 0.400"),
+        ("median breaking temperature", "unbroken", ""),
+        ("broken facts", "4", ""),
+        ("accuracy at t = 0.2", "0.800", "0.700 to 0.900"),
+        ("accuracy at t = 0.4", "0.400", "0.300 to 0.500"),
     ]
 
 
 def test_numbers_are_written_for_people():
-    assert [number(x) for x in (0.12345, 3.0, 0.0, 1.0, float("nan"), float("inf"))] == [
+    assert [number(x) for x in (0.12345, 3.0, 0.0, float("nan"), float("inf"))] == [
         "0.123",
-        "3",
+        "3.000",
         "0.000",
-        "1.000",
         "undefined",
         "unbroken",
     ]
