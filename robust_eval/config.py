@@ -17,7 +17,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.grader.matching import Matching
 from robust_eval.metric.certainty import AnswerCertainty
 from robust_eval.metric.frs import FactualRobustness
@@ -84,8 +84,11 @@ def register() -> None:
 def to_config(composed: DictConfig) -> Config:
     """The composed configuration as objects that do the work; UserError names the setting that makes no sense."""
     _refuse_unknown(composed)
-    names = [str(name) for name in composed]
-    nodes = {name: composed[name] for name in names if name not in SEVERAL}
+    names = [entry.name for entry in fields(Config)]
+    try:
+        nodes = {name: composed[name] for name in names if name not in SEVERAL}
+    except OmegaConfBaseException as problem:
+        raise UserError(first_line(problem)) from problem
     for group in SEVERAL:
         if not composed[group]:
             raise UserError(f"{group} must name at least one option")
@@ -93,6 +96,9 @@ def to_config(composed: DictConfig) -> Config:
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
             _instance(path, node)
+        elif path != "seed":
+            none = ", or tracking=none" if path == "tracking" else ""
+            raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
     if len(composed.sampler) > 1:
         raise UserError(f"sampler takes one option, not {', '.join(composed.sampler)}")
     config = _instance("", composed)
@@ -135,8 +141,3 @@ def nearest(name: str, known: Sequence[str], where: str = "") -> str:
     """(did you mean …?) with the known name that is most like this one; empty where none is."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
-
-
-def first_line(problem: BaseException) -> str:
-    """The first line of a message that says anything."""
-    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)

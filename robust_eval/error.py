@@ -7,3 +7,8 @@ class UserError(Exception):
     Its text is one sentence: what is wrong, where, and what would be right. The command line prints it without a
     traceback and exits with status 1.
     """
+
+
+def first_line(problem: BaseException) -> str:
+    """The first line of an exception's message that says anything; its type's name where none does."""
+    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)

@@ -13,8 +13,8 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from robust_eval.config import CONF, SEVERAL, first_line, nearest, no_setting, to_config
-from robust_eval.error import UserError
+from robust_eval.config import CONF, SEVERAL, nearest, no_setting, to_config
+from robust_eval.error import UserError, first_line
 
 
 def checked_overrides(overrides: Sequence[str]) -> list[str]:
@@ -30,6 +30,13 @@ def checked_overrides(overrides: Sequence[str]) -> list[str]:
         raise UserError(f"{problem.override!r} is no override: write KEY=VALUE") from problem
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
+        for override in choices:
+            if override.value() is None and not override.is_delete():
+                raise UserError(
+                    f"{override.key_or_group} must be one of {_options(str(override.key_or_group))}, not null"
+                )
+            if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
+                raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
         chosen = _compose([_first(override) for override in choices])
         expanded = {id(override): _expanded(override, chosen) for override in settings}
@@ -48,7 +55,7 @@ def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> Dict
         raise UserError(_unknown_option(str(problem))) from problem
     except (ConfigCompositionException, OmegaConfBaseException) as problem:
         raise UserError(_wrong_override(problem, chosen)) from problem
-    except HydraException as problem:
+    except (HydraException, ValueError) as problem:
         raise UserError(first_line(problem)) from problem
 
 
@@ -95,8 +102,12 @@ def _unknown_option(message: str) -> str:
     if not missing:
         return message.strip().splitlines()[0]
     group, _, name = missing.group(1).rpartition("/")
-    options = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
-    return f"there is no {group}={name}{nearest(name, options)}; there are {', '.join(options) or 'none'}"
+    options = _options(group)
+    return f"there is no {group}={name}{nearest(name, options.split(', '))}; there are {options}"
+
+
+def _options(group: str) -> str:
+    return ", ".join(sorted(file.stem for file in (CONF / group).glob("*.yaml")))
 
 
 def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:

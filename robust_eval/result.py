@@ -12,6 +12,7 @@ import pyarrow as pa
 from robust_eval.answer import OUTCOMES
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,14 @@ class Result:
     baseline: pa.Table
     graded: pa.Table
     scores: Mapping[str, Score]
-    seconds: Mapping[str, float]
+    watch: Stopwatch
 
     def counts(self) -> dict[str, float]:
         """Questions asked and kept, outcomes of the sampled answers, seconds of each stage: by their MLflow names."""
         outcomes = Counter(self.graded["outcome"].to_pylist())
         counts: dict[str, float] = {"questions.asked": len(self.asked), "questions.kept": len(self.kept)}
         counts |= {f"outcomes.{outcome}": outcomes[outcome] for outcome in OUTCOMES}
-        return counts | {f"seconds.{stage}": seconds for stage, seconds in self.seconds.items()}
+        return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
 
     def summary(self) -> dict[str, float | None]:
         """Every figure of the run under its MLflow name; None where a figure is undefined or infinite."""

@@ -4,17 +4,35 @@ import json
 import logging
 import math
 import os
+import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from filelock import FileLock
 
+from robust_eval.error import UserError, first_line
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+
+log = logging.getLogger(__name__)
+
+RESERVE = 1 << 20
+"""Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
+
+
+class Tracking(Protocol):
+    """A place where runs are recorded; a dataclass whose fields are its configuration."""
+
+    def run(self, name: str, mlruns: Path) -> AbstractContextManager["Run"]:
+        """Record the run that happens inside of the context; one that is left by an exception has failed."""
+
+    def command(self, mlruns: Path) -> str | None:
+        """The command that shows the runs, if there is one."""
 
 
 class Run(Protocol):
@@ -76,17 +94,40 @@ class Mlflow:
         return self.uri or f"sqlite:///{mlruns.resolve()}/mlflow.db"
 
     def command(self, mlruns: Path) -> str | None:
-        """The command that opens MLflow's user interface on this store."""
-        return self.uri or f"mlflow ui --backend-store-uri {self.store(mlruns)}"
+        """The command that opens MLflow's user interface on this store; None for a server, which has one."""
+        if self.uri:
+            return None
+        return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
 
     @contextmanager
     def run(self, name: str, mlruns: Path) -> Iterator[Run]:
         """Record a run; one that is left by an exception, or interrupted, is FAILED."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
         import mlflow
+        from mlflow.exceptions import MlflowException
 
         for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
             logging.getLogger(library).setLevel(logging.WARNING)
+        try:
+            run_id = self._start(name, mlruns)
+        except (MlflowException, OSError) as problem:
+            raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+        reserve = mlruns / f"reserve-{run_id}"
+        reserve.write_bytes(bytes(RESERVE))
+        try:
+            yield _MlflowRun(run_id)
+        except BaseException as problem:
+            reserve.unlink()  # so that the failure can be written down on a full disk, too
+            self._fail(problem)
+            if isinstance(problem, MlflowException):
+                raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
+            raise
+        reserve.unlink()
+        mlflow.end_run()
+
+    def _start(self, name: str, mlruns: Path) -> str:
+        import mlflow
+
         mlruns.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(self.store(mlruns))
         with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
@@ -94,12 +135,17 @@ class Mlflow:
             found = client.get_experiment_by_name(self.experiment)
             location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
             experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
-        with mlflow.start_run(experiment_id=experiment_id, run_name=name) as active:
-            try:
-                yield _MlflowRun(active.info.run_id)
-            except BaseException as problem:
-                mlflow.set_tag("error", f"{type(problem).__name__}: {problem}"[:5000])
-                raise
+        return str(mlflow.start_run(experiment_id=experiment_id, run_name=name).info.run_id)
+
+    def _fail(self, problem: BaseException) -> None:
+        import mlflow
+        from mlflow.exceptions import MlflowException
+
+        try:
+            mlflow.set_tag("error", f"{type(problem).__name__}: {problem}"[:5000])
+            mlflow.end_run("FAILED")
+        except MlflowException as second:
+            log.warning("the run could not be marked as failed: %s", first_line(second))
 
 
 class _MlflowRun:

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from tiny_model import save_tiny_model
 
 from robust_eval import config, experiment
-from robust_eval.answer import SCHEMA, read_log
+from robust_eval.answer import SCHEMA
 from robust_eval.config import CONF, to_config
 from robust_eval.error import UserError
 from robust_eval.result import Result
@@ -128,7 +128,7 @@ def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Cal
         measure("sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
     assert failed_run(tmp_path).info.status == "FAILED"
     assert failed_run(tmp_path).data.tags["error"].startswith("UserError: none of the 12 questions")
-    assert read_log(tmp_path / "run" / "answers.arrows").num_rows == 12
+    assert pq.read_table(tmp_path / "run" / "answers.parquet").num_rows == 12
 
 
 def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path):
@@ -141,6 +141,13 @@ def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: 
     assert "No space left on device" in str(problem.value)
     assert str(problem.value).endswith(f"what was sampled until then is in {tmp_path / 'run'}")
     assert failed_run(tmp_path).info.status == "FAILED"
+
+
+def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
+    result, _ = measure("metric.frs.k=30")
+    baseline = result.baseline["top_logprobs"].to_pylist()
+    assert {len(token) for tokens in baseline for token in tokens} == {30}
+    assert result.scores["frs"].values["frs.entropy.mean"].value > 0
 
 
 def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
@@ -162,7 +169,7 @@ def test_the_smoke_preset_runs_from_the_command_line(command: Command, tmp_path:
     assert process.returncode == 0, process.stderr
     (report,) = tmp_path.glob("runs/*/*/report.html")
     assert f"report:  {report}" in process.stdout
-    assert f"tracker: mlflow ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in process.stdout
+    assert f"-m mlflow ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in process.stdout
     assert "greedy answers: 4 of 20 questions kept" in process.stderr
     assert "Traceback" not in process.stdout + process.stderr
 

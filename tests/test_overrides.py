@@ -50,6 +50,12 @@ MISTAKES = {
     "dataset=jsonl": "dataset.path must be given: add dataset.path=…",
     "seed=-1": "seed must be 0 or more, not -1",
     "model.path": "'model.path' is no override: write KEY=VALUE",
+    "tracking=null": "tracking must be one of mlflow, none, not null",
+    "metric.frs=null": "metric.frs must be one of its options, not None: see conf/metric/",
+    "~tracking": "Missing mandatory value: tracking",
+    "seed=${oc.env:NOWHERE_SET}": 'KeyError raised while resolving interpolation: "Environment variable '
+    "'NOWHERE_SET' not found\"",
+    "dataset=[facts,physics]": "dataset takes one option, not 'dataset=[facts,physics]'",
     "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
     "model=smollm2_135m,gpt5": f"there is no model=gpt5; there are {MODELS}",
     "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "

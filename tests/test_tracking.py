@@ -5,6 +5,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
+from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Score
 from robust_eval.question import Question
 from robust_eval.tracking import Mlflow, Untracked, integer_steps
@@ -83,8 +84,34 @@ def test_several_processes_can_start_a_fresh_store(tmp_path: Path):
 
 
 def test_the_command_of_the_user_interface_names_the_store(mlruns: Path):
-    assert Mlflow().command(mlruns) == f"mlflow ui --backend-store-uri sqlite:///{mlruns}/mlflow.db"
-    assert Mlflow(uri="http://server:5000").command(mlruns) == "http://server:5000"
+    assert Mlflow().command(mlruns) == f"{sys.executable} -m mlflow ui --backend-store-uri sqlite:///{mlruns}/mlflow.db"
+    assert Mlflow(uri="http://server:5000").command(mlruns) is None
+
+
+def test_a_store_that_cannot_be_used_is_named(tmp_path: Path):
+    with (
+        pytest.raises(UserError, match=r"^tracking: nonsense://x cannot be used: "),
+        Mlflow(uri="nonsense://x").run("a", tmp_path),
+    ):
+        pass
+
+
+def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(tmp_path: Path):
+    """As on a full disk: from some point on, no file of this process may grow beyond a size that the database has."""
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from robust_eval.tracking import Mlflow; from robust_eval.error import UserError\n"
+        "mlruns = Path(sys.argv[1])\n"
+        "with Mlflow().run('full', mlruns):\n"
+        "    size = (mlruns / 'mlflow.db').stat().st_size\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
+        "    raise UserError('the disk is full')\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert process.returncode == 1
+    assert process.stderr.strip().splitlines()[-1] == "robust_eval.error.UserError: the disk is full"
+    assert runs(tmp_path)["full"].info.status == "FAILED"
+    assert not list(tmp_path.glob("reserve-*"))
 
 
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):

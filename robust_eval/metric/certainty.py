@@ -52,6 +52,11 @@ def answer_entropy(counts: ArrayLike) -> Floats:
 class AnswerCertainty:
     """Entropy of the answers to each question and its error rate, at every temperature apart."""
 
+    @property
+    def top_logprobs(self) -> int:
+        """None: the entropy is that of whole answers."""
+        return 0
+
     def check(self, temperatures: Sequence[float], trials: int) -> None:
         """UserError unless each question is asked at least twice under the same condition."""
         if trials < 2:
@@ -77,7 +82,7 @@ class AnswerCertainty:
             }
         undefined = float(np.isnan(entropy).any(axis=1).sum())
         result.values["certainty.count.undefined"] = Estimate(undefined)
-        result.values["certainty.count.invalid"] = Estimate(float(graded.num_rows - valid.num_rows))
+        result.values["certainty.count.unlabelled"] = Estimate(float(graded.num_rows - valid.num_rows))
         result.tables["certainty"] = pa.table(
             {
                 "question_id": np.repeat(ids, len(temperatures)),

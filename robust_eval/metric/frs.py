@@ -21,6 +21,8 @@ from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Floats, Score, estimate, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 
+SUM_TOLERANCE = 1e-3
+"""Probabilities computed in half precision sum to 1 within this."""
 TOLERANCE = 1e-9
 """An accuracy this close below the threshold is a tie and holds: sums of probabilities are not exact."""
 
@@ -59,8 +61,8 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
     p = np.asarray(probabilities, dtype=float)
     if p.ndim == 0 or p.shape[-1] == 0:
         raise ValueError("probabilities: the last axis must hold at least one token")
-    if np.any((p < 0) | (p > 1 + TOLERANCE)):
-        raise ValueError("probabilities must lie in [0, 1]")
+    if np.any(p < 0) or np.any(p.sum(axis=-1) > 1 + SUM_TOLERANCE):
+        raise ValueError("probabilities must not be negative, nor sum to more than 1")
     if p.shape[-1] > k:
         p = np.partition(p, -k, axis=-1)[..., -k:]
     if renormalize:
@@ -215,6 +217,11 @@ class FactualRobustness:
         if self.unbroken not in ("one", "bound"):
             raise ValueError(f"unbroken must be one or bound, not {self.unbroken}")
 
+    @property
+    def top_logprobs(self) -> int:
+        """Log-probabilities that the entropy needs of each token of a greedy answer."""
+        return self.k
+
     def check(self, temperatures: Sequence[float], trials: int) -> None:
         """UserError unless answers come at two temperatures or more."""
         if len(temperatures) < 2:
@@ -234,7 +241,7 @@ class FactualRobustness:
         scored = np.where(np.isinf(breaking), last, breaking) if self.unbroken == "bound" else breaking
         scores = {d: factual_robustness_score(entropy, scored, d, self.unbroken) for d in self.d}
 
-        result = Score()
+        result = Score(settings={"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken})
         for d, values in scores.items():
             result.values[f"frs.d{d:g}"] = mean_estimate(values, groups, seed)
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
@@ -322,7 +329,7 @@ def _pearson(x: Floats, y: Floats, axis: int = 0) -> Any:
     y = y - y.mean(axis=axis, keepdims=True)
     norm = np.sqrt((x * x).sum(axis=axis) * (y * y).sum(axis=axis))
     product = (x * y).sum(axis=axis)
-    return np.divide(product, norm, out=np.full_like(product, np.nan), where=norm > 1e-12)
+    return np.clip(np.divide(product, norm, out=np.full_like(product, np.nan), where=norm > 1e-12), -1, 1)
 
 
 def _kendall(x: Floats, y: Floats) -> float:

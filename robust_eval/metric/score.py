@@ -28,12 +28,13 @@ class Score:
     """Everything that one metric found.
 
     ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
-    ``tables`` go into the run's folder as Parquet.
+    ``tables`` go into the run's folder as Parquet. ``settings`` are those that a reader of the figures needs.
     """
 
     values: dict[str, Estimate] = field(default_factory=dict)
     curves: dict[str, dict[float, Estimate]] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def flat(self) -> dict[str, float]:
         """Every figure under one flat name: ``name``, ``name.low``, ``name.high``, and for curves ``name.t0.2``."""
@@ -50,6 +51,10 @@ class Score:
 
 class Metric(Protocol):
     """A way of scoring; a dataclass whose fields are its configuration."""
+
+    @property
+    def top_logprobs(self) -> int:
+        """How many of the largest log-probabilities of each greedy token the metric reads."""
 
     def check(self, temperatures: Sequence[float], trials: int) -> None:
         """UserError, before anything is sampled, if the samplers bring no answers that this metric can score."""

@@ -80,7 +80,7 @@ def sample_answers(
     tokens = torch.zeros((count, width), dtype=torch.long, device=device)
     token_logprobs = torch.zeros((count, width), device=device)
     sampling_logprobs = torch.zeros((count, width), device=device)
-    top_logprobs = torch.zeros((count, width, top), device=device)
+    top_logprobs = torch.full((count, width, top), -torch.inf, device=device)  # beyond a small vocabulary: p = 0
     lengths = torch.zeros(count, dtype=torch.long, device=device)
 
     alive = torch.arange(count, device=device)
@@ -95,7 +95,8 @@ def sample_answers(
         token_logprobs[alive, step] = logits[node, drawn.tokens] - normaliser[node]
         sampling_logprobs[alive, step] = drawn.logprobs.float()
         if top:
-            top_logprobs[alive, step] = (logits.topk(top, dim=-1).values - normaliser[:, None])[node]
+            likeliest = logits.topk(min(top, logits.shape[-1]), dim=-1).values
+            top_logprobs[alive, step, : likeliest.shape[-1]] = (likeliest - normaliser[:, None])[node]
         lengths[alive] = step + 1
 
         goes_on = ~vocabulary.ends[drawn.tokens] & (lengths[alive] < limit[alive])

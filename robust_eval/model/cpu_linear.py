@@ -1,16 +1,19 @@
 """Linear layers in float32 on the CPU by oneDNN, where that is faster than the library behind ``torch.nn.Linear``.
 
 torch multiplies float32 matrices with MKL, which on some processors leaves half of their vector width unused; oneDNN,
-which torch ships as well, does not. Nothing but speed depends on the choice, so it is measured, on the model's own
-widest layer, when the model is loaded.
+which torch ships as well, does not. Which is faster is measured on the model's own widest layer when a model of its
+size is first loaded on a machine, and remembered: they differ in the last digits, so the same seed needs the same one.
 """
 
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from robust_eval.model.embedded import cache_folder
 
 ROWS = 128
 """Tokens in the measurement; the answer tree evaluates some hundred at a time."""
@@ -49,7 +52,13 @@ def use_faster_linear(model: Any) -> str:
     expected = widest(x)
     if not torch.allclose(candidate(x), expected, atol=1e-4 * float(expected.std())):
         return "torch"
-    if _seconds(candidate, x) * WORTH > _seconds(widest, x):
+    machine = f"{platform.node()} {platform.machine()} torch-{torch.__version__} threads-{torch.get_num_threads()}"
+    memory = cache_folder() / "linear" / f"{machine} {widest.in_features}x{widest.out_features}"
+    if not memory.is_file():
+        faster = "oneDNN" if _seconds(candidate, x) * WORTH <= _seconds(widest, x) else "torch"
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(faster)
+    if memory.read_text() != "oneDNN":
         return "torch"
     for name in sizes:  # one after the other, so that no layer is in memory twice for long
         layer = model.get_submodule(name)

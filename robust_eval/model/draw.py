@@ -17,6 +17,8 @@ from torch import Tensor
 
 from robust_eval.model.generation import Generation
 
+EPSILON = 1e-4
+"""Lowest temperature that logits are divided by (Fastowski et al., Eq. 2); 0 itself is greedy."""
 PART = 16
 BLOCK = PART * PART
 LEVELS = 3
@@ -63,8 +65,8 @@ def draw(
 
     Notes
     -----
-    p_i ∝ exp(log P_i / t) (Fastowski et al., Eq. 2). Weights are float32 relative to the largest; all sums over the
-    vocabulary are float64.
+    p_i ∝ exp(log P_i / max(t, ε)) (Fastowski et al., Eq. 2). Weights are float32 relative to the largest; all sums
+    over the vocabulary are float64.
     """
     tokens = torch.empty_like(node)
     logprobs = torch.zeros(len(node), dtype=torch.float64, device=logits.device)
@@ -81,7 +83,7 @@ def draw(
         answers = order[bounds[start - 1] if start else 0 : bounds[stop - 1]]
         chunk = pairs[start:stop]
         scaled = logits[chunk // len(levels)].float() if len(levels) else logits
-        scaled = scaled / levels[chunk % len(levels), None].to(scaled.dtype)
+        scaled = scaled / levels[chunk % len(levels), None].clamp(min=EPSILON).to(scaled.dtype)
         if generation is not None and generation.truncates:
             scaled = generation.truncated(scaled)
         weights = (scaled - scaled.amax(dim=-1, keepdim=True)).exp_()

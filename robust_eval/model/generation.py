@@ -1,7 +1,7 @@
 """Which part of the model's distribution is sampled: all of it, unless the configuration truncates it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # these are settings too, and reading settings need not wait for torch
@@ -49,7 +49,7 @@ class Generation:
         brought = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
         if self.preset == "library_defaults" and brought["top_k"] is None:
             brought["top_k"] = 50
-        return Generation(self.preset, **{name: value for name, value in brought.items() if value is not None})
+        return replace(self, **{name: value for name, value in brought.items() if value is not None})
 
     @property
     def truncates(self) -> bool:

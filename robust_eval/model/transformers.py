@@ -1,12 +1,13 @@
 """Any causal language model that transformers can load: from a hub, a folder, or an embedded package."""
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Request
 from robust_eval.model.embedded import converted_model, package_folder
 from robust_eval.model.generation import Generation
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 PROMPT_STYLES = ("plain", "chat")
+TODAY = "26 Jul 2024"
+"""The date for chat templates that write one (Llama 3): today's would change the answers from day to day."""
 
 
 @dataclass
@@ -42,7 +45,8 @@ class Transformers:
     trust_remote_code: bool = False
     """Run Python code that a model repository brings. Never needed for the models configured here."""
     answers_at_once: int = 1600
-    """Answers whose prefixes are evaluated together at most: bounds the memory; the answers do not depend on it."""
+    """Answers whose prefixes are evaluated together at most (those of one question always are): bounds the memory; the
+    answers do not depend on it."""
     generation: Generation = field(default_factory=Generation)
 
     def __post_init__(self) -> None:
@@ -58,23 +62,30 @@ class Transformers:
     def load(self) -> "TransformersModel":
         """Load weights and tokenizer; UserError names what is missing."""
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging as library_log
 
-        library_log.disable_progress_bar()
+        if not sys.stderr.isatty():
+            library_log.disable_progress_bar()
         device = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
         dtype = self.dtype if self.dtype != "auto" else ("bfloat16" if device.startswith("cuda") else "float32")
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         try:
+            torch.empty(0, device=device)
+        except (AssertionError, RuntimeError) as problem:
+            raise UserError(f"model.device={device} cannot be used: {first_line(problem)}") from problem
+        try:
             source = str(self._folder())
             tokenizer = AutoTokenizer.from_pretrained(source, **where)
             model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype), **where).to(device)
-        except (OSError, ValueError, RuntimeError) as problem:
-            reason = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {reason}") from problem
+        except (ImportError, OSError, RuntimeError, SafetensorError, ValueError) as problem:
+            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
         if self.prompt_style == "chat" and not tokenizer.chat_template:
             raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")
-        return TransformersModel(self, model.eval(), tokenizer)
+        loaded = TransformersModel(self, model.eval(), tokenizer)
+        log.info("model %s: %s on %s", self.name, dtype, device)
+        return loaded
 
     def _folder(self) -> str | Path:
         if not self.path.startswith("embedded:"):
@@ -97,7 +108,8 @@ class TransformersModel:
         self._linear = use_faster_linear(model)
         self._system_role = config.prompt_style == "chat" and _takes_system_role(tokenizer)
         self._vocabulary = self._read_vocabulary()
-        self._packs, self._checked_length = False, 0
+        self._packs: bool | None = None
+        self._checked_length = 0
 
     def description(self) -> dict[str, Any]:
         """What was loaded and the generation settings in effect."""
@@ -110,6 +122,7 @@ class TransformersModel:
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": str(self.model.device),
             "linear": self._linear,
+            "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
             "attention": self.model.config._attn_implementation,
             "prompt_style": self.config.prompt_style,
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
@@ -117,6 +130,8 @@ class TransformersModel:
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
         """Answer the requests in blocks of prompts of about the same length."""
+        import torch
+
         from robust_eval.model.answer_tree import sample_answers
         from robust_eval.model.packed_prefixes import PackedPrefixes
         from robust_eval.model.prefix_rows import PrefixRows
@@ -131,7 +146,11 @@ class TransformersModel:
         prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
         for block in _blocks(encoded, self.config.answers_at_once, PADDING if packs else 0):
             prompts, asked = [ids for ids, _ in block], [request for _, request in block]
-            answers = sample_answers(prefixes, asked, prompts, self._vocabulary, self.generation)
+            try:
+                answers = sample_answers(prefixes, asked, prompts, self._vocabulary, self.generation)
+            except torch.OutOfMemoryError as problem:
+                reason = f"model {self.config.name}: out of memory with {len(prompts)} questions at once"
+                raise UserError(f"{reason}; set model.answers_at_once lower") from problem
             for request, prompt, paths in zip(asked, prompts, answers, strict=True):
                 yield request, self._completions(paths, len(prompt))
 
@@ -148,50 +167,60 @@ class TransformersModel:
                 log.info(
                     "model %s: tree attention differs from plain passes; using a row for each prefix", self.config.name
                 )
-        return self._packs
+        return bool(self._packs)
 
     def _encode(self, prompt: Prompt) -> list[int]:
         if self.config.prompt_style == "plain":
             text, special = prompt.text(), True
         else:  # the template writes the special tokens itself
             messages = prompt.messages(self._system_role)
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            options = {"tokenize": False, "add_generation_prompt": True, "date_string": TODAY}
+            text = self.tokenizer.apply_chat_template(messages, **options)
             special = False
         return list(self.tokenizer(text, add_special_tokens=special).input_ids)
 
     def _completions(self, paths: "Paths", prompt_tokens: int) -> list[Completion]:
-        carries = self._vocabulary.carries.cpu().numpy()
-        texts: dict[tuple[int, ...], str] = {}
+        read: dict[tuple[int, ...], tuple[str, int]] = {}
         completions = []
         for row, length in enumerate(paths.lengths.tolist()):
-            ids = paths.tokens[row, :length].tolist()
-            stopped = bool(paths.stopped[row])
-            answer_tokens = length - 1 if stopped and not carries[ids[-1]] else length
-            answer = tuple(ids[:answer_tokens])
-            if answer not in texts:
-                texts[answer] = self._text(answer)
+            ids = tuple(paths.tokens[row, :length].tolist())
+            if ids not in read:
+                read[ids] = self._read(ids)
+            text, answer_tokens = read[ids]
             top = paths.top_logprobs
             completions.append(
                 Completion(
                     temperature=float(paths.temperatures[row]),
                     trial=int(paths.trials[row]),
-                    text=texts[answer],
-                    token_ids=ids,
+                    text=text,
+                    token_ids=list(ids),
                     token_logprobs=paths.token_logprobs[row, :length].tolist(),
                     sampling_logprobs=paths.sampling_logprobs[row, :length].tolist(),
                     top_logprobs=None if top is None else top[row, :length].tolist(),
                     answer_tokens=answer_tokens,
-                    finish_reason="stop" if stopped else "length",
+                    finish_reason="stop" if paths.stopped[row] else "length",
                     prompt_tokens=prompt_tokens,
                 )
             )
         return completions
 
+    def _read(self, ids: tuple[int, ...]) -> tuple[str, int]:
+        """The text of an answer up to its first line break, and how many leading tokens carry it."""
+        carrying = len(ids)
+        if self._vocabulary.ends[ids[-1]] and not self._vocabulary.carries[ids[-1]]:
+            carrying -= 1
+        text = self._text(ids[:carrying])
+        if self.config.prompt_style == "plain":
+            return text.split("\n", 1)[0].strip(), carrying
+        # A chat reply may open with line breaks, and go on after the line that is its answer.
+        answer = text.strip().split("\n", 1)[0].strip()
+        while carrying and self._text(ids[: carrying - 1]).strip().split("\n", 1)[0].strip() == answer:
+            carrying -= 1
+        return answer, carrying
+
     def _text(self, ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        if self.config.prompt_style == "plain":
-            text = text.split("\n", 1)[0]
-        return text.strip()
+        return text
 
     def _read_vocabulary(self) -> "Vocabulary":
         """Which token ids end an answer and which carry text of it, read off the tokenizer and generation config."""

@@ -43,7 +43,7 @@ def entropy_by_breaking_temperature(
     axes.errorbar(
         [level for level, _ in shown],
         [values.mean() for _, values in shown],
-        [values.std() / np.sqrt(len(values)) for _, values in shown],
+        [standard_error(values) for _, values in shown],
         fmt="D",
         color=RED,
         markersize=5,
@@ -51,7 +51,7 @@ def entropy_by_breaking_temperature(
         label="mean ± standard error",
     )
     axes.set_xticks(levels, labels)
-    axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (base 10, 0 to 1)", ylim=(-0.02, 1.02))
+    axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
     correlation = f"r = {pearson:.2f} over broken facts" if np.isfinite(pearson) else "r undefined"
     axes.set_title(f"Initial entropy against breaking temperature ({correlation})", fontsize=11)
     axes.legend(loc="upper right", fontsize=9, frameon=True, framealpha=0.9, edgecolor="none")
@@ -79,7 +79,7 @@ def frs_by_entropy_and_breaking(
     )
     axes.figure.colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
     axes.set_yticks(levels, labels)
-    axes.set(xlabel="initial entropy H (base 10, 0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
+    axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
     axes.set_title("Robustness of every fact")
     return axes
 
@@ -94,34 +94,40 @@ def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDA
     return levels, labels, step
 
 
-def frs_density(axes: Axes, scores: Mapping[float, ArrayLike]) -> Axes:
+def frs_density(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLike) -> Axes:
     """Distribution of the score over facts for each d (Fig. 13): density of the broken facts. The share of unbroken
-    facts, which all score 1, is written beside it, because a smooth density cannot show a point mass.
+    facts, which score alike by convention, is written beside it: a smooth density cannot show a point mass.
     """
+    t = np.asarray(breaking, dtype=float)
     places = np.linspace(0, 1, 401)
     colours = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.85, max(len(scores), 2)))
     for (d, values), colour, dash in zip(scores.items(), colours, cycle(["-", "--", "-.", ":"]), strict=False):
         score = np.asarray(values, dtype=float)
-        score = score[~np.isnan(score)]
-        below = score[score < 1]
-        if len(below) > 2 and np.ptp(below) > 1e-6:
-            density = gaussian_kde(below)(places) * len(below) / len(score)
+        known = ~np.isnan(score)
+        broken = score[known & np.isfinite(t)]
+        if len(broken) > 2 and np.ptp(broken) > 1e-6:
+            density = gaussian_kde(broken)(places) * len(broken) / known.sum()
             axes.plot(places, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
-        at_one = float(np.mean(score == 1)) if len(score) else float("nan")
     axes.set(xlabel="FRS", ylabel="density of broken facts", xlim=(0, 1), ylim=(0, None))
     axes.set_title("Distribution of the Factual Robustness Score")
-    if scores and at_one > 0:
-        axes.annotate(
-            f"{at_one:.0%} of facts\nunbroken: FRS = 1",
-            xy=(1, 0),
-            xytext=(0.98, 0.5),
-            textcoords="axes fraction",
+    if np.isinf(t).any():
+        share = np.isinf(t).sum() / max(1, (~np.isnan(t)).sum())
+        axes.text(
+            0.98,
+            0.95,
+            f"{share:.0%} of facts are unbroken\nand not shown",
+            transform=axes.transAxes,
             ha="right",
+            va="top",
             color=GREY,
-            arrowprops={"arrowstyle": "->", "color": GREY},
         )
     if axes.get_lines():
         axes.legend(loc="upper left")
     else:
         axes.text(0.5, 0.5, "too few broken facts for a density", transform=axes.transAxes, ha="center", color=GREY)
     return axes
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Standard error of a mean; NaN for a single value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

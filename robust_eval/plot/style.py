@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#6e6e6e"
+BLUE, RED, GREY = "#0072B2", "#D55E00", "#6e6e6e"
 """From Okabe & Ito, Color Universal Design (2008)."""
 SEQUENTIAL = "viridis"
 

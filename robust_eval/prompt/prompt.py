@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from robust_eval.question import LETTERS, Question, Scenario
+from robust_eval.error import UserError
+from robust_eval.question import LETTERS, Question
 
 TEMPLATES = Path(__file__).with_name("templates.yaml")
 
@@ -49,9 +50,14 @@ def prompt_for(question: Question, rewrite: int = 0) -> Prompt:
     return Prompt(str(templates["system"]), exemplars, _filled(scenario["template"], shown))
 
 
-def exemplar_questions(scenario: Scenario) -> list[str]:
-    """The questions that the exemplars of a scenario ask."""
-    return [str(exemplar["question"]) for exemplar in _templates()[scenario]["exemplars"]]
+def refuse_exemplars(questions: Sequence[Question]) -> None:
+    """UserError where a question is an exemplar of its own prompt: the answer would stand above it."""
+    for question in questions:
+        exemplars = {str(exemplar["question"]).casefold() for exemplar in _templates()[question.scenario]["exemplars"]}
+        if question.text.strip().casefold() in exemplars:
+            raise UserError(
+                f"question {question.id}, {question.text!r}, is an exemplar of the prompt; remove it from the questions"
+            )
 
 
 def _filled(template: str, shown: Mapping[str, Any]) -> str:

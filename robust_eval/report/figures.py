@@ -25,7 +25,7 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
     pearson = score.values["frs.entropy_vs_breaking.pearson_broken"].value
     saved = {}
     with figure() as (drawn, axes):
-        plot.accuracy_by_temperature(axes, score.curves["accuracy"])
+        plot.accuracy_by_temperature(axes, score.curves["accuracy"], score.settings["threshold"])
         saved["Accuracy against temperature"] = _save(drawn, folder / "accuracy_by_temperature")
     with figure() as (drawn, axes):
         plot.entropy_by_breaking_temperature(axes, entropy, breaking, temperatures, pearson)
@@ -34,7 +34,7 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
         plot.frs_by_entropy_and_breaking(axes, entropy, breaking, scores[smallest], temperatures, smallest)
         saved["Robustness of every fact"] = _save(drawn, folder / "frs_by_entropy_and_breaking")
     with figure() as (drawn, axes):
-        plot.frs_density(axes, scores)
+        plot.frs_density(axes, scores, breaking)
         saved["Distribution of the score"] = _save(drawn, folder / "frs_density")
     return saved
 

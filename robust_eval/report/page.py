@@ -33,16 +33,16 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
 
 def sentence(result: Result) -> str:
     """The run in one plain sentence."""
-    start = f"Of {len(result.asked)} questions, {len(result.kept)} were answered right at first and asked again"
+    start = f"{len(result.kept)} of {len(result.asked)} questions were kept and asked again"
     if "frs" not in result.scores:
         return f"{start}."
     values = result.scores["frs"].values
     name = next(name for name in values if name.startswith("frs.d"))
     frs, unbroken = values[name], values["frs.unbroken_share"]
+    interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
     return (
-        f"{start} at rising temperature: the mean Factual Robustness Score is {frs.value:.3f} "
-        f"(95 % interval {frs.low:.3f} to {frs.high:.3f}, d = {name.removeprefix('frs.d')}), "
-        f"and {unbroken.value:.0%} of these facts never broke."
+        f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
+        f"{number(unbroken.value, '.0%')} of them never broke."
     )
 
 

@@ -50,7 +50,7 @@ def headline(score: Score) -> list[Row]:
     for name, curve in score.curves.items():
         if label := _CURVES.get(name):
             temperatures = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
-            shown += [(f"{label} at t = {t:.1f}", curve[t], ".3f") for t in temperatures]
+            shown += [(f"{label} at t = {t:g}", curve[t], ".3f") for t in temperatures]
     return [Row(label, number(value, form), _interval(low, high)) for label, (value, low, high), form in shown]
 
 
@@ -61,7 +61,7 @@ _LABELS = {
     "frs.breaking_temperature.median": "median breaking temperature",
     "frs.breaking_temperature.mean_broken": "mean breaking temperature, broken facts",
     "frs.entropy.mean": "mean initial entropy H",
-    "certainty.count.invalid": "answers without a label, left out of the entropy",
+    "certainty.count.unlabelled": "answers without a label, left out of the entropy",
 }
 _CURVES = {
     "accuracy": "accuracy",

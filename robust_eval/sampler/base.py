@@ -15,7 +15,7 @@ class Sampler(Protocol):
     temperatures: list[float]
     trials: int
 
-    def baseline(self, questions: Sequence[Question], seed: int) -> list[Request]:
+    def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
         """The greedy answers that decide which questions are worth asking again."""
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:

@@ -18,7 +18,7 @@ from robust_eval.question import Question
 
 SELECTIONS = ("exact_match", "contains", "none")
 TOP_LOGPROBS = 20
-"""Log-probabilities kept for each token of a greedy answer, so that another k can be scored without asking again."""
+"""Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
 
 @dataclass
@@ -55,16 +55,20 @@ class TemperatureSweep:
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
 
-    def baseline(self, questions: Sequence[Question], seed: int) -> list[Request]:
+    def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
         """One greedy answer to each question, with the largest log-probabilities of each token."""
-        return [self._request(question, (0.0,), 1, seed, TOP_LOGPROBS) for question in questions]
+        wanted = max(top_logprobs, TOP_LOGPROBS)
+        return [self._request(question, (0.0,), 1, seed, wanted) for question in questions]
 
     def requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
         """``trials`` answers to each question at every temperature."""
         return [self._request(question, tuple(self.temperatures), self.trials, seed, 0) for question in questions]
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """The questions whose greedy answer is right, by the rule and confidence asked for, in seeded order."""
+        """The questions whose greedy answer is right, by the rule and confidence asked for.
+
+        They keep their order; where there are more than ``max_questions``, some are taken in seeded order.
+        """
         kept: set[str] = set()
         wrong: list[tuple[str, str]] = []
         columns = ["question_id", "text", "exact", "correct", "token_logprobs", "answer_tokens"]

@@ -193,31 +193,6 @@ def test_a_limit_below_one_is_refused_before_anything_is_read(file, limit):
     assert str(caught.value) == f"limit must be at least 1, not {limit}"
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"id": "a", "question": "Who wrote the play Hamlet?", "answers": ["Shakespeare"]},
-        {"id": "a", "question": "Who drew the maps of the marsh?", "answers": ["Karl"], "context": "Karl drew."},
-        {"id": "a", "question": "What does a thermometer measure?", "choices": ["mass", "temperature"], "correct": 1},
-    ],
-)
-def test_an_exemplar_of_the_prompt_among_the_questions_is_refused(file, record):
-    write(file, GOOD | {"id": "good before"}, record)
-    assert refusal(file) == (
-        f"{file}: {record['question']!r} is an exemplar of the prompt; remove it from the questions"
-    )
-
-
-def test_the_exemplar_of_a_scenario_that_is_not_asked_is_a_question_like_any_other(file):
-    write(file, GOOD | {"question": "What does a thermometer measure?"})
-    assert load(file) == [Question("a", "What does a thermometer measure?", ("Anna",))]
-
-
-def test_an_exemplar_behind_the_limit_is_not_asked_and_so_no_obstacle(file):
-    write(file, GOOD, GOOD | {"id": "b", "question": "Who wrote the play Hamlet?"})
-    assert load(file, limit=1) == [Question("a", "Who?", ("Anna",))]
-
-
 @pytest.mark.parametrize("name", ["facts", "nope.jsonl"])
 def test_an_unknown_built_in_name_lists_those_there_are(name):
     assert refusal(f"builtin:{name}") == (

@@ -107,9 +107,8 @@ def test_answer_certainty_of_a_small_table():
     q2 = math.log(2)
     assert {name: estimate.value for name, estimate in score.values.items()} == {
         "certainty.count.undefined": 0.0,
-        "certainty.count.invalid": 0.0,
+        "certainty.count.unlabelled": 0.0,
     }
-    assert score.notes == []
     # two questions: the interval of their mean reaches from the one to the other
     assert set(score.curves) == {"certainty.entropy", "certainty.error_rate"}
     assert list(score.curves["certainty.entropy"]) == [0.7, 1.4]
@@ -156,7 +155,7 @@ def test_a_question_without_any_reply_is_undefined_and_left_out_of_the_means():
     assert table["error_rate"] == pytest.approx([0.25, math.nan], nan_ok=True)
     assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
     assert score.values["certainty.count.undefined"].value == 1.0
-    assert score.values["certainty.count.invalid"].value == 4.0
+    assert score.values["certainty.count.unlabelled"].value == 4.0
 
 
 def test_invalid_answers_leave_the_shares_of_the_labels():
@@ -180,7 +179,7 @@ def test_a_question_with_nothing_but_invalid_answers_is_left_out_of_both_means()
     assert score.curves["certainty.entropy"][0.7] == pytest.approx((q1, q1, q1), rel=1e-12)
     assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
     assert score.values["certainty.count.undefined"].value == 1.0
-    assert score.values["certainty.count.invalid"].value == 4.0
+    assert score.values["certainty.count.unlabelled"].value == 4.0
 
 
 def test_without_gold_answers_there_is_an_entropy_but_no_error_rate():

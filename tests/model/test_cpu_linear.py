@@ -1,9 +1,17 @@
+from pathlib import Path
+
 import pytest
 import torch
 from architectures import tiny
 
 from robust_eval.model import cpu_linear
 from robust_eval.model.cpu_linear import OneDnnLinear, use_faster_linear
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cpu_linear, "cache_folder", lambda: tmp_path)
+    return tmp_path / "linear"
 
 
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +47,11 @@ def test_weights_shared_with_an_embedding_stay_shared(monkeypatch: pytest.Monkey
     model.lm_head.weight = model.model.embed_tokens.weight
     assert use_faster_linear(model) == "oneDNN"
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
+
+
+def test_the_choice_is_remembered(monkeypatch: pytest.MonkeyPatch, memory: Path):
+    forced(monkeypatch)
+    assert use_faster_linear(tiny("qwen2")) == "oneDNN"
+    assert [file.read_text() for file in memory.iterdir()] == ["oneDNN"]
+    monkeypatch.setattr(cpu_linear, "_seconds", lambda layer, x: 1.0 if isinstance(layer, OneDnnLinear) else 0.0)
+    assert use_faster_linear(tiny("qwen2")) == "oneDNN"

@@ -67,6 +67,13 @@ def test_temperature_zero_takes_the_first_of_the_most_probable_tokens():
     assert drawn.logprobs.tolist() == [0.0, 0.0, 0.0]
 
 
+def test_the_lowest_temperature_is_that_of_the_paper():
+    logits = torch.tensor([[0.0, 1e-4, -1.0]])
+    count = 20_000
+    drawn = many(logits[0], 1e-50, count)
+    assert stats.binomtest(int((drawn == 1).sum()), count, 1 / (1 + np.exp(-1))).pvalue > 1e-4  # divided by ε = 1e-4
+
+
 def test_each_answer_is_drawn_from_its_own_row_at_its_own_temperature():
     logits = torch.randn(30, 700, generator=torch.Generator().manual_seed(2)) * 3
     generator = np.random.default_rng(3)

@@ -48,6 +48,8 @@ def test_presets_take_what_the_repository_brings():
     assert repository.effective(qwen) == Generation("repository", 20, 0.8, 0.0, 1.05)
     assert repository.effective(bare) == repository
     assert defaults.effective(qwen) == Generation("library_defaults", 20, 0.8, 0.0, 1.05)
+    own = Generation("repository", top_p=0.9, repetition_penalty=1.2)
+    assert own.effective(SimpleNamespace(top_k=20)) == Generation("repository", 20, 0.9, 0.0, 1.2)
     assert defaults.effective(bare) == Generation("library_defaults", 50)
 
 

@@ -1,4 +1,5 @@
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,51 @@ def test_a_chat_prompt_follows_the_template(folder: Path):
     ids = model._encode(request("Two?").prompt)
     assert model.tokenizer.decode(ids) == "<system>Be brief.<user>One?<assistant>1<user>Two?<bot>"
     assert torch.nonzero(model._vocabulary.ends).flatten().tolist() == [2]
+
+
+def test_a_chat_answer_is_its_first_line(folder: Path):
+    model = load(folder, prompt_style="chat")
+
+    def read(text: str) -> tuple[str, str]:
+        ids = tuple(model.tokenizer(text).input_ids)
+        answer, tokens = model._read(ids)
+        return answer, model.tokenizer.decode(list(ids[:tokens]))
+
+    assert read("Paris") == ("Paris", "Paris")
+    assert read("Paris\n\nIt is") == ("Paris", "Paris")
+    assert read("\n\nParis \nIt") == ("Paris", "\n\nParis")
+    assert read("\n \n") == ("", "")
+    end = model.tokenizer.eos_token_id
+    assert model._read((*model.tokenizer("Paris").input_ids, end)) == ("Paris", 5)
+
+
+def test_the_date_in_a_template_is_always_the_same(folder: Path):
+    model = load(folder, prompt_style="chat")
+    model.tokenizer.chat_template = "{{ date_string or strftime_now('%d %b %Y') }}{{ messages[-1].content }}"
+    assert model.tokenizer.decode(model._encode(request("Two?").prompt)) == "26 Jul 2024Two?"
+
+
+def test_a_device_that_is_not_there_is_named(folder: Path):
+    with pytest.raises(UserError, match=r"^model\.device=nonsense cannot be used: "):
+        load(folder, device="nonsense")
+
+
+def test_broken_weights_are_named(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(UserError, match=f"^model tiny: {tmp_path} cannot be loaded: "):
+        load(tmp_path)
+
+
+def test_more_log_probabilities_than_tokens_are_padded_with_probability_zero(folder: Path):
+    model = load(folder, prompt_style="plain")
+    asked = Request("q", 0, Prompt("", (), "Two?"), (0.0,), 1, 2, 0, top_logprobs=VOCABULARY + 5)
+    ((_, (completion,)),) = model.complete([asked])
+    first = torch.tensor(completion.top_logprobs[0])
+    assert len(first) == VOCABULARY + 5
+    assert first.exp().sum().item() == pytest.approx(1, abs=1e-4)
+    assert first[VOCABULARY:].tolist() == [-math.inf] * 5
 
 
 @pytest.mark.parametrize("template", [DROPS_SYSTEM, REFUSES_SYSTEM], ids=["drops", "refuses"])

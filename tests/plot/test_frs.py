@@ -52,14 +52,14 @@ def test_every_fact_with_a_score_is_drawn_in_its_colour():
 def test_a_density_covers_the_broken_share():
     scores = np.concatenate([np.random.default_rng(0).normal(0.5, 0.05, 300), np.ones(100)])
     with figure() as (_, axes):
-        plot.frs_density(axes, {1.0: scores, 2.0: scores - 0.1 * (scores < 1)})
+        plot.frs_density(axes, {1.0: scores, 2.0: scores - 0.1 * (scores < 1)}, np.where(scores < 1, 1.0, np.inf))
         first, second = axes.get_lines()
         assert np.trapezoid(first.get_ydata(), first.get_xdata()) == pytest.approx(0.75, abs=0.01)
         assert second.get_xdata()[second.get_ydata().argmax()] == pytest.approx(0.4, abs=0.03)
-        assert any("25% of facts\nunbroken" in text.get_text() for text in axes.texts)
+        assert any("25% of facts are unbroken" in text.get_text() for text in axes.texts)
 
 
 def test_too_few_facts_for_a_density_are_said():
     with figure() as (_, axes):
-        plot.frs_density(axes, {1.0: [0.5, 1.0]})
+        plot.frs_density(axes, {1.0: [0.5, 1.0]}, [0.4, np.inf])
         assert [text.get_text() for text in axes.texts][-1] == "too few broken facts for a density"

@@ -1,7 +1,8 @@
 import pytest
 
-from robust_eval.prompt.prompt import Prompt, exemplar_questions, prompt_for
-from robust_eval.question import Question, Scenario
+from robust_eval.error import UserError
+from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars
+from robust_eval.question import Question
 
 SYSTEM = "Answer with the answer alone, as briefly as possible."
 
@@ -208,19 +209,21 @@ def test_a_prompt_without_exemplars_is_the_question_alone():
 
 
 @pytest.mark.parametrize(
-    ("scenario", "expected"),
+    "question",
     [
-        (Scenario.ABSTRACTIVE, ["Which planet is known as the Red Planet?", "Who wrote the play Hamlet?"]),
-        (Scenario.EXTRACTIVE, ["On which day does the bakery sell rye bread?", "Who drew the maps of the marsh?"]),
-        (
-            Scenario.MULTIPLE_CHOICE,
-            [
-                "Which of these is a unit of length?",
-                "What does a thermometer measure?",
-                "A car travels 100 km in 2 hours. What is its average speed?",
-            ],
-        ),
+        Question("x", "Who wrote the play Hamlet?", ("Shakespeare",)),
+        Question("x", " who wrote the play hamlet? ", ("Shakespeare",)),
+        Question("x", "Who drew the maps of the marsh?", ("Karl",), context="Karl drew."),
+        Question("x", "What does a thermometer measure?", choices=("mass", "temperature"), correct=1),
     ],
 )
-def test_the_questions_of_the_exemplars_are_known_by_scenario(scenario, expected):
-    assert exemplar_questions(scenario) == expected
+def test_an_exemplar_among_the_questions_is_refused(question):
+    with pytest.raises(UserError) as caught:
+        refuse_exemplars([ABSTRACTIVE, question])
+    assert str(caught.value) == (
+        f"question x, {question.text!r}, is an exemplar of the prompt; remove it from the questions"
+    )
+
+
+def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
+    refuse_exemplars([Question("x", "What does a thermometer measure?", ("temperature",))])

@@ -13,6 +13,7 @@ from robust_eval.report.figures import save_figures
 from robust_eval.report.page import sentence, write_page
 from robust_eval.report.terminal import headline, number
 from robust_eval.result import Result
+from robust_eval.stopwatch import Stopwatch
 
 QUESTIONS = [Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type="NUM") for i in range(6)]
 
@@ -24,6 +25,7 @@ def result() -> Result:
     breaking = np.array([np.inf, 0.4, 0.4, 0.2, 0.2, 0.4])
     frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
     score = Score(
+        settings={"threshold": 0.5, "k": 10, "unbroken": "one"},
         values={
             "frs.d1": Estimate(0.56, 0.4, 0.7),
             "frs.unbroken_share": Estimate(1 / 6, 0.0, 0.4),
@@ -58,7 +60,14 @@ def result() -> Result:
         for q in QUESTIONS
     )
     return Result(
-        "tiny on mine", {"loaded.dtype": "float32"}, QUESTIONS, QUESTIONS, baseline, baseline, {"frs": score}, {}
+        "tiny on mine",
+        {"loaded.dtype": "float32"},
+        QUESTIONS,
+        QUESTIONS,
+        baseline,
+        baseline,
+        {"frs": score},
+        Stopwatch(),
     )
 
 
@@ -106,8 +115,8 @@ def test_the_extremes_are_ordered_and_leave_out_the_undefined(result: Result, tm
 
 def test_the_run_in_one_sentence(result: Result):
     assert sentence(result) == (
-        "Of 6 questions, 6 were answered right at first and asked again at rising temperature: the mean Factual "
-        "Robustness Score is 0.560 (95 % interval 0.400 to 0.700, d = 1), and 17% of these facts never broke."
+        "6 of 6 questions were kept and asked again at rising temperature: their mean Factual Robustness Score is "
+        "0.560 (95 % interval 0.400 to 0.700, d = 1), and 17% of them never broke."
     )
 
 

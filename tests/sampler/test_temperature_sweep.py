@@ -54,8 +54,9 @@ def test_the_defaults_are_those_of_the_paper():
 
 
 def test_the_baseline_is_one_greedy_answer_with_log_probabilities():
-    first, *_ = TemperatureSweep(max_new_tokens=7).baseline(QUESTIONS, seed=3)
+    first, *_ = TemperatureSweep(max_new_tokens=7).baseline(QUESTIONS, seed=3, top_logprobs=10)
     assert first == Request("q0", 0, prompt_for(QUESTIONS[0]), (0.0,), 1, 7, 3, 20)
+    assert TemperatureSweep().baseline(QUESTIONS, seed=3, top_logprobs=30)[0].top_logprobs == 30
 
 
 def test_every_question_is_asked_at_every_temperature():
