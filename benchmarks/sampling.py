@@ -1,6 +1,6 @@
 """What a temperature sweep costs: the answer tree beside the library's generate, in one process, interleaved.
 
-    python benchmarks/sampling.py [--questions 16] [--trials 10] [--rounds 3] [--json FILE]
+    python benchmarks/sampling.py [--questions 8] [--trials 10] [--rounds 3] [--json FILE]
 
 The same questions, temperatures, trials, vocabulary (all of it), number of new tokens and weights for all. Times are
 the least of the rounds, and mean little by themselves on a shared machine: read the ratios.
@@ -25,7 +25,7 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=16)
+    parser.add_argument("--questions", type=int, default=8)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
@@ -48,7 +48,7 @@ def main() -> None:
         "tree, bfloat16": lambda: list(half.complete(requests)),
         **{
             f"generate, {size} questions at once": lambda size=size: generate(plain, requests, size)
-            for size in (1, 4, 16)
+            for size in (1, 4)
             if size <= options.questions
         },
     }
