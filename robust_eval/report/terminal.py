@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def headline(score: Score) -> list[Row]:
-    """The figures of a score that a person wants first."""
+    """The figures of a score that a person wants first; all of them, by name, of a metric without labels here."""
     shown = []
     for name, estimate in score.values.items():
         if label := _LABELS.get(name):
@@ -51,6 +51,9 @@ def headline(score: Score) -> list[Row]:
         if label := _CURVES.get(name):
             temperatures = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
             shown += [(f"{label} at t = {t:g}", curve[t], ".3f") for t in temperatures]
+    if not shown:
+        shown = [(name, estimate, ".3f") for name, estimate in score.values.items()]
+        shown += [(f"{name} at t = {t:g}", e, ".3f") for name, curve in score.curves.items() for t, e in curve.items()]
     return [Row(label, number(value, form), _interval(low, high)) for label, (value, low, high), form in shown]
 
 

@@ -131,6 +131,11 @@ def test_the_headline_shows_what_a_person_wants_first(result: Result):
     ]
 
 
+def test_a_metric_without_labels_shows_all_its_figures_by_name():
+    score = Score(values={"mine.mean": Estimate(0.5)}, curves={"mine.curve": {0.5: Estimate(0.25, 0.1, 0.4)}})
+    assert headline(score) == [("mine.mean", "0.500", ""), ("mine.curve at t = 0.5", "0.250", "0.100 to 0.400")]
+
+
 def test_numbers_are_written_for_people():
     assert [number(x) for x in (0.12345, 3.0, 0.0, float("nan"), float("inf"))] == [
         "0.123",
