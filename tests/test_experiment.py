@@ -170,7 +170,7 @@ def test_the_smoke_preset_runs_from_the_command_line(command: Command, tmp_path:
     (report,) = tmp_path.glob("runs/*/*/report.html")
     assert f"report:  {report}" in process.stdout
     assert f"-m mlflow ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in process.stdout
-    assert "greedy answers: 4 of 20 questions kept" in process.stderr
+    assert "greedy answers: 4 of 12 questions kept" in process.stderr
     assert "Traceback" not in process.stdout + process.stderr
 
 
