@@ -149,7 +149,7 @@ class Mlflow:
 
 
 class _MlflowRun:
-    """Writes into MLflow's active run."""
+    """Writes into MLflow's active run; see :class:`Run`."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id

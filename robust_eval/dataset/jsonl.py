@@ -2,7 +2,7 @@
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -82,19 +82,7 @@ def _question(line: str, where: str) -> Question:
         ) from problem
     if not isinstance(record, dict):
         raise UserError(f"{where}: a question is a JSON object, not {type(record).__name__}")
-    known = {
-        "id",
-        "question",
-        "answers",
-        "choices",
-        "correct",
-        "context",
-        "type",
-        "category",
-        "group",
-        "rewrites",
-        "level",
-    }
+    known = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
     if unknown := sorted(set(record) - known):
         raise UserError(f"{where}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
 

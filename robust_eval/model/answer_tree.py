@@ -112,13 +112,16 @@ def sample_answers(
         logits = prefixes.children(parents, continuations)
 
     stopped = vocabulary.ends[tokens.gather(1, lengths[:, None] - 1).squeeze(1)]
+    return _by_request(requests, tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, stopped)
+
+
+def _by_request(requests: Sequence[Request], *arrays: Tensor) -> list[Paths]:
+    """The answers of a block, in the order of :class:`Paths`' fields, parted into those to each request."""
     bounds = np.cumsum([0, *(request.answers for request in requests)])
-    arrays = [
-        array.cpu().numpy() for array in (tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, stopped)
-    ]
+    columns = [array.cpu().numpy() for array in arrays]
     paths = []
     for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        ids, length, logprobs, sampled, largest, ended = (array[start:stop] for array in arrays)
+        ids, length, logprobs, sampled, largest, ended = (column[start:stop] for column in columns)
         paths.append(
             Paths(
                 temperatures=np.repeat(request.temperatures, request.trials),
