@@ -8,6 +8,7 @@ from typing import NoReturn
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 
 from robust_eval.config import register, to_config
 from robust_eval.error import UserError
@@ -41,9 +42,5 @@ def run(composed: DictConfig, folder: str) -> None:
 
 
 def _stop(problem: UserError) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(str(problem))}")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(problem))}")
     sys.exit(1)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -113,17 +113,17 @@ class Mlflow:
         except (MlflowException, OSError) as problem:
             raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
         reserve = mlruns / f"reserve-{run_id}"
-        reserve.write_bytes(bytes(RESERVE))
         try:
+            reserve.write_bytes(bytes(RESERVE))
             yield _MlflowRun(run_id)
-        except BaseException as problem:
-            reserve.unlink()  # so that the failure can be written down on a full disk, too
+            mlflow.end_run()
+        except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
+            reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
             self._fail(problem)
-            if isinstance(problem, MlflowException):
+            if isinstance(problem, MlflowException | OSError):
                 raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
             raise
         reserve.unlink()
-        mlflow.end_run()
 
     def _start(self, name: str, mlruns: Path) -> str:
         import mlflow

@@ -114,6 +114,24 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(tmp_path: Pat
     assert not list(tmp_path.glob("reserve-*"))
 
 
+def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(tmp_path: Path):
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from robust_eval import tracking\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 24, resource.RLIM_INFINITY))\n"
+        "tracking.RESERVE = 1 << 25\n"
+        "with tracking.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    last = process.stderr.strip().splitlines()[-1]
+    assert (
+        last
+        == f"robust_eval.error.UserError: tracking: sqlite:///{tmp_path}/mlflow.db failed: [Errno 27] File too large"
+    )
+    assert runs(tmp_path)["full"].info.status == "FAILED"
+    assert not list(tmp_path.glob("reserve-*"))
+
+
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from robust_eval.tracking import Untracked\n"

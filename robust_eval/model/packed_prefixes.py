@@ -115,7 +115,7 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
 
     What a model's library says it supports is not to be trusted: sliding windows, recurrent layers and attention with
     extra terms can differ in silence. Compared are the logits two tokens deep with passes over the whole sequences,
-    without a cache. The prompts must have the same length; give the longest, which exceed a sliding window first.
+    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths.
     """
     prompts = [list(prompt) for prompt in prompts[:2]]
     device = model.device

@@ -226,4 +226,4 @@ def test_an_exemplar_among_the_questions_is_refused(question):
 
 
 def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
-    refuse_exemplars([Question("x", "What does a thermometer measure?", ("temperature",))])
+    assert refuse_exemplars([Question("x", "What does a thermometer measure?", ("temperature",))]) is None
