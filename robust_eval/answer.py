@@ -8,7 +8,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +44,27 @@ SCHEMA = pa.schema(
         pa.field("completion_tokens", pa.int32()),
     ]
 )
+
+
+CURVES = pa.schema(
+    [
+        pa.field("question_id", pa.string(), nullable=False),
+        pa.field("rewrite", pa.int32(), nullable=False),
+        pa.field("temperature", pa.float64(), nullable=False),
+        pa.field("accuracy", pa.float64(), nullable=False),  # unbiased: may leave [0, 1] by its error
+        pa.field("standard_error", pa.float64(), nullable=False),  # of the sampling alone, for this one question
+        pa.field("lower", pa.float64(), nullable=False),  # bounds that are certain: 0 and 1 where nothing is
+        pa.field("upper", pa.float64(), nullable=False),
+    ]
+)
+"""The probability of a right answer by question and temperature, where a model tells more than a count of trials."""
+
+
+class Answers(NamedTuple):
+    """What was answered: a table of :data:`SCHEMA`, and one of :data:`CURVES`."""
+
+    table: pa.Table
+    curves: pa.Table
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:

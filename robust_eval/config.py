@@ -22,6 +22,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.metric.certainty import AnswerCertainty
 from robust_eval.metric.frs import FactualRobustness
 from robust_eval.model.transformers import Transformers
+from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.tracking import Mlflow, Untracked
 
@@ -61,7 +62,7 @@ class Config:
 SCHEMAS: dict[str, dict[str, type]] = {
     "model": {"transformers": Transformers},
     "dataset": {"jsonl": JsonLines},
-    "sampler": {"temperature_sweep": TemperatureSweep},
+    "sampler": {"temperature_sweep": TemperatureSweep, "exact": Exact},
     "metric": {"frs": FactualRobustness, "certainty": AnswerCertainty},
     "grader": {"matching": Matching},
     "engine": {"local": Local},
@@ -105,7 +106,7 @@ def to_config(composed: DictConfig) -> Config:
     assert isinstance(config, Config)
     for sampler in config.sampler.values():
         for metric in config.metric.values():
-            metric.check(sampler.temperatures, sampler.trials)
+            metric.check(sampler.temperatures, sampler.repetitions)
     return config
 
 

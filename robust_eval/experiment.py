@@ -17,7 +17,7 @@ from robust_eval.engine.base import Engine
 from robust_eval.environment import environment
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
-from robust_eval.metric.score import Metric
+from robust_eval.metric.score import Measured, Metric
 from robust_eval.model.base import LanguageModel
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import fingerprint
@@ -102,19 +102,22 @@ def _measure(config: Config, name: str, settings: dict[str, Any], folder: Path, 
     with AnswerLog(folder / "answers.arrows") as arriving:
         with watch.stage("baseline"):
             greedy = engine.run(model, sampler.baseline(questions, config.seed, wanted), arriving, "greedy answers")
-            baseline = grader.grade(questions, greedy)
+            baseline = grader.grade(questions, greedy.table)
             kept = sampler.select(questions, baseline, config.seed)
         log.info("greedy answers: %d of %d questions kept", len(kept), len(questions))
         with watch.stage("sampling"):
-            answers = engine.run(model, sampler.requests(kept, config.seed), arriving, "sampled answers")
-    write_parquet(pa.concat_tables([greedy, answers]), folder / "answers.parquet")
-    (folder / "answers.arrows").unlink()  # all of it is in the table now
+            answers = engine.run(model, sampler.requests(kept, grader, config.seed), arriving, "sampled answers")
+    write_parquet(pa.concat_tables([greedy.table, answers.table]), folder / "answers.parquet")
+    if answers.curves.num_rows:
+        write_parquet(answers.curves, folder / "curves.parquet")
+    (folder / "answers.arrows").unlink()  # all of it is in the tables now
 
     with watch.stage("grading"):
-        graded = grader.grade(kept, answers)
+        graded = grader.grade(kept, answers.table)
         write_parquet(pa.concat_tables([baseline, graded]), folder / "graded.parquet")
     with watch.stage("scoring"):
-        scores = {key: metric.score(kept, baseline, graded, config.seed) for key, metric in metrics.items()}
+        measured = Measured(baseline, graded, answers.curves, sampler.estimator)
+        scores = {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
     loaded = {f"loaded.{name}": value for name, value in model.description().items()}
     loaded |= {"loaded.dataset.fingerprint": digest, "loaded.dataset.unusable_aliases": sum(unusable.values())}
     record.parameters(loaded)

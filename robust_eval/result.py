@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from robust_eval.answer import OUTCOMES
-from robust_eval.metric.score import Score
+from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.stopwatch import Stopwatch
 
@@ -33,8 +33,13 @@ class Result:
     watch: Stopwatch
 
     def counts(self) -> dict[str, float]:
-        """Questions asked and kept, outcomes of the sampled answers, seconds of each stage: by their MLflow names."""
-        outcomes = Counter(self.graded["outcome"].to_pylist())
+        """Questions asked and kept, outcomes of the sampled answers, seconds of each stage: by their MLflow names.
+
+        Enumerated answers count by their probability.
+        """
+        outcomes: defaultdict[str, float] = defaultdict(float)
+        for outcome, weight in zip(self.graded["outcome"].to_pylist(), reply_weights(self.graded), strict=True):
+            outcomes[outcome] += float(weight)
         counts: dict[str, float] = {"questions.asked": len(self.asked), "questions.kept": len(self.kept)}
         counts |= {f"outcomes.{outcome}": outcomes[outcome] for outcome in OUTCOMES}
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}

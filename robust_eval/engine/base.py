@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import pyarrow as pa
-
-from robust_eval.answer import AnswerLog
+from robust_eval.answer import AnswerLog, Answers
 from robust_eval.model.base import LanguageModel, Request
 
 
@@ -15,5 +13,5 @@ class Engine(Protocol):
     def prepare(self) -> None:
         """Set what must be set before a model is loaded."""
 
-    def run(self, model: LanguageModel, requests: Sequence[Request], log: AnswerLog, stage: str) -> pa.Table:
+    def run(self, model: LanguageModel, requests: Sequence[Request], log: AnswerLog, stage: str) -> Answers:
         """The answers to all requests, in their order; each is in the log as soon as it is there."""

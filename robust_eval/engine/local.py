@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA, AnswerLog, answer_table
-from robust_eval.model.base import Completion, LanguageModel, Request
+from robust_eval.answer import CURVES, SCHEMA, AnswerLog, Answers, answer_table
+from robust_eval.model.base import LanguageModel, Reply, Request
 from robust_eval.progress import progress
 
 
@@ -28,30 +28,35 @@ class Local:
 
             torch.set_num_threads(self.threads)
 
-    def run(self, model: LanguageModel, requests: Sequence[Request], log: AnswerLog, stage: str) -> pa.Table:
+    def run(self, model: LanguageModel, requests: Sequence[Request], log: AnswerLog, stage: str) -> Answers:
         """The answers to all requests, in the order of the requests; each is in the log as soon as it is there."""
         place = {(request.question_id, request.rewrite): index for index, request in enumerate(requests)}
-        tables: list[pa.Table] = [SCHEMA.empty_table()] * len(requests)
+        tables = [SCHEMA.empty_table()] * len(requests)
+        curves = [CURVES.empty_table()] * len(requests)
         with progress(stage, total=len(requests), unit="questions") as advance:
-            for request, completions in model.complete(requests):
-                table = answers_of(request, completions)
-                log.append(table)
-                tables[place[request.question_id, request.rewrite]] = table
+            for reply in model.complete(requests):
+                index = place[reply.request.question_id, reply.request.rewrite]
+                tables[index] = answers_of(reply)
+                curves[index] = curve_of(reply)
+                log.append(tables[index])
                 advance(1)
-        return pa.concat_tables(tables).combine_chunks() if tables else SCHEMA.empty_table()
+        return Answers(
+            pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks(),
+            pa.concat_tables([CURVES.empty_table(), *curves]).combine_chunks(),
+        )
 
 
-def answers_of(request: Request, completions: Sequence[Completion]) -> pa.Table:
-    """Completions of one request as rows of the answer table, not yet graded."""
+def answers_of(reply: Reply) -> pa.Table:
+    """The completions of one request as rows of the answer table, not yet graded."""
     return answer_table(
         {
-            "question_id": request.question_id,
-            "rewrite": request.rewrite,
+            "question_id": reply.request.question_id,
+            "rewrite": reply.request.rewrite,
             "temperature": completion.temperature,
             "trial": completion.trial,
             "text": completion.text,
             "outcome": "ok" if completion.text else "empty",
-            "weight": 1 / request.trials,
+            "weight": completion.weight,
             "token_ids": completion.token_ids,
             "token_logprobs": completion.token_logprobs,
             "sampling_logprobs": completion.sampling_logprobs,
@@ -61,5 +66,22 @@ def answers_of(request: Request, completions: Sequence[Completion]) -> pa.Table:
             "prompt_tokens": completion.prompt_tokens,
             "completion_tokens": len(completion.token_ids),
         }
-        for completion in completions
+        for completion in reply.completions
+    )
+
+
+def curve_of(reply: Reply) -> pa.Table:
+    """The accuracy curve of one request as rows of a table of curves; none where it has no curve."""
+    if reply.curve is None:
+        return CURVES.empty_table()
+    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
+    rows = len(reply.curve.temperatures)
+    return pa.table(
+        {
+            "question_id": [reply.request.question_id] * rows,
+            "rewrite": [reply.request.rewrite] * rows,
+            "temperature": reply.curve.temperatures,
+            **columns,
+        },
+        schema=CURVES,
     )

@@ -6,9 +6,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from robust_eval.question import Question
+from robust_eval.sampler.base import Judge
 
 
-class Grader(Protocol):
+class Grader(Judge, Protocol):
     """A way of telling right from wrong; a dataclass whose fields are its configuration."""
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:

@@ -4,7 +4,12 @@ Read by anchored patterns, never "the first capital letter found": the article *
 """
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
+
+from robust_eval.model.token_texts import Ids, TokenTexts
 from robust_eval.question import LETTERS
 
 _EMPHASIS = re.compile(r"[*_`\"“”„«»‘]|(?<!\w)['’]|['’](?!\w)")
@@ -35,3 +40,21 @@ def chosen_letter(reply: str, choices: int) -> str | None:
         return None
     letter = found.pop()
     return letter if LETTERS.index(letter) < choices else None
+
+
+@dataclass(frozen=True)
+class LetterChoices:
+    """The choices of one question as letters: which tokens, as whole replies, choose which."""
+
+    count: int
+    correct: int | None
+
+    def tokens(self, texts: TokenTexts) -> list[Ids]:
+        """For each choice the ids of the tokens that choose it: "B", " B", "B." and the like."""
+        return _tokens_by_letter(texts, self.count)
+
+
+@lru_cache(maxsize=64)
+def _tokens_by_letter(texts: TokenTexts, choices: int) -> list[Ids]:
+    letters = [chosen_letter(raw.decode("utf-8", "replace"), choices) for raw in texts.raw]
+    return [np.flatnonzero([chosen == letter for chosen in letters]) for letter in LETTERS[:choices]]

@@ -1,13 +1,13 @@
 """Grading by comparison with the accepted answers: equal, or contained as whole words; letters for multiple choice."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
-from robust_eval.grader.letter import chosen_letter
+from robust_eval.grader.answer_matcher import AnswerMatcher, whole_words
+from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.grader.normalization import normalize
 from robust_eval.question import LETTERS, Question
 
@@ -72,9 +72,18 @@ class Matching:
         return Verdict(label, any(self._contains(reply, alias) for alias in accepted), reply in accepted)
 
     def _contains(self, reply: str, alias: str) -> bool:
-        if self.contains == "substring":
-            return alias in reply
-        return re.search(rf"(?<!\S){re.escape(alias)}(?!\S)", reply) is not None
+        return alias in reply if self.contains == "substring" else whole_words(alias).search(reply) is not None
+
+    def matcher(self, question: Question) -> AnswerMatcher | None:
+        """The rule as it applies to a free-text answer that is being written; None where whole words do not count."""
+        accepted, _ = accepted_answers(question)
+        if question.choices or not accepted or self.contains != "word":
+            return None
+        return AnswerMatcher(accepted)
+
+    def choices(self, question: Question) -> LetterChoices | None:
+        """The letters of a multiple-choice question."""
+        return LetterChoices(len(question.choices), question.correct) if question.choices else None
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
         """How many accepted answers of each question normalise to nothing, and so are left out; only those with any."""

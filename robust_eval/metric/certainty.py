@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
 from robust_eval.error import UserError
-from robust_eval.metric.score import Estimate, Floats, Score, grid, mean_estimate, question_groups
+from robust_eval.metric.score import Estimate, Floats, Measured, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 
 
@@ -57,18 +57,19 @@ class AnswerCertainty:
         """None: the entropy is that of whole answers."""
         return 0
 
-    def check(self, temperatures: Sequence[float], trials: int) -> None:
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless each question is asked at least twice under the same condition."""
-        if trials < 2:
+        if repetitions < 2:
             raise UserError(
                 "metric=certainty needs repeated answers to the same question, and the sampler asks once: "
                 "set sampler.trials to 2 or more"
             )
 
-    def score(self, questions: Sequence[Question], baseline: pa.Table, graded: pa.Table, seed: int) -> Score:
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Mean answer entropy (nats) and error rate by temperature, over valid answers; table ``certainty``."""
         ids = [question.id for question in questions]
         groups = question_groups(questions)
+        graded = measured.graded
         valid = valid_answers(graded)
         temperatures = [float(t) for t in np.unique(graded["temperature"].to_numpy())]
         weights = [label_weights(ids, valid, temperature) for temperature in temperatures]

@@ -18,7 +18,19 @@ from scipy.optimize import isotonic_regression
 from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.score import Estimate, Floats, Score, estimate, grid, mean_estimate, question_groups
+from robust_eval.metric.crossing import crossings
+from robust_eval.metric.score import (
+    Estimate,
+    Floats,
+    Grid,
+    Measured,
+    Score,
+    estimate,
+    grid,
+    mean_estimate,
+    question_groups,
+    reply_weights,
+)
 from robust_eval.question import Question
 
 SUM_TOLERANCE = 1e-3
@@ -222,7 +234,7 @@ class FactualRobustness:
         """Log-probabilities that the entropy needs of each token of a greedy answer."""
         return self.k
 
-    def check(self, temperatures: Sequence[float], trials: int) -> None:
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless answers come at two temperatures or more."""
         if len(temperatures) < 2:
             raise UserError(
@@ -230,38 +242,41 @@ class FactualRobustness:
                 f"at {len(temperatures)}: choose sampler=temperature_sweep with at least two temperatures above 0"
             )
 
-    def score(self, questions: Sequence[Question], baseline: pa.Table, graded: pa.Table, seed: int) -> Score:
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """FRS for each d, accuracy by temperature, unbroken facts, and how entropy goes with breaking."""
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        answers = grid(ids, graded)
-        entropy = self.initial_entropy(ids, baseline)
-        breaking = breaking_temperature(answers.accuracy, answers.temperatures, self.threshold, self.estimator)
-        last = float(answers.temperatures[-1])
-        scored = np.where(np.isinf(breaking), last, breaking) if self.unbroken == "bound" else breaking
-        scores = {d: factual_robustness_score(entropy, scored, d, self.unbroken) for d in self.d}
+        answers = grid(ids, measured.graded)
+        temperatures = answers.temperatures
+        told = curve_accuracy(ids, measured.curves, temperatures)
+        accuracy = told if measured.estimator == "combined" and told is not None else answers.accuracy
+        entropy = self.initial_entropy(ids, measured.baseline)
+        breaking = breaking_temperature(accuracy, temperatures, self.threshold, self.estimator)
+        scores = self._scores(entropy, breaking, temperatures)
 
-        result = Score(settings={"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken})
+        result = Score(
+            settings={
+                "threshold": self.threshold,
+                "k": self.k,
+                "unbroken": self.unbroken,
+                "estimator": measured.estimator if told is not None else "trials",
+            }
+        )
         for d, values in scores.items():
             result.values[f"frs.d{d:g}"] = mean_estimate(values, groups, seed)
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
         broken = np.where(np.isinf(breaking), np.nan, breaking)
         result.values["frs.unbroken_share"] = mean_estimate(unbroken, groups, seed)
         result.values["frs.breaking_temperature.mean_broken"] = mean_estimate(broken, groups, seed)
-        defined = breaking[~np.isnan(breaking)]
-        median = float(np.median(defined)) if len(defined) else float("nan")
-        result.values["frs.breaking_temperature.median"] = Estimate(median)  # inf: half or more are unbroken
+        result.values["frs.breaking_temperature.median"] = _median(breaking)
         result.values["frs.entropy.mean"] = mean_estimate(entropy, groups, seed)
         result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
         result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
         result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
-        result.values |= entropy_against_breaking(entropy, breaking, answers.temperatures, groups, seed)
+        result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
 
-        survival = {t: np.where(np.isnan(breaking), np.nan, (breaking > t).astype(float)) for t in answers.temperatures}
-        result.curves["accuracy"] = {
-            float(t): mean_estimate(answers.accuracy[:, column], groups, seed)
-            for column, t in enumerate(answers.temperatures)
-        }
+        survival = {t: np.where(np.isnan(breaking), np.nan, (breaking > t).astype(float)) for t in temperatures}
+        result.curves["accuracy"] = _curve(accuracy, temperatures, groups, seed)
         result.curves["frs.survival"] = {float(t): mean_estimate(alive, groups, seed) for t, alive in survival.items()}
 
         by_question = {
@@ -273,18 +288,62 @@ class FactualRobustness:
             "breaking_temperature": breaking,
             **{f"frs_d{d:g}": values for d, values in scores.items()},
         }
+        if told is not None:
+            for name, breaks in self._other_breaks(ids, measured, answers, told).items():
+                if name in ("combined", "trials", "offgrid"):
+                    result.values |= self._beside(name, entropy, breaks, temperatures, groups, seed)
+                by_question[f"breaking_temperature_{name}"] = breaks
+            if measured.estimator == "exact":
+                for end in ("lower", "upper"):
+                    bound = curve_column(ids, measured.curves, temperatures, end)
+                    result.curves[f"accuracy_certified_{end}"] = _curve(bound, temperatures, groups, seed)
+            else:
+                name, other = ("combined", told) if measured.estimator == "trials" else ("trials", answers.accuracy)
+                result.curves[f"accuracy_{name}"] = _curve(other, temperatures, groups, seed)
         result.tables["frs"] = pa.table(by_question)
         result.tables["frs_accuracy"] = pa.table(
             {
-                "question_id": np.repeat(ids, len(answers.temperatures)),
-                "temperature": np.tile(answers.temperatures, len(ids)),
+                "question_id": np.repeat(ids, len(temperatures)),
+                "temperature": np.tile(temperatures, len(ids)),
                 "correct": answers.correct.ravel(),
                 "replies": answers.replies.ravel(),
             }
         )
-        result.tables["frs_certainty"] = certainty_bins(graded)
+        result.tables["frs_certainty"] = certainty_bins(measured.graded)
         result.tables["frs_types"] = type_shares(scores[self.d[0]], [question.type for question in questions])
         return result
+
+    def _scores(self, entropy: Floats, breaking: Floats, temperatures: Floats) -> dict[float, Floats]:
+        """FRS of every question for each d."""
+        bound = np.where(np.isinf(breaking), temperatures[-1], breaking)
+        scored = bound if self.unbroken == "bound" else breaking
+        return {d: factual_robustness_score(entropy, scored, d, self.unbroken) for d in self.d}
+
+    def _other_breaks(self, ids: list[str], measured: Measured, answers: Grid, told: Floats) -> dict[str, Floats]:
+        """The breaking temperatures that are not the headline's, by the name of their estimate."""
+        if measured.estimator == "exact":
+            crossed = crossings(ids, measured.curves, self.threshold)
+            return {"offgrid": crossed["value"], "offgrid_low": crossed["low"], "offgrid_high": crossed["high"]}
+        name, other = ("combined", told) if measured.estimator == "trials" else ("trials", answers.accuracy)
+        return {name: breaking_temperature(other, answers.temperatures, self.threshold, self.estimator)}
+
+    def _beside(
+        self,
+        name: str,
+        entropy: Floats,
+        breaking: Floats,
+        temperatures: Floats,
+        groups: Sequence[str] | None,
+        seed: int,
+    ) -> dict[str, Estimate]:
+        """The figures that another estimate of the breaking temperatures gives, to stand beside the headline's."""
+        scores = self._scores(entropy, breaking, temperatures)
+        broken = np.where(np.isinf(breaking), np.nan, breaking)
+        return {
+            **{f"frs.{name}.d{d:g}": mean_estimate(values, groups, seed) for d, values in scores.items()},
+            f"frs.{name}.breaking_temperature.mean_broken": mean_estimate(broken, groups, seed),
+            f"frs.{name}.breaking_temperature.median": _median(breaking),
+        }
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
         """H of each question: mean top-k entropy over the tokens of its greedy answer; NaN where there are none."""
@@ -304,6 +363,34 @@ class FactualRobustness:
                 largest = [sorted(token, reverse=True)[: self.k] for token in tokens]  # some servers add the one drawn
                 entropy[rows[question_id]] = top_entropy(np.exp(largest), self.k, self.renormalize).mean()
         return entropy
+
+
+def curve_accuracy(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats) -> Floats | None:
+    """(n, T) accuracies of the curves at the temperatures, limited to [0, 1]; None where there are no curves."""
+    if curves.num_rows == 0:
+        return None
+    return np.clip(curve_column(question_ids, curves, temperatures, "accuracy"), 0, 1)
+
+
+def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
+    """(n, T) a column of the curves; NaN for questions that have none."""
+    place = {question_id: index for index, question_id in enumerate(question_ids)}
+    level = {float(temperature): index for index, temperature in enumerate(temperatures)}
+    found = np.full((len(place), len(level)), np.nan)
+    for question_id, temperature, value in table_rows(curves, "question_id", "temperature", column):
+        if temperature in level:
+            found[place[question_id], level[temperature]] = value
+    return found
+
+
+def _curve(accuracy: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int) -> dict[float, Estimate]:
+    return {float(t): mean_estimate(accuracy[:, column], groups, seed) for column, t in enumerate(temperatures)}
+
+
+def _median(breaking: Floats) -> Estimate:
+    """Of the breaking temperatures; inf where half or more are unbroken."""
+    defined = breaking[~np.isnan(breaking)]
+    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
 
 
 def entropy_against_breaking(
@@ -341,23 +428,26 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
     """Right and wrong replies by temperature and certainty bin [0, 0.1), …, [0.9, 1] (Fastowski et al., Fig. 2).
 
     Certainty is the mean probability of the answer's tokens at the sampling temperature; replies without tokens or
-    log-probabilities are left out.
+    log-probabilities are left out. Enumerated answers count by their probability.
     """
-    counts: dict[tuple[float, int], list[int]] = {}
+    counts: dict[tuple[float, int], list[float]] = {}
     columns = ["temperature", "sampling_logprobs", "answer_tokens", "correct", "outcome"]
-    for temperature, logprobs, answer_tokens, correct, outcome in table_rows(graded, *columns):
+    weights = reply_weights(graded)
+    for weight, (temperature, logprobs, answer_tokens, correct, outcome) in zip(
+        weights.tolist(), table_rows(graded, *columns), strict=True
+    ):
         if not logprobs or not answer_tokens or correct is None or outcome in NO_REPLY:
             continue
         certainty = float(np.exp(logprobs[:answer_tokens]).mean())
         bin_index = min(int(certainty * 10), 9)
-        counts.setdefault((temperature, bin_index), [0, 0])[int(correct)] += 1
+        counts.setdefault((temperature, bin_index), [0.0, 0.0])[int(correct)] += weight
     keys = sorted(counts)
     return pa.table(
         {
             "temperature": pa.array([t for t, _ in keys], pa.float64()),
             "certainty_from": pa.array([index / 10 for _, index in keys], pa.float64()),
-            "right": pa.array([counts[key][1] for key in keys], pa.int64()),
-            "wrong": pa.array([counts[key][0] for key in keys], pa.int64()),
+            "right": pa.array([counts[key][1] for key in keys], pa.float64()),
+            "wrong": pa.array([counts[key][0] for key in keys], pa.float64()),
         }
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY
 from robust_eval.metric.interval import bootstrap
 from robust_eval.question import Question
 
@@ -49,6 +49,21 @@ class Score:
         return flat
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What there is to score.
+
+    ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
+    model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says what the
+    headline is read off: the weights of the right answers (``trials``, ``exact``) or the curves (``combined``).
+    """
+
+    baseline: pa.Table
+    graded: pa.Table
+    curves: pa.Table = field(default_factory=CURVES.empty_table)
+    estimator: str = "trials"
+
+
 class Metric(Protocol):
     """A way of scoring; a dataclass whose fields are its configuration."""
 
@@ -56,11 +71,11 @@ class Metric(Protocol):
     def top_logprobs(self) -> int:
         """How many of the largest log-probabilities of each greedy token the metric reads."""
 
-    def check(self, temperatures: Sequence[float], trials: int) -> None:
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError, before anything is sampled, if the samplers bring no answers that this metric can score."""
 
-    def score(self, questions: Sequence[Question], baseline: pa.Table, graded: pa.Table, seed: int) -> Score:
-        """Score the graded answers to ``questions``; ``baseline`` holds the graded greedy answers of the selection."""
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Score the answers to ``questions``."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +108,7 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
     rows = {question_id: index for index, question_id in enumerate(question_ids)}
     column = np.searchsorted(levels, graded["temperature"].to_numpy())
     row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
-    weight = graded["weight"].to_numpy()
-    if len(weight) and np.all(weight == weight[0]):
-        weight = np.ones_like(weight)
+    weight = reply_weights(graded)
     outcomes = graded["outcome"].to_pylist()
     judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False) | np.isin(outcomes, NO_ANSWER)
     reply = judged & ~np.isin(outcomes, NO_REPLY)
@@ -105,6 +118,12 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
     np.add.at(correct, (row[right], column[right]), weight[right])
     np.add.at(replies, (row[reply], column[reply]), weight[reply])
     return Grid(list(question_ids), levels, correct, replies)
+
+
+def reply_weights(graded: pa.Table) -> Floats:
+    """What each answer counts: its weight; 1 where all weigh the same, as trials do, so that their sums are exact."""
+    weight: Floats = graded["weight"].to_numpy()
+    return np.ones_like(weight) if len(weight) and np.all(weight == weight[0]) else weight
 
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:

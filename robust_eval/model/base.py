@@ -2,9 +2,59 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 from robust_eval.prompt.prompt import Prompt
+
+Floats = NDArray[np.float64]
+
+
+class Choices(Protocol):
+    """The choices of one question, and the tokens that choose them."""
+
+    correct: int | None
+    """Index of the right one."""
+
+    def tokens(self, texts: TokenTexts) -> list[Ids]:
+        """For each choice the tokens that, as a whole reply, choose it."""
+
+
+class NextTokens(NamedTuple):
+    """What each token of a vocabulary of V makes of an answer that began in some way.
+
+    ``right`` (V,): the answer is right if it ends after this token. ``closed`` (V,): it is right whatever follows.
+    ``begun`` are the ids of tokens that begin an accepted answer or go on with one, which are likely to become right.
+    """
+
+    right: Mask
+    closed: Mask
+    begun: Ids
+
+
+class Matcher(Protocol):
+    """Tells right from wrong while an answer is being written."""
+
+    def right(self, reply: str) -> bool:
+        """Whether a whole reply is right."""
+
+    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
+        """What each token makes of the answer that begins with ``prefix``, in which there is no line break."""
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Answers enumerated with their probabilities, in place of drawn ones."""
+
+    nodes: int
+    """Prefixes of answers that are evaluated at most."""
+    temperatures: tuple[float, ...]
+    """Where the accuracy is wanted: 1, those of the request, and others."""
+    choices: Choices | None = None
+    """Of a multiple-choice question, which is answered by one token."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +74,17 @@ class Request:
     seed: int
     top_logprobs: int = 0
     """How many of the largest log-probabilities of each position are wanted; 0 for none."""
+    matcher: Matcher | None = None
+    """Tells which answers are right; with it comes an accuracy curve, of which the draws are only one part."""
+    whole: bool = True
+    """False: an answer ends as soon as it is right whatever follows."""
+    enumeration: Enumeration | None = None
+    """Enumerate instead of drawing; needs a matcher or choices."""
 
     @property
     def answers(self) -> int:
-        return len(self.temperatures) * self.trials
+        """How many answers are wanted, or prefixes of answers evaluated, at most."""
+        return self.enumeration.nodes if self.enumeration else len(self.temperatures) * self.trials
 
 
 @dataclass(frozen=True)
@@ -35,12 +92,13 @@ class Completion:
     """One answer. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at temperature 1.
 
     ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
-    ones that carry answer text.
+    ones that carry answer text. ``weight`` is 1/k for one of k draws, and the probability of an enumerated answer.
     """
 
     temperature: float
     trial: int
     text: str
+    weight: float
     token_ids: list[int]
     token_logprobs: list[float]
     sampling_logprobs: list[float]
@@ -50,10 +108,32 @@ class Completion:
     prompt_tokens: int
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The probability of a right answer at each of T temperatures, estimated with more than a count of right draws.
+
+    ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is.
+    """
+
+    temperatures: Floats
+    accuracy: Floats
+    standard_error: Floats
+    lower: Floats
+    upper: Floats
+
+
+class Reply(NamedTuple):
+    """Everything that came of a request; a curve if it brought a matcher that the model can use."""
+
+    request: Request
+    completions: list[Completion]
+    curve: Curve | None = None
+
+
 class LanguageModel(Protocol):
     """A model that is loaded and ready."""
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
+    def complete(self, requests: Sequence[Request]) -> Iterator[Reply]:
         """Answer every request, in an order of the model's choice; answers come as soon as a block of them is done."""
 
     def description(self) -> dict[str, Any]:

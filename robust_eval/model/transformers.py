@@ -2,19 +2,24 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.base import Completion, Request
+from robust_eval.model.base import Completion, Reply, Request
 from robust_eval.model.embedded import converted_model, package_folder
 from robust_eval.model.generation import Generation
+from robust_eval.model.token_texts import token_texts
 from robust_eval.prompt.prompt import Prompt
 
 if TYPE_CHECKING:
-    from robust_eval.model.answer_tree import Paths, Vocabulary
+    import torch
+
+    from robust_eval.model.answer_tree import Paths, Prefixes
+    from robust_eval.model.exact_tree import Enumerated
+    from robust_eval.model.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +50,12 @@ class Transformers:
     """auto: CUDA where there is one, else the CPU; or a torch device such as cuda:1."""
     trust_remote_code: bool = False
     """Run Python code that a model repository brings. Never needed for the models configured here."""
-    answers_at_once: int = 1600
+    answers_at_once: int | None = None
     """Answers whose prefixes are evaluated together at most (those of one question always are): bounds the memory; the
-    answers do not depend on it."""
+    answers do not depend on it. null: as many as pay and fit into half of the free memory, fewer if that was too
+    many."""
+    stop: list[str] = field(default_factory=list)
+    """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
     generation: Generation = field(default_factory=Generation)
 
     def __post_init__(self) -> None:
@@ -55,8 +63,10 @@ class Transformers:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype}")
-        if self.answers_at_once < 1:
+        if self.answers_at_once is not None and self.answers_at_once < 1:
             raise ValueError(f"answers_at_once must be at least 1, not {self.answers_at_once}")
+        if "" in self.stop:
+            raise ValueError("stop must not hold an empty string, which ends every answer")
         if self.path.startswith("embedded:") and not self.sha256:
             raise ValueError("sha256 must be given for an embedded model")
 
@@ -109,6 +119,7 @@ class TransformersModel:
         self._linear = use_faster_linear(model)
         self._system_role = config.prompt_style == "chat" and _takes_system_role(tokenizer)
         self._vocabulary = self._read_vocabulary()
+        self._at_once = config.answers_at_once
         self._packs: bool | None = None
         self._checked_length = 0
 
@@ -124,36 +135,95 @@ class TransformersModel:
             "device": str(self.model.device),
             "linear": self._linear,
             "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
-            "attention": self.model.config._attn_implementation,
+            "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
+            "megabytes_per_answer_at_most": round(self.bytes_per_answer / 2**20, 2),
             "prompt_style": self.config.prompt_style,
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
         }
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[tuple[Request, list[Completion]]]:
+    def complete(self, requests: Sequence[Request]) -> Iterator[Reply]:
         """Answer the requests in blocks of prompts of about the same length."""
-        import torch
-
-        from robust_eval.model.answer_tree import sample_answers
         from robust_eval.model.packed_prefixes import PackedPrefixes
         from robust_eval.model.prefix_rows import PrefixRows
 
         if not requests:
             return
+        requests = self._readable(requests)
         encoded = sorted(
             ((self._encode(request.prompt), request) for request in requests), key=lambda pair: len(pair[0])
         )
         shared = _common_prefix([ids for ids, _ in encoded])[: len(encoded[0][0]) - 1]
         packs = self._can_pack(shared, [ids for ids, _ in encoded])
         prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
-        for block in _blocks(encoded, self.config.answers_at_once, PADDING if packs else 0):
-            prompts, asked = [ids for ids, _ in block], [request for _, request in block]
-            try:
-                answers = sample_answers(prefixes, asked, prompts, self._vocabulary, self.generation)
-            except torch.OutOfMemoryError as problem:
-                reason = f"model {self.config.name}: out of memory with {len(prompts)} questions at once"
-                raise UserError(f"{reason}; set model.answers_at_once lower") from problem
-            for request, prompt, paths in zip(asked, prompts, answers, strict=True):
-                yield request, self._completions(paths, len(prompt))
+        for block in _blocks(encoded, self._most_at_once, PADDING if packs else 0):
+            yield from self._replies(prefixes, block)
+
+    def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """The requests without their matchers where these cannot read the tokens; UserError where they must."""
+        if not any(request.matcher for request in requests):
+            return requests
+        try:
+            _ = self._vocabulary.texts
+        except ValueError as problem:
+            if any(request.enumeration or not request.whole for request in requests):
+                raise UserError(f"model {self.config.name}: {problem}; choose sampler=temperature_sweep") from problem
+            log.warning("model %s: no combined estimate: %s", self.config.name, problem)
+            return [replace(request, matcher=None) for request in requests]
+        return requests
+
+    def _most_at_once(self) -> int:
+        """Prefixes that are evaluated together at most, as many as there may be of as many answers."""
+        if self._at_once is None:
+            fit = free_memory(self.model.device) // 2 // self.bytes_per_answer
+            self._at_once = max(1, min(fit, MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]))
+        return self._at_once
+
+    @property
+    def bytes_per_answer(self) -> int:
+        """Memory that an answer in flight takes at most, when its prefix is one of its own.
+
+        That is a row of logits, three times in float32 while tokens are drawn, and keys and values in every layer.
+        """
+        size: int = self.model.get_output_embeddings().weight.shape[0]
+        settings = self.model.config.get_text_config()
+        keys_and_values: int = 2 * settings.hidden_size * settings.num_hidden_layers * self.model.dtype.itemsize
+        return 3 * 4 * size + keys_and_values
+
+    def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[Reply]:
+        """The replies to a block of requests; where they do not fit into the memory, to one half after the other."""
+        problem = None
+        try:
+            replies = self._answered(prefixes, block)
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            problem = first_line(error)  # the error itself holds on to what was computed
+        if problem is None:
+            yield from replies
+            return
+        if len(block) == 1:
+            reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
+            raise UserError(f"{reason}; ask for fewer of them, or on a device with more memory")
+        self._at_once = max(1, sum(request.answers for _, request in block) // 2)
+        log.warning("out of memory with %d questions at once; going on with half of them", len(block))
+        for half in (block[: len(block) // 2], block[len(block) // 2 :]):
+            yield from self._replies(prefixes, half)
+
+    def _answered(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> list[Reply]:
+        from robust_eval.model.answer_tree import sample_answers
+        from robust_eval.model.choices import enumerate_choices
+        from robust_eval.model.exact_tree import enumerate_answers
+
+        prompts, asked = [ids for ids, _ in block], [request for _, request in block]
+        enumeration = asked[0].enumeration
+        if enumeration is None:
+            drawn = sample_answers(prefixes, asked, prompts, self._vocabulary, self.generation)
+            read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]
+            return [Reply(r, answers, paths.curve) for r, answers, paths in zip(asked, read, drawn, strict=True)]
+        enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
+        found = enumerate_block(prefixes, asked, prompts, self._vocabulary, self.generation)
+        read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
+        return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
 
     def _can_pack(self, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
         """Whether packed prefixes give this model's own logits at these lengths; ``prompts`` ascend in length."""
@@ -180,7 +250,7 @@ class TransformersModel:
             special = False
         return list(self.tokenizer(text, add_special_tokens=special).input_ids)
 
-    def _completions(self, paths: "Paths", prompt_tokens: int) -> list[Completion]:
+    def _drawn(self, request: Request, paths: "Paths", prompt_tokens: int) -> list[Completion]:
         read: dict[tuple[int, ...], tuple[str, int]] = {}
         completions = []
         for row, length in enumerate(paths.lengths.tolist()):
@@ -194,15 +264,41 @@ class TransformersModel:
                     temperature=float(paths.temperatures[row]),
                     trial=int(paths.trials[row]),
                     text=text,
+                    weight=1 / request.trials,
                     token_ids=list(ids),
                     token_logprobs=paths.token_logprobs[row, :length].tolist(),
                     sampling_logprobs=paths.sampling_logprobs[row, :length].tolist(),
                     top_logprobs=None if top is None else top[row, :length].tolist(),
                     answer_tokens=answer_tokens,
-                    finish_reason="stop" if paths.stopped[row] else "length",
+                    finish_reason=paths.finish_reason(row),
                     prompt_tokens=prompt_tokens,
                 )
             )
+        return completions
+
+    def _enumerated(self, request: Request, enumerated: "Enumerated", prompt_tokens: int) -> list[Completion]:
+        columns = [enumerated.curve.temperatures.tolist().index(t) for t in request.temperatures]
+        completions = []
+        for trial, answers in enumerate(enumerated.answers):
+            text, answer_tokens = self._read(answers.tokens)
+            at_one = answers.logprobs[:, enumerated.curve.temperatures.tolist().index(1.0)].tolist()
+            for temperature, column in zip(request.temperatures, columns, strict=True):
+                if answers.weight[column] > 0:
+                    completions.append(
+                        Completion(
+                            temperature=temperature,
+                            trial=trial,
+                            text=text,
+                            weight=float(answers.weight[column]),
+                            token_ids=list(answers.tokens),
+                            token_logprobs=at_one,
+                            sampling_logprobs=answers.logprobs[:, column].tolist(),
+                            top_logprobs=None,
+                            answer_tokens=answer_tokens,
+                            finish_reason=answers.finish_reason,
+                            prompt_tokens=prompt_tokens,
+                        )
+                    )
         return completions
 
     def _read(self, ids: tuple[int, ...]) -> tuple[str, int]:
@@ -210,14 +306,20 @@ class TransformersModel:
         carrying = len(ids)
         if self._vocabulary.ends[ids[-1]] and not self._vocabulary.carries[ids[-1]]:
             carrying -= 1
-        text = self._text(ids[:carrying])
-        if self.config.prompt_style == "plain":
-            return text.split("\n", 1)[0].strip(), carrying
-        # A chat reply may open with line breaks, and go on after the line that is its answer.
-        answer = text.strip().split("\n", 1)[0].strip()
-        while carrying and self._text(ids[: carrying - 1]).strip().split("\n", 1)[0].strip() == answer:
-            carrying -= 1
+        answer = self._answer(ids[:carrying])
+        if self.config.prompt_style == "chat" or self.config.stop:  # either may go on after what is the answer
+            while carrying and self._answer(ids[: carrying - 1]) == answer:
+                carrying -= 1
         return answer, carrying
+
+    def _answer(self, ids: Sequence[int]) -> str:
+        """The first line of what the tokens write, up to a stop string; a chat reply may open with line breaks."""
+        text = self._text(ids)
+        for stop in self.config.stop:
+            text = text.split(stop, 1)[0]
+        if self.config.prompt_style == "chat":
+            text = text.strip()
+        return text.split("\n", 1)[0].strip()
 
     def _text(self, ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
@@ -227,7 +329,7 @@ class TransformersModel:
         """Which token ids end an answer and which carry text of it, read off the tokenizer and generation config."""
         import torch
 
-        from robust_eval.model.answer_tree import Vocabulary
+        from robust_eval.model.vocabulary import Vocabulary
 
         size = self.model.get_output_embeddings().weight.shape[0]
         ends = torch.zeros(size, dtype=torch.bool)
@@ -243,7 +345,32 @@ class TransformersModel:
                 if "\n" in text:
                     ends[token] = True
                     carries[token] = bool(text.split("\n", 1)[0].strip())
-        return Vocabulary(ends.to(self.model.device), carries.to(self.model.device))
+        return Vocabulary(
+            ends.to(self.model.device),
+            carries.to(self.model.device),
+            lambda: token_texts(self.tokenizer, size),
+            tuple(stop.encode() for stop in self.config.stop),
+            first_line=self.config.prompt_style == "chat",
+        )
+
+
+def free_memory(device: "torch.device") -> int:
+    """Bytes of memory that nobody uses."""
+    if device.type == "cuda":
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Torch's CPU allocator raises a plain RuntimeError."""
+    import torch
+
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _takes_system_role(tokenizer: Any) -> bool:
@@ -264,23 +391,31 @@ def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
     return first[: next(differ, len(first))]
 
 
+MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
+"""On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
 PROMPT_TOKENS_AT_ONCE = 8192
 """Prompt tokens that are evaluated together at most."""
 PADDING = 4
 """Prompts in a block differ by at most so many tokens, so that little is computed for nothing."""
 
 
+def _kind(request: Request) -> tuple[Any, ...]:
+    """Requests that differ in this are not answered together."""
+    enumeration = request.enumeration
+    return (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
+
+
 def _blocks(
-    encoded: list[tuple[list[int], Request]], answers_at_once: int, padding: int
+    encoded: list[tuple[list[int], Request]], answers_at_once: Callable[[], int], padding: int
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Prompts, sorted by length, as many together as bring no more than ``answers_at_once`` answers (one at least)."""
+    """Prompts, sorted by length, as many together as bring at most ``answers_at_once()`` answers (one at least)."""
     block: list[tuple[list[int], Request]] = []
     answers = 0
     for ids, request in encoded:
         answers += request.answers
         tokens = (len(block) + 1) * len(ids)
-        longer = bool(block) and len(ids) > len(block[0][0]) + padding
-        if block and (longer or answers > answers_at_once or tokens > PROMPT_TOKENS_AT_ONCE):
+        other = bool(block) and (len(ids) > len(block[0][0]) + padding or _kind(request) != _kind(block[0][1]))
+        if block and (other or answers > answers_at_once() or tokens > PROMPT_TOKENS_AT_ONCE):
             yield block
             block, answers = [], request.answers
         block.append((ids, request))

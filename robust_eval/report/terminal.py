@@ -1,6 +1,7 @@
 """The table that ends a run in the terminal."""
 
 import math
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ def headline(score: Score) -> list[Row]:
             shown.append((label, estimate, ".0f" if ".count." in name else ".3f"))
         elif name.startswith("frs.d"):
             shown.append((f"mean FRS, d = {name.removeprefix('frs.d')}", estimate, ".3f"))
+        elif match := re.fullmatch(r"frs\.(combined|trials|offgrid)\.d([^.]*\.?[^.]*)", name):
+            shown.append((f"mean FRS, d = {match.group(2)}, {_ESTIMATES[match.group(1)]}", estimate, ".3f"))
     for name, curve in score.curves.items():
         if label := _CURVES.get(name):
             temperatures = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
@@ -57,7 +60,15 @@ def headline(score: Score) -> list[Row]:
     return [Row(label, number(value, form), _interval(low, high)) for label, (value, low, high), form in shown]
 
 
+_ESTIMATES = {
+    "combined": "all draws combined",
+    "trials": "by trials",
+    "offgrid": "off the grid",
+}
 _LABELS = {
+    "frs.combined.breaking_temperature.median": "median breaking temperature, all draws combined",
+    "frs.trials.breaking_temperature.median": "median breaking temperature, by trials",
+    "frs.offgrid.breaking_temperature.median": "median breaking temperature, off the grid",
     "frs.unbroken_share": "share of unbroken facts (each scores 1)",
     "frs.count.broken": "broken facts",
     "frs.count.unbroken": "unbroken facts",

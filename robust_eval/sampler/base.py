@@ -5,15 +5,30 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from robust_eval.model.base import Request
+from robust_eval.model.base import Choices, Matcher, Request
 from robust_eval.question import Question
+
+
+class Judge(Protocol):
+    """What a sampler may ask of a grader: what to look for while an answer is being written."""
+
+    def matcher(self, question: Question) -> Matcher | None:
+        """What tells right from wrong; None where only whole replies can be graded."""
+
+    def choices(self, question: Question) -> Choices | None:
+        """The choices of a multiple-choice question; None for other questions."""
 
 
 class Sampler(Protocol):
     """A way of asking; a dataclass whose fields are its configuration."""
 
     temperatures: list[float]
-    trials: int
+    estimator: str
+    """How the accuracy is read off: trials | combined | exact."""
+
+    @property
+    def repetitions(self) -> float:
+        """Answers to each question at each temperature."""
 
     def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
         """The greedy answers that decide which questions are worth asking again."""
@@ -21,5 +36,5 @@ class Sampler(Protocol):
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """The questions to go on with, given the graded baseline; UserError where there are none."""
 
-    def requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """The answers wanted to each of the questions that were selected."""

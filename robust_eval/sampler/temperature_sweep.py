@@ -1,110 +1,58 @@
-"""Each question at every temperature of a grid, in independent trials, if its greedy answer is right.
+"""Each known fact at every temperature of a grid, in independent trials.
 
-Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, steps 1 and 3).
+Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, step 3).
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-
-from robust_eval.answer import rows
-from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
+from robust_eval.sampler.base import Judge
+from robust_eval.sampler.known_facts import KnownFacts
 
-SELECTIONS = ("exact_match", "contains", "none")
-TOP_LOGPROBS = 20
-"""Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
+ESTIMATORS = ("trials", "combined")
 
 
 @dataclass
-class TemperatureSweep:
+class TemperatureSweep(KnownFacts):
     """The sampling of the Factual Robustness Score."""
 
-    temperatures: list[float] = field(default_factory=lambda: [round(0.2 * step, 1) for step in range(1, 11)])
-    """The grid, all above 0."""
     trials: int = 10
     """Independent answers at each temperature."""
-    max_new_tokens: int = 5
-    """Length limit of an answer, in tokens."""
-    selection: str = "exact_match"
-    """Which questions go on: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
-    (none: no selection)."""
-    max_questions: int = 1000
-    """Questions that go on at most, taken in seeded order."""
-    min_confidence: float = 0.0
-    """Lowest mean token probability of a greedy answer that goes on."""
+    estimator: str = "trials"
+    """What the headline is read off: trials, the share of right trials at each temperature (the paper's), or combined,
+    which lets the draws at all temperatures speak for each and sums the next tokens; the other is logged beside it."""
+    whole_answers: bool = True
+    """False: an answer ends as soon as it contains an accepted answer and the boundary of its last word, which saves
+    time where nothing but correctness is asked for."""
 
     def __post_init__(self) -> None:
-        if not self.temperatures:
-            raise ValueError("temperatures must hold at least one temperature")
-        if bad := [t for t in self.temperatures if not 0 < t < math.inf]:
-            raise ValueError(f"temperatures must all be above 0 (the greedy answer is always asked), not {bad[0]:g}")
-        if len(set(self.temperatures)) < len(self.temperatures):
-            raise ValueError(f"temperatures must differ from one another: {self.temperatures}")
-        self.temperatures = sorted(self.temperatures)
-        for name in ("trials", "max_new_tokens", "max_questions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
-        if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
+        super().__post_init__()
+        if self.trials < 1:
+            raise ValueError(f"trials must be at least 1, not {self.trials}")
+        if self.estimator not in ESTIMATORS:
+            raise ValueError(f"estimator must be trials or combined, not {self.estimator}")
 
-    def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
-        """One greedy answer to each question, with the largest log-probabilities of each token."""
-        wanted = max(top_logprobs, TOP_LOGPROBS)
-        return [self._request(question, (0.0,), 1, seed, wanted) for question in questions]
+    @property
+    def repetitions(self) -> float:
+        """Answers at each temperature."""
+        return self.trials
 
-    def requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """``trials`` answers to each question at every temperature."""
-        return [self._request(question, tuple(self.temperatures), self.trials, seed, 0) for question in questions]
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """The questions whose greedy answer is right, by the rule and confidence asked for.
-
-        They keep their order; where there are more than ``max_questions``, some are taken in seeded order.
-        """
-        kept: set[str] = set()
-        wrong: list[tuple[str, str]] = []
-        columns = ["question_id", "text", "exact", "correct", "token_logprobs", "answer_tokens"]
-        for question_id, text, exact, correct, logprobs, length in rows(baseline, *columns):
-            right = {"exact_match": exact, "contains": correct, "none": True}[self.selection]
-            confidence = float(np.exp(logprobs[:length]).mean()) if logprobs and length else 0.0
-            if right and confidence >= self.min_confidence:
-                kept.add(question_id)
-            elif not right:
-                wrong.append((question_id, text))
-        if not kept:
-            texts = {question.id: question.text for question in questions}
-            shown = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
-            reason = (
-                f"for example {shown}" if wrong else f"all were less sure than min_confidence={self.min_confidence:g}"
+        return [
+            Request(
+                question_id=question.id,
+                rewrite=0,
+                prompt=prompt_for(question),
+                temperatures=tuple(self.temperatures),
+                trials=self.trials,
+                max_new_tokens=self.max_new_tokens,
+                seed=seed,
+                matcher=judge.matcher(question),
+                whole=self.whole_answers,
             )
-            raise UserError(
-                f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
-                "try a larger model, easier questions, or sampler.selection=contains"
-            )
-        chosen = [question for question in questions if question.id in kept]
-        if len(chosen) > self.max_questions:
-            indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
-            chosen = [chosen[index] for index in indices]
-        return chosen
-
-    def _request(
-        self, question: Question, temperatures: tuple[float, ...], trials: int, seed: int, top_logprobs: int
-    ) -> Request:
-        return Request(
-            question_id=question.id,
-            rewrite=0,
-            prompt=prompt_for(question),
-            temperatures=temperatures,
-            trials=trials,
-            max_new_tokens=self.max_new_tokens,
-            seed=seed,
-            top_logprobs=top_logprobs,
-        )
+            for question in questions
+        ]

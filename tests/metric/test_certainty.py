@@ -9,6 +9,7 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.certainty import AnswerCertainty, answer_entropy
+from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
@@ -44,7 +45,7 @@ def certainty(rows, *question_ids, groups=()):
         Question(id=question_id, text=f"{question_id}?", group=group)
         for question_id, group in zip(question_ids, groups or [""] * len(question_ids), strict=True)
     ]
-    return AnswerCertainty().score(questions, answer_table([]), answer_table(rows), seed=0)
+    return AnswerCertainty().score(questions, Measured(answer_table([]), answer_table(rows)), seed=0)
 
 
 @PROPERTY
@@ -201,8 +202,8 @@ def test_questions_of_a_group_are_resampled_together():
 
 def test_answers_asked_once_are_refused_before_anything_is_sampled():
     with pytest.raises(UserError, match=r"metric=certainty.*sampler\.trials"):
-        AnswerCertainty().check([0.7], trials=1)
+        AnswerCertainty().check([0.7], repetitions=1)
 
 
 def test_answers_asked_twice_at_one_temperature_are_enough():
-    assert AnswerCertainty().check([0.7], trials=2) is None
+    assert AnswerCertainty().check([0.7], repetitions=2) is None

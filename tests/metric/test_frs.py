@@ -20,6 +20,7 @@ from robust_eval.metric.frs import (
     top_entropy,
     type_shares,
 )
+from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -488,11 +489,11 @@ def test_an_illegal_option_stops_the_configuration(name, value):
 @pytest.mark.parametrize("temperatures", [[], [1.0]])
 def test_answers_at_one_temperature_are_refused_before_anything_is_sampled(temperatures):
     with pytest.raises(UserError, match=r"metric=frs.*temperatures.*sampler=temperature_sweep"):
-        FactualRobustness().check(temperatures, trials=10)
+        FactualRobustness().check(temperatures, repetitions=10)
 
 
 def test_two_temperatures_and_one_trial_are_enough():
-    assert FactualRobustness().check([0.2, 0.4], trials=1) is None
+    assert FactualRobustness().check([0.2, 0.4], repetitions=1) is None
 
 
 # FactualRobustness.score: one table worked out by hand
@@ -546,7 +547,7 @@ GRADED = answer_table(ROWS)
 
 
 def score_facts(questions=QUESTIONS, baseline=BASELINE, graded=GRADED, seed=0, **options):
-    return FactualRobustness(**{"k": 2, "d": [1, 2], **options}).score(questions, baseline, graded, seed)
+    return FactualRobustness(**{"k": 2, "d": [1, 2], **options}).score(questions, Measured(baseline, graded), seed)
 
 
 def figures(score):

@@ -7,11 +7,13 @@ import torch
 from architectures import tiny
 from scipy import stats
 
-from robust_eval.model.answer_tree import Paths, Vocabulary, sample_answers
+from robust_eval.model.answer_tree import Paths, sample_answers
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.packed_prefixes import PackedPrefixes
 from robust_eval.model.prefix_rows import PrefixRows
+from robust_eval.model.token_texts import TokenTexts
+from robust_eval.model.vocabulary import Vocabulary
 from robust_eval.prompt.prompt import Prompt
 
 PROMPTS = [[5, 6, 7, 8, 9], [5, 6, 7, 11, 3]]
@@ -23,10 +25,14 @@ def request(name: str, temperatures: tuple[float, ...], trials: int, tokens: int
     return Request(name, 0, Prompt("", (), name), temperatures, trials, tokens, seed=11, top_logprobs=top)
 
 
+def read_texts() -> TokenTexts:
+    raise AssertionError("nothing here depends on what tokens write")
+
+
 def vocabulary(size: int) -> Vocabulary:
     ends = torch.zeros(size, dtype=torch.bool)
     ends[list(ENDS)] = True
-    return Vocabulary(ends, ~ends)
+    return Vocabulary(ends, ~ends, read_texts)
 
 
 def plain_logits(model: torch.nn.Module, sequence: list[int]) -> torch.Tensor:
@@ -134,7 +140,8 @@ def test_an_answer_ends_at_an_end_token_or_at_its_limit(evaluator: type):
     drawn = sample_answers(evaluator(tiny("llama"), SHARED), requests, PROMPTS, vocabulary(48), Generation())
     for asked, paths in zip(requests, drawn, strict=True):
         ended = [answer[-1] in ENDS for answer in answers(paths)]
-        assert paths.stopped.tolist() == ended
+        reasons = [paths.finish_reason(row) for row in range(len(ended))]
+        assert reasons == ["stop" if stopped else "length" for stopped in ended]
         assert any(ended)
         assert not all(ended)
         for answer, stopped in zip(answers(paths), ended, strict=True):

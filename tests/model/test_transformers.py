@@ -1,5 +1,6 @@
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_plain_prompts_are_continued_and_end_at_a_line_break(folder: Path):
     ends = torch.nonzero(model._vocabulary.ends).flatten().tolist()
     assert ends == sorted([2, newline])
     assert not model._vocabulary.carries[newline]
-    completions = [c for _, cs in model.complete([request("Two?", 400, (3.0,))]) for c in cs]
+    completions = [c for reply in model.complete([request("Two?", 400, (3.0,))]) for c in reply.completions]
     stopped = [c for c in completions if c.finish_reason == "stop"]
     assert stopped
     for completion in completions:
@@ -132,7 +133,7 @@ def test_broken_weights_are_named(folder: Path, tmp_path: Path):
 def test_more_log_probabilities_than_tokens_are_padded_with_probability_zero(folder: Path):
     model = load(folder, prompt_style="plain")
     asked = Request("q", 0, Prompt("", (), "Two?"), (0.0,), 1, 2, 0, top_logprobs=VOCABULARY + 5)
-    ((_, (completion,)),) = model.complete([asked])
+    ((_, (completion,), _),) = model.complete([asked])
     first = torch.tensor(completion.top_logprobs[0])
     assert len(first) == VOCABULARY + 5
     assert first.exp().sum().item() == pytest.approx(1, abs=1e-4)
@@ -149,23 +150,24 @@ def test_a_template_without_a_system_role_gets_the_system_line_from_the_user(fol
 
 
 def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
-    model = load(folder, prompt_style="plain")
     requests = [request("a" * (1 + index % 9), 20, (0.5, 2.0)) for index in range(9)]
 
-    def ask(answers_at_once: int, asked: list[Request]) -> dict:
-        model.config.answers_at_once = answers_at_once
-        return {one.question_id: [c.token_ids for c in found] for one, found in model.complete(asked)}
+    def ask(answers_at_once: int | None, asked: list[Request]) -> dict:
+        model = load(folder, prompt_style="plain", answers_at_once=answers_at_once)
+        return {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in model.complete(asked)}
 
     together = ask(1600, requests)
     assert len(together) == 9
     assert ask(1, requests) == together
     assert ask(80, requests[::-1]) == together
+    assert ask(None, requests) == together
 
 
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
     model = load(folder, prompt_style="plain")
-    ((asked, completions),) = model.complete([request("Two?", 2, (0.0, 1.0))])
+    ((asked, completions, curve),) = model.complete([request("Two?", 2, (0.0, 1.0))])
     assert asked.question_id == "Two?"
+    assert curve is None
     assert [(c.temperature, c.trial) for c in completions] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
     assert list(model.complete([])) == []
 
@@ -179,7 +181,7 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
     )
     questions = ["What is the capital of Italy?", "How many legs does a spider have?", "Who painted the Mona Lisa?"]
     requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
-    for asked, (completion,) in model.complete(requests):
+    for asked, (completion,), _ in model.complete(requests):
         ids = torch.tensor([model._encode(asked.prompt)])
         ends = torch.nonzero(model._vocabulary.ends).flatten().tolist()
         generated = model.model.generate(
@@ -208,12 +210,12 @@ def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: Tra
     requests = [Request(t, 0, prompt_for(Question(t, t, ("x",))), (0.6, 1.2, 2.0), 10, 5, 0) for t in texts]
 
     def ask(answers_at_once: int, asked: list[Request]) -> list[list[int]]:
-        embedded.config.answers_at_once = answers_at_once
-        found = {one.question_id: [c.token_ids for c in completions] for one, completions in embedded.complete(asked)}
+        config = replace(embedded.config, answers_at_once=answers_at_once)
+        replies = TransformersModel(config, embedded.model, embedded.tokenizer).complete(asked)
+        found = {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in replies}
         return [ids for text in texts for ids in found[text]]
 
     together, alone = ask(1600, requests), ask(1, requests[::-1])
-    embedded.config.answers_at_once = 1600
     flipped = sum(a != b for a, b in zip(together, alone, strict=True))
     print(f"{flipped} of {len(together)} answers differ by rounding")
     assert flipped <= len(together) / 100
@@ -233,7 +235,7 @@ def test_settings_that_make_no_sense_are_refused():
 
 def test_the_mean_probability_of_a_greedy_answer_is_its_confidence(embedded: TransformersModel):
     question = Question("q", "What is the capital of France?", ("Paris",))
-    ((_, (completion,)),) = embedded.complete([Request("q", 0, prompt_for(question), (0.0,), 1, 5, 0, 10)])
+    ((_, (completion,), _),) = embedded.complete([Request("q", 0, prompt_for(question), (0.0,), 1, 5, 0, 10)])
     assert completion.text == "Paris"
     assert 0 < math.exp(completion.token_logprobs[0]) <= 1
     assert completion.token_logprobs[0] == pytest.approx(completion.top_logprobs[0][0], abs=1e-6)

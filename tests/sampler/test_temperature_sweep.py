@@ -1,11 +1,10 @@
 import math
 
-import pyarrow as pa
 import pytest
 
-from robust_eval.answer import answer_table
-from robust_eval.error import UserError
-from robust_eval.model.base import Request
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.grader.matching import Matching
+from robust_eval.model.base import Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -13,109 +12,55 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
 
 
-def graded(*rows: tuple[str, str, bool, bool, float]) -> pa.Table:
-    """Greedy answers: question id, text, exact, correct, probability of each of two answer tokens."""
-    return answer_table(
-        {
-            "question_id": question_id,
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": text,
-            "exact": exact,
-            "correct": correct,
-            "outcome": "ok",
-            "weight": 1.0,
-            "token_logprobs": [math.log(p), math.log(p), math.log(0.001)],
-            "answer_tokens": 2,
-        }
-        for question_id, text, exact, correct, p in rows
-    )
+class Judge(Matching):
+    """Hands out one matcher for each question that can be told from the others."""
 
+    def __init__(self) -> None:
+        self.matchers = {question.id: AnswerMatcher(["yes"]) for question in QUESTIONS}
 
-BASELINE = graded(
-    ("q0", "yes", True, True, 0.9),
-    ("q1", "yes indeed", False, True, 0.8),
-    ("q2", "no", False, False, 0.7),
-    ("q3", "yes", True, True, 0.3),
-    ("q4", "maybe", False, False, 0.2),
-    ("q5", "yes", True, True, 0.6),
-)
-
-
-def kept(**settings: object) -> list[str]:
-    return [question.id for question in TemperatureSweep(**settings).select(QUESTIONS, BASELINE, seed=0)]
+    def matcher(self, question: Question) -> Matcher | None:
+        return self.matchers[question.id]
 
 
 def test_the_defaults_are_those_of_the_paper():
     sweep = TemperatureSweep()
     assert sweep.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
     assert (sweep.trials, sweep.max_new_tokens, sweep.selection, sweep.max_questions) == (10, 5, "exact_match", 1000)
+    assert (sweep.estimator, sweep.whole_answers) == ("trials", True)
 
 
-def test_the_baseline_is_one_greedy_answer_with_log_probabilities():
-    first, *_ = TemperatureSweep(max_new_tokens=7).baseline(QUESTIONS, seed=3, top_logprobs=10)
-    assert first == Request("q0", 0, prompt_for(QUESTIONS[0]), (0.0,), 1, 7, 3, 20)
-    assert TemperatureSweep().baseline(QUESTIONS, seed=3, top_logprobs=30)[0].top_logprobs == 30
+@pytest.mark.parametrize("whole", [True, False])
+def test_every_question_is_asked_at_every_temperature(whole: bool):
+    judge = Judge()
+    sweep = TemperatureSweep(temperatures=[2.0, 0.5], trials=4, whole_answers=whole)
+    assert sweep.requests(QUESTIONS, judge, seed=3) == [
+        Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0, judge.matchers[q.id], whole) for q in QUESTIONS
+    ]
+    assert sweep.repetitions == 4
 
 
-def test_every_question_is_asked_at_every_temperature():
-    requests = TemperatureSweep(temperatures=[2.0, 0.5], trials=4).requests(QUESTIONS, seed=3)
-    assert requests == [Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0) for q in QUESTIONS]
-
-
-def test_questions_answered_exactly_right_go_on():
-    assert kept() == ["q0", "q3", "q5"]
-
-
-def test_the_selection_can_be_wider():
-    assert kept(selection="contains") == ["q0", "q1", "q3", "q5"]
-    assert kept(selection="none") == ["q0", "q1", "q2", "q3", "q4", "q5"]
-
-
-def test_answers_below_the_confidence_are_left_out():
-    assert kept(min_confidence=0.5) == ["q0", "q5"]
-
-
-def test_a_limit_takes_questions_in_seeded_order():
-    sweep = TemperatureSweep(selection="none", max_questions=3)
-    chosen = {seed: [q.id for q in sweep.select(QUESTIONS, BASELINE, seed)] for seed in range(20)}
-    assert all(len(set(ids)) == 3 for ids in chosen.values())
-    assert chosen[0] == [q.id for q in sweep.select(QUESTIONS, BASELINE, 0)]
-    assert {question_id for ids in chosen.values() for question_id in ids} == {q.id for q in QUESTIONS}
-
-
-def test_a_run_that_keeps_nothing_says_what_was_answered():
-    nothing = graded(*[(f"q{i}", f"wrong {i}", False, False, 0.5) for i in range(5)])
-    with pytest.raises(UserError) as problem:
-        TemperatureSweep().select(QUESTIONS[:5], nothing, seed=0)
-    assert str(problem.value) == (
-        "none of the 5 questions asked was kept (selection=exact_match): for example 'Question 0?' → 'wrong 0'; "
-        "'Question 1?' → 'wrong 1'; 'Question 2?' → 'wrong 2'; try a larger model, easier questions, or "
-        "sampler.selection=contains"
-    )
-
-
-def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
-    right = graded(("q0", "yes", True, True, 0.5))
-    with pytest.raises(UserError) as problem:
-        TemperatureSweep(min_confidence=0.9).select(QUESTIONS[:1], right, seed=0)
-    assert "all were less sure than min_confidence=0.9" in str(problem.value)
+def test_a_question_whose_answers_can_only_be_graded_whole_brings_no_matcher():
+    questions = [
+        Question("free", "Capital of Italy?", ("Rome",)),
+        Question("choice", "Capital of Italy?", choices=("Rome", "Paris"), correct=0),
+        Question("open", "Capital of Italy?"),
+        Question("nothing", "Capital of Italy?", ("The", "?")),
+    ]
+    requests = TemperatureSweep().requests(questions, Matching(), seed=0)
+    assert [request.question_id for request in requests if request.matcher] == ["free"]
+    matcher = requests[0].matcher
+    assert [matcher.right(reply) for reply in ("It is Rome.", "Paris", "Romeo")] == [True, False, False]
+    requests = TemperatureSweep().requests(questions, Matching("substring"), seed=0)
+    assert [request.matcher for request in requests] == [None] * 4
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"temperatures": []}, "temperatures must hold at least one temperature"),
-        ({"temperatures": [0.5, -1.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not -1"),
-        ({"temperatures": [0.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not 0"),
         ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
-        ({"temperatures": [0.5, 0.5]}, "temperatures must differ from one another: [0.5, 0.5]"),
         ({"trials": 0}, "trials must be at least 1, not 0"),
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
-        ({"max_questions": 0}, "max_questions must be at least 1, not 0"),
-        ({"selection": "best"}, "selection must be one of exact_match, contains, none, not best"),
-        ({"min_confidence": 2.0}, "min_confidence must lie between 0 and 1, not 2.0"),
+        ({"estimator": "exact"}, "estimator must be trials or combined, not exact"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):

@@ -1,0 +1,76 @@
+"""llama.cpp's OpenAI-compatible server, asked by the official client."""
+
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import openai
+import xllamacpp
+
+from robust_eval.model.base import Request
+
+TOKENS_PER_SLOT = 256
+"""Room for a prompt and its answer; the built-in questions need about 60 tokens."""
+
+
+class LlamaServer:
+    """A server of a GGUF file within this process, with its best settings; stopped when it is let go.
+
+    Its prompt cache is on by default. One cache for all slots, in which the n answers of a request share their prompt,
+    was measured to be 1.1 to 1.2 times as fast as a cache for each slot.
+    """
+
+    def __init__(self, gguf: Path, slots: int, threads: int) -> None:
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(gguf)
+        settings.n_parallel = slots
+        settings.n_ctx = slots * TOKENS_PER_SLOT
+        settings.kv_unified = True
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
+        settings.endpoint_metrics = True
+        settings.port = 0  # any that is free
+        settings.verbosity = 0
+        self.slots = slots
+        self._answers = 0
+        self._server = xllamacpp.Server(settings)
+        url = f"{self._server.listening_address}/v1"
+        self._client = openai.OpenAI(base_url=url, api_key="none", timeout=600, max_retries=0)
+
+    def complete(self, requests: Sequence[Request]) -> list[list[str]]:
+        """The texts of the answers to each request, temperature-major.
+
+        Each temperature of a question is one request for n answers; plain completions honour n as chat completions do,
+        up to the number of slots. One request more is in flight than the slots can hold, so that none waits.
+        """
+        asked = [(request, temperature) for request in requests for temperature in request.temperatures]
+        with ThreadPoolExecutor(self.slots // requests[0].trials + 1) as pool:
+            replies = iter(list(pool.map(lambda pair: self._ask(*pair), asked)))
+        self._answers += sum(request.answers for request in requests)
+        return [[text for _ in request.temperatures for text in next(replies)] for request in requests]
+
+    def _ask(self, request: Request, temperature: float) -> list[str]:
+        reply = self._client.completions.create(
+            model="any",
+            prompt=request.prompt.text(),
+            n=request.trials,
+            max_tokens=request.max_new_tokens,
+            temperature=temperature,
+            top_p=1,
+            stop=["\n"],
+            extra_body={"top_k": 0, "min_p": 0.0},
+        )
+        if len(reply.choices) != request.trials:
+            raise RuntimeError(f"{len(reply.choices)} answers came where {request.trials} were asked for")
+        return [choice.text.strip() for choice in reply.choices]
+
+    def work(self) -> Counter[str]:
+        """The "tokens" that were evaluated since the start: those of prompts, and all that were drawn but each answer's
+        last, as the server counts them.
+        """
+        with urllib.request.urlopen(f"{self._server.listening_address}/metrics") as reply:
+            lines = reply.read().decode().splitlines()
+        totals = dict(line.split() for line in lines if line.startswith("llamacpp:"))
+        prompts, drawn = totals["llamacpp:prompt_tokens_total"], totals["llamacpp:tokens_predicted_total"]
+        return Counter(tokens=int(prompts) + int(drawn) - self._answers)

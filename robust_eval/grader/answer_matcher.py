@@ -1,0 +1,205 @@
+"""Whether a reply contains an accepted answer, and which next tokens would make it so.
+
+A model that grows the tree of all answers asks, at every prefix, which of some 50,000 tokens end it rightly. Comparing
+every one of them would take a second. Nearly all tokens change nothing: they are judged together, by one that stands
+for all that go on with the last word and one that stands for all that begin another. Only tokens that could bring an
+accepted answer about, or undo it, are judged one by one, and by the same rule as a whole reply.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from robust_eval.grader.normalization import NUMBER_WORDS, normalize
+from robust_eval.model.base import NextTokens
+from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
+
+_LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
+_NEXT_WORD = f" {_LETTER}"
+_NUMBER = re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b")
+_DOTTED = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]\.)*([^\W\d_])?$")  # "U", "U.S" or "U.S.": may become an abbreviation
+
+
+class AnswerMatcher:
+    """The accepted answers to one question, as normal forms; a reply is right if it contains one as whole words."""
+
+    def __init__(self, accepted: Sequence[str]) -> None:
+        self._accepted = accepted
+        self._pattern = whole_words(*accepted)
+        without_number = [form for form in accepted if not _NUMBER.search(form)]
+        self._numeric = len(without_number) < len(accepted)
+        self._words_pattern = whole_words(*without_number) if without_number else re.compile(r"(?!)")
+        self._last_words = {form.split()[-1] for form in accepted}
+        self._ascii = all(form.isascii() for form in accepted)
+
+    def right(self, reply: str) -> bool:
+        """Whether the first line of a reply contains an accepted answer."""
+        return self._pattern.search(normalize(reply)) is not None
+
+    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
+        """What each token of a vocabulary makes of the reply that begins with ``prefix`` (no line break in it)."""
+        text = prefix.decode("utf-8", "replace")
+        right = np.where(texts.goes_on, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
+        right[texts.empty] = self.right(text)
+        safe = ~texts.goes_on & ~texts.empty & ~self._starts_incomplete(texts)
+        closed = safe & np.where(texts.goes_on, self._settled(text + 2 * _LETTER), self._settled(text + _NEXT_WORD))
+        if self._numeric:
+            closed |= right & safe & ~_lexicon(texts).number
+
+        word = _last_word(text)
+        for token in self._decisive(prefix, text, word, texts):
+            whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
+            right[token] = self.right(whole)
+            closed[token] = right[token] and not texts.incomplete[token] and self._stays_right(whole)
+        return NextTokens(right, closed, self._begun(text, texts))
+
+    def _stays_right(self, reply: str) -> bool:
+        """Whether the reply is right whatever follows; False also where that cannot be told so simply."""
+        if self._settled(reply + _LETTER):
+            return True
+        return self._numeric and all(self.right(reply + more) for more in (_LETTER, *_number_goes_on(reply)))
+
+    def _settled(self, reply: str) -> bool:
+        """Whether the reply contains an accepted answer without a number: a number may go on beyond a boundary."""
+        return self._words_pattern.search(normalize(reply)) is not None
+
+    def _decisive(self, prefix: bytes, text: str, word: str, texts: TokenTexts) -> set[int]:
+        """The tokens that might bring an accepted answer about or undo it."""
+        lexicon = _lexicon(texts)
+        tokens: set[int] = set()
+        for target in self._last_words:
+            tokens.update(texts.with_word(target))
+            tokens.update(lexicon.abbreviations_in(target))
+        targets = [*self._last_words, *(NUMBER_WORDS if self._numeric else ())]
+        for target in targets if word else ():
+            if len(word) < len(target) and target.startswith(word):
+                tokens.update(texts.starting_with(target[len(word) :]))
+        if self._numeric:
+            tokens.update(lexicon.number_ids)
+        if not self._ascii:
+            tokens.update(lexicon.mark_ids)
+        if incomplete_bytes(prefix):
+            tokens.update(lexicon.inside_character_ids)
+        if dotted := _DOTTED.search(text):
+            if dotted.group(1):
+                tokens.update(lexicon.dot_ids)
+            elif text.endswith("."):
+                tokens.update(lexicon.single_letter_ids)
+        return tokens
+
+    def _starts_incomplete(self, texts: TokenTexts) -> Mask:
+        """Tokens that begin with a part of a character, which may turn out to be a letter."""
+        return _lexicon(texts).starts_incomplete
+
+    def _begun(self, text: str, texts: TokenTexts) -> Ids:
+        """Tokens that begin an accepted answer or go on with one without ending it: the likeliest to end rightly."""
+        reply = normalize(text)
+        tokens: set[int] = set()
+        for form in self._accepted:
+            for done in range(len(form)):
+                if done and not (reply.endswith(form[:done]) and reply[: -done or None][-1:] in ("", " ")):
+                    continue
+                rest = form[done:]
+                for length in range(1, len(rest)):
+                    tokens.update(texts.equal_to(rest[:length]))
+                    tokens.update(texts.equal_to(" " + rest[:length]))
+        return np.array(sorted(tokens), dtype=np.intp)
+
+
+@lru_cache(maxsize=1 << 14)
+def whole_words(*forms: str) -> re.Pattern[str]:
+    """Finds any of some normal forms in another, as whole words."""
+    return re.compile("|".join(rf"(?<!\S){re.escape(form)}(?!\S)" for form in forms))
+
+
+class _Lexicon:
+    """Kinds of tokens in one vocabulary that matter to the comparison of answers."""
+
+    def __init__(self, texts: TokenTexts) -> None:
+        self._texts = texts
+
+    @cached_property
+    def number(self) -> Mask:
+        """Tokens after which a number before them may not have ended."""
+        words = "|".join(NUMBER_WORDS)
+        continuing = re.compile(rf"[^\w]*(?:\d|(?:{words}|and)(?![^\W\d_]))")
+        mask = self._texts.matching(continuing)
+        for token, key in enumerate(self._texts.keys):
+            begun = re.match(r"[\W_]*([^\W\d_]*)$", key)  # a boundary, then a word that may not be whole
+            if begun and any(word.startswith(begun.group(1)) for word in (*NUMBER_WORDS, "and")):
+                mask[token] = True
+        return mask
+
+    @cached_property
+    def number_ids(self) -> list[int]:
+        """Tokens that go on with a number, or are one."""
+        words = "|".join(NUMBER_WORDS)
+        return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{words})(?![^\W\d_]))")))
+
+    @cached_property
+    def mark_ids(self) -> list[int]:
+        """Tokens that begin with a mark that is combined with the letter before it."""
+        return self._those(lambda key: key != "" and unicodedata.category(key[0])[0] == "M")
+
+    @cached_property
+    def inside_character_ids(self) -> list[int]:
+        return _ids(self._texts.inside_character)
+
+    @cached_property
+    def dot_ids(self) -> list[int]:
+        return self._texts.starting_with(".")
+
+    @cached_property
+    def single_letter_ids(self) -> list[int]:
+        """Tokens that begin with one letter by itself."""
+        return _ids(self._texts.matching(re.compile(r"[^\W\d_](?![^\W_])")))
+
+    @cached_property
+    def starts_incomplete(self) -> Mask:
+        leads = np.array([token[:1] >= b"\xc0" for token in self._texts.raw], dtype=bool)
+        return np.asarray(self._texts.incomplete & leads)
+
+    @cached_property
+    def _abbreviations(self) -> list[tuple[int, str]]:
+        dotted = re.compile(r".*(?<![^\W\d_])[^\W\d_]\.|.*\.[^\W\d_](?![^\W\d_])")
+        ids = _ids(self._texts.matching(dotted))
+        return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
+
+    def abbreviations_in(self, word: str) -> list[int]:
+        """Tokens with dotted letters that might stand for the end of a word: "usa" may end in ".s.a"."""
+        return [token for token, letters in self._abbreviations if letters in word or word in letters]
+
+    def _those(self, condition: Callable[[str], bool]) -> list[int]:
+        return [token for token, key in enumerate(self._texts.keys) if condition(key)]
+
+
+@lru_cache(maxsize=4)
+def _lexicon(texts: TokenTexts) -> _Lexicon:
+    """The lexicon of a vocabulary, made once."""
+    return _Lexicon(texts)
+
+
+def _ids(mask: Mask) -> list[int]:
+    return np.flatnonzero(mask).tolist()
+
+
+def _last_word(text: str) -> str:
+    """The word that the text ends in the middle of, or at the end of; empty after a boundary."""
+    key = unicodedata.normalize("NFKC", text[-64:]).casefold()
+    start = len(key)
+    while start and not is_boundary(key[start - 1]):
+        start -= 1
+    return key[start:]
+
+
+def _number_goes_on(reply: str) -> Iterable[str]:
+    """Continuations that would make another number of one at the end of a reply."""
+    word = _last_word(reply)
+    yield from ("0", ".5", ",000", "-one", " one", " hundred", " million", " and one", " thousand")
+    for number in NUMBER_WORDS:
+        if number.startswith(word):
+            yield number[len(word) :]
+            yield number[len(word) :] + " one"

@@ -1,0 +1,175 @@
+"""What each token of a vocabulary writes, and quick answers to which tokens write this or that.
+
+Nothing here needs torch, so that what reads answers can be used without a model.
+"""
+
+import bisect
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+_REPLACEMENT = "\ufffd"
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class TokenTexts:
+    """The bytes that each token adds to a text, in order of the ids; empty for tokens that write nothing.
+
+    Tokens are compared by their *key*: the text up to a line break, compatible forms unified (NFKC) and case folded.
+    Bytes that are no whole character count as U+FFFD.
+    """
+
+    def __init__(self, raw: Sequence[bytes]) -> None:
+        self.raw = list(raw)
+        heads = [token.split(b"\n", 1)[0] for token in self.raw]
+        self.keys = [unicodedata.normalize("NFKC", head.decode("utf-8", "replace")).casefold() for head in heads]
+        self.breaks_line = np.array([b"\n" in token for token in self.raw], dtype=bool)
+        self.incomplete = np.array([incomplete_bytes(head) > 0 for head in heads], dtype=bool)
+        """Its last bytes are the beginning of a character."""
+        self.inside_character = np.array([bool(head) and 0x80 <= head[0] < 0xC0 for head in heads], dtype=bool)
+        """Its first byte goes on with a character."""
+        self._found: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @cached_property
+    def goes_on(self) -> Mask:
+        """Goes on with the word before it: its first character is no boundary."""
+        return self._those(lambda key: key != "" and not is_boundary(key[0]))
+
+    @cached_property
+    def empty(self) -> Mask:
+        """Adds nothing to the line."""
+        return self._those(lambda key: key == "")
+
+    def matching(self, pattern: re.Pattern[str]) -> Mask:
+        """The tokens whose key the pattern matches at its beginning."""
+        return self._those(lambda key: pattern.match(key) is not None)
+
+    def starting_with(self, text: str) -> list[int]:
+        """The tokens whose key starts with a text."""
+        keys, ids = self._sorted
+        low = bisect.bisect_left(keys, text)
+        high = bisect.bisect_left(keys, text + "\U0010ffff", lo=low)
+        return ids[low:high]
+
+    def equal_to(self, text: str) -> list[int]:
+        """The tokens whose key is a text."""
+        keys, ids = self._sorted
+        low = bisect.bisect_left(keys, text)
+        return ids[low : bisect.bisect_right(keys, text, lo=low)]
+
+    def with_word(self, word: str) -> list[int]:
+        """The tokens whose key contains a word that is whole as far as the token goes, ascending."""
+        if word in self._found:
+            return self._found[word]
+        joined, starts = self._joined
+        found = self._found[word] = []
+        place = joined.find(word)
+        while place >= 0:
+            if is_boundary(joined[place - 1 : place] or " ") and is_boundary(
+                joined[place + len(word) : place + len(word) + 1] or " "
+            ):
+                found.append(bisect.bisect_right(starts, place) - 1)
+            place = joined.find(word, place + 1)
+        return found
+
+    @cached_property
+    def _sorted(self) -> tuple[list[str], list[int]]:
+        ids = sorted(range(len(self.keys)), key=self.keys.__getitem__)
+        return [self.keys[token] for token in ids], ids
+
+    @cached_property
+    def _joined(self) -> tuple[str, list[int]]:
+        """All keys in one string, parted by a character that none of them holds, and where each starts."""
+        lengths = np.array([len(key) + 1 for key in self.keys])
+        return "\n".join(self.keys), [0, *lengths.cumsum()[:-1].tolist()]
+
+    def _those(self, condition: Any) -> Mask:
+        return np.fromiter((condition(key) for key in self.keys), dtype=bool, count=len(self.keys))
+
+
+@lru_cache(maxsize=1 << 12)
+def is_boundary(character: str) -> bool:
+    """Whether a character ends a word: white space, punctuation, a symbol."""
+    return character.isspace() or unicodedata.category(character)[0] in "PS"
+
+
+def incomplete_bytes(text: bytes) -> int:
+    """How many bytes at the end of a text are the beginning of a character that is not all there.
+
+    >>> incomplete_bytes("é".encode()[:1]), incomplete_bytes("é".encode())
+    (1, 0)
+    """
+    for back in range(1, min(4, len(text) + 1)):
+        byte = text[-back]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if back < length and byte < 0xF8 else 0
+        if byte < 0x80:
+            return 0
+    return 0
+
+
+def token_texts(tokenizer: Any, size: int) -> TokenTexts:
+    """What the tokens of a transformers tokenizer write; ``size`` counts the logits, some of which may have no token.
+
+    ValueError where the tokenizer's way of writing is not known, or the texts do not add up to what it decodes.
+    """
+    decoder = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"])
+    if "ByteLevel" in decoder:
+        written = _byte_level_bytes
+    elif "\\u2581" in decoder:
+        written = _sentencepiece_bytes
+    else:
+        raise ValueError("what its tokens write is unknown: its decoder is neither byte-level nor SentencePiece's")
+    pieces = tokenizer.convert_ids_to_tokens(list(range(min(size, len(tokenizer)))))
+    added = {
+        index: b"" if token.special else token.content.encode()
+        for index, token in tokenizer.added_tokens_decoder.items()
+    }
+    added |= dict.fromkeys(tokenizer.all_special_ids, b"")
+    raw = [added[index] if index in added else written(piece or "") for index, piece in enumerate(pieces)]
+    texts = TokenTexts([*raw, *[b""] * (size - len(raw))])
+    _check(tokenizer, texts, len(pieces))
+    return texts
+
+
+def _check(tokenizer: Any, texts: TokenTexts, pieces: int) -> None:
+    """ValueError unless the texts of tokens add up to what the tokenizer decodes."""
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        ids = random.integers(0, pieces, size=6).tolist()
+        joined = b"".join(texts.raw[token] for token in ids).decode("utf-8", "replace")
+        decoded = tokenizer.decode(ids, skip_special_tokens=True)
+        if joined.strip() != decoded.strip():
+            raise ValueError(f"its tokens cannot be read: {ids} write {joined!r} and are decoded as {decoded!r}")
+
+
+def _byte_level_bytes(piece: str) -> bytes:
+    letters = _byte_letters()
+    return bytes(letters[letter] for letter in piece)
+
+
+@cache
+def _byte_letters() -> dict[str, int]:
+    """The letter that stands for each byte in byte-level vocabularies (Radford et al. 2019), letter to byte."""
+    shown: Iterable[int] = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {chr(byte): byte for byte in shown}
+    hidden = [byte for byte in range(256) if byte not in letters.values()]
+    return letters | {chr(256 + index): byte for index, byte in enumerate(hidden)}
+
+
+def _sentencepiece_bytes(piece: str) -> bytes:
+    byte = _BYTE_PIECE.fullmatch(piece)
+    return bytes([int(byte.group(1), 16)]) if byte else piece.replace("\u2581", " ").encode()

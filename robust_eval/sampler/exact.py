@@ -1,0 +1,76 @@
+"""The probability of a right answer to each known fact at every temperature, enumerated instead of drawn.
+
+P_t(right) = Σ over answers that are right of Π softmax(logits / t) (METHODS §1, "Beyond sampling").
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robust_eval.error import UserError
+from robust_eval.model.base import Enumeration, Request
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.question import Question
+from robust_eval.sampler.base import Judge
+from robust_eval.sampler.known_facts import KnownFacts
+
+
+@dataclass
+class Exact(KnownFacts):
+    """The answers to a known fact as one tree, weighted for all temperatures at once."""
+
+    nodes: int = 96
+    """Prefixes of answers that are evaluated for each question at most. What they leave unresolved is estimated without
+    bias, with a standard error."""
+    max_temperature: float = 4.0
+    """How far the breaking temperature off the grid is looked for."""
+
+    estimator = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nodes < 1:
+            raise ValueError(f"nodes must be at least 1, not {self.nodes}")
+        if not self.temperatures[-1] <= self.max_temperature < math.inf:
+            last = f"the last of the temperatures, {self.temperatures[-1]:g}"
+            raise ValueError(f"max_temperature must be at least {last}, not {self.max_temperature:g}")
+
+    @property
+    def repetitions(self) -> float:
+        """As good as infinitely many at each temperature."""
+        return math.inf
+
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+        """All answers to each question; the answer to a multiple-choice question is one token, its letter."""
+        return [self._request(question, judge, seed) for question in questions]
+
+    def _request(self, question: Question, judge: Judge, seed: int) -> Request:
+        matcher, choices = judge.matcher(question), judge.choices(question)
+        if matcher is None and choices is None:
+            raise UserError(
+                f"sampler=exact cannot tell which answers to question {question.id} are right: it needs accepted "
+                "answers, and a grader that compares whole words (grader.contains=word)"
+            )
+        return Request(
+            question_id=question.id,
+            rewrite=0,
+            prompt=prompt_for(question),
+            temperatures=tuple(self.temperatures),
+            trials=0,
+            max_new_tokens=1 if choices else self.max_new_tokens,
+            seed=seed,
+            matcher=matcher,
+            enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices),
+        )
+
+    def curve_temperatures(self) -> tuple[float, ...]:
+        """The grid, some temperatures below and above it in steps of its widest, and 1."""
+        grid = np.array(self.temperatures)
+        step = float(np.diff(grid).max()) if len(grid) > 1 else float(grid[0])
+        above = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)
+        above = np.append(above[above < self.max_temperature - step / 4], self.max_temperature)
+        below = [grid[0] / 4, grid[0] / 2]
+        every = {round(float(t), 10) for t in (*below, *grid, 1.0, *above)}
+        return tuple(sorted(every))

@@ -1,0 +1,102 @@
+"""The facts that a model knows: those that it answers rightly when it decodes greedily.
+
+Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, step 1).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import rows
+from robust_eval.error import UserError
+from robust_eval.model.base import Request
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.question import Question
+
+SELECTIONS = ("exact_match", "contains", "none")
+TOP_LOGPROBS = 20
+"""Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
+
+
+@dataclass
+class KnownFacts:
+    """What samplers share that ask known facts again at rising temperature: the grid and the selection."""
+
+    temperatures: list[float] = field(default_factory=lambda: [round(0.2 * step, 1) for step in range(1, 11)])
+    """The grid, all above 0."""
+    max_new_tokens: int = 5
+    """Length limit of an answer, in tokens."""
+    selection: str = "exact_match"
+    """Which questions go on: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
+    (none: no selection)."""
+    max_questions: int = 1000
+    """Questions that go on at most, taken in seeded order."""
+    min_confidence: float = 0.0
+    """Lowest mean token probability of a greedy answer that goes on."""
+
+    def __post_init__(self) -> None:
+        if not self.temperatures:
+            raise ValueError("temperatures must hold at least one temperature")
+        if bad := [t for t in self.temperatures if not 0 < t < math.inf]:
+            raise ValueError(f"temperatures must all be above 0 (the greedy answer is always asked), not {bad[0]:g}")
+        if len(set(self.temperatures)) < len(self.temperatures):
+            raise ValueError(f"temperatures must differ from one another: {self.temperatures}")
+        self.temperatures = sorted(self.temperatures)
+        for name in ("max_new_tokens", "max_questions"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
+
+    def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
+        """One greedy answer to each question, with the largest log-probabilities of each token."""
+        wanted = max(top_logprobs, TOP_LOGPROBS)
+        return [
+            Request(
+                question_id=question.id,
+                rewrite=0,
+                prompt=prompt_for(question),
+                temperatures=(0.0,),
+                trials=1,
+                max_new_tokens=self.max_new_tokens,
+                seed=seed,
+                top_logprobs=wanted,
+            )
+            for question in questions
+        ]
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
+        """The questions whose greedy answer is right, by the rule and confidence asked for.
+
+        They keep their order; where there are more than ``max_questions``, some are taken in seeded order.
+        """
+        kept: set[str] = set()
+        wrong: list[tuple[str, str]] = []
+        columns = ["question_id", "text", "exact", "correct", "token_logprobs", "answer_tokens"]
+        for question_id, text, exact, correct, logprobs, length in rows(baseline, *columns):
+            right = {"exact_match": exact, "contains": correct, "none": True}[self.selection]
+            confidence = float(np.exp(logprobs[:length]).mean()) if logprobs and length else 0.0
+            if right and confidence >= self.min_confidence:
+                kept.add(question_id)
+            elif not right:
+                wrong.append((question_id, text))
+        if not kept:
+            texts = {question.id: question.text for question in questions}
+            shown = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
+            reason = (
+                f"for example {shown}" if wrong else f"all were less sure than min_confidence={self.min_confidence:g}"
+            )
+            raise UserError(
+                f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
+                "try a larger model, easier questions, or sampler.selection=contains"
+            )
+        chosen = [question for question in questions if question.id in kept]
+        if len(chosen) > self.max_questions:
+            indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
+            chosen = [chosen[index] for index in indices]
+        return chosen

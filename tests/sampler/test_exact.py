@@ -1,0 +1,122 @@
+import math
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.grader.letter import LetterChoices
+from robust_eval.grader.matching import Matching
+from robust_eval.model.base import Enumeration, Matcher, Request
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.question import Question
+from robust_eval.sampler.exact import Exact
+
+FREE = Question("free", "Capital of Italy?", ("Rome", "Roma"))
+CHOICE = Question("choice", "Capital of Italy?", choices=("Rome", "Paris", "Bern"), correct=1)
+OPEN_CHOICE = Question("open", "Which?", choices=("Rome", "Paris"))
+MATCHER = Matching().matcher(FREE)
+
+
+class Judge(Matching):
+    """Hands out a matcher that can be told from others."""
+
+    def matcher(self, question: Question) -> Matcher | None:
+        return MATCHER if question == FREE else super().matcher(question)
+
+
+def test_the_defaults_are_those_of_the_sweep():
+    exact = Exact()
+    assert exact.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+    assert (exact.max_new_tokens, exact.selection, exact.max_questions) == (5, "exact_match", 1000)
+    assert (exact.nodes, exact.max_temperature, exact.estimator, exact.repetitions) == (96, 4.0, "exact", math.inf)
+
+
+def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
+    exact = Exact(temperatures=[2.0, 0.5], nodes=7, max_temperature=2.0, max_new_tokens=6)
+    curve = exact.curve_temperatures()
+    expected = [
+        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, MATCHER, True, Enumeration(7, curve)),
+        *(
+            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, None, True, Enumeration(7, curve, choices))
+            for q, choices in ((CHOICE, LetterChoices(3, 1)), (OPEN_CHOICE, LetterChoices(2, None)))
+        ),
+    ]
+    assert exact.requests([FREE, CHOICE, OPEN_CHOICE], Judge(), seed=3) == expected
+    assert [request.answers for request in expected] == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {},
+            [0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.2, 3.4, 3.6, 3.8, 4.0],
+        ),
+        ({"temperatures": [0.4, 0.8], "max_temperature": 2.1}, [0.1, 0.2, 0.4, 0.8, 1.0, 1.2, 1.6, 2.1]),
+        ({"temperatures": [0.6], "max_temperature": 1.5}, [0.15, 0.3, 0.6, 1.0, 1.2, 1.5]),
+        ({"temperatures": [0.5, 2.0], "max_temperature": 2.0}, [0.125, 0.25, 0.5, 1.0, 2.0]),
+        ({"temperatures": [0.5, 1.0, 2.0], "max_temperature": 2.2}, [0.125, 0.25, 0.5, 1.0, 2.0, 2.2]),
+    ],
+)
+def test_the_curve_reaches_below_and_above_the_grid(settings: dict, expected: list[float]):
+    assert Exact(**settings).curve_temperatures() == pytest.approx(tuple(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("step", [1, 2, 4])
+@pytest.mark.parametrize("last", [0.5, 1.0, 2.4])
+@pytest.mark.parametrize("beyond", [0.0, 0.03, 0.5, 2.0])
+def test_the_curve_holds_the_grid_itself_and_1_and_the_last_temperature(step: int, last: float, beyond: float):
+    grid = [last * (index + 1) / step for index in range(step)]
+    exact = Exact(temperatures=grid, max_temperature=last + beyond)
+    curve = exact.curve_temperatures()
+    assert {*exact.temperatures, 1.0} <= set(curve)  # looked up by equality later on
+    assert list(curve) == sorted(set(curve))
+    assert 0 < curve[0] < grid[0]
+    assert sum(t < grid[0] for t in curve if t != 1.0) == 2
+    assert curve[-1] == pytest.approx(max(1.0, exact.max_temperature))
+    assert min(b - a for a, b in zip(curve, curve[1:], strict=False)) > 1e-6
+
+
+def test_a_grid_of_long_fractions_is_in_the_curve_as_it_is():
+    exact = Exact(temperatures=[1 / 3, 2 / 3, 1.0, 4 / 3])
+    assert set(exact.temperatures) <= set(exact.curve_temperatures())
+
+
+@pytest.mark.parametrize(
+    ("question", "grader"),
+    [
+        (Question("q7", "Why?"), Matching()),
+        (Question("q7", "Why?", ("The", "?")), Matching()),
+        (Question("q7", "Why?", ("So",)), Matching("substring")),
+    ],
+    ids=["no accepted answer", "none that is left", "substring"],
+)
+def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question: Question, grader: Matching):
+    with pytest.raises(UserError) as problem:
+        Exact().requests([FREE, question] if grader.contains == "word" else [question], grader, seed=0)
+    assert str(problem.value) == (
+        "sampler=exact cannot tell which answers to question q7 are right: it needs accepted answers, and a grader that "
+        "compares whole words (grader.contains=word)"
+    )
+
+
+def test_letters_need_no_whole_words():
+    (request,) = Exact().requests([CHOICE], Matching("substring"), seed=0)
+    assert request.enumeration.choices == LetterChoices(3, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"nodes": 0}, "nodes must be at least 1, not 0"),
+        ({"max_temperature": 1.9}, "max_temperature must be at least the last of the temperatures, 2, not 1.9"),
+        ({"max_temperature": math.inf}, "max_temperature must be at least the last of the temperatures, 2, not inf"),
+        ({"max_temperature": math.nan}, "max_temperature must be at least the last of the temperatures, 2, not nan"),
+        ({"temperatures": []}, "temperatures must hold at least one temperature"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
+        ({"selection": "best"}, "selection must be one of exact_match, contains, none, not best"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        Exact(**settings)
+    assert str(problem.value) == message

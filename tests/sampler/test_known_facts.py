@@ -1,0 +1,119 @@
+import math
+
+import pyarrow as pa
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.model.base import Request
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.question import Question
+from robust_eval.sampler.known_facts import KnownFacts
+
+QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
+
+
+def graded(*rows: tuple[str, str, bool, bool, float]) -> pa.Table:
+    """Greedy answers: question id, text, exact, correct, probability of each of two answer tokens."""
+    return answer_table(
+        {
+            "question_id": question_id,
+            "rewrite": 0,
+            "temperature": 0.0,
+            "trial": 0,
+            "text": text,
+            "exact": exact,
+            "correct": correct,
+            "outcome": "ok",
+            "weight": 1.0,
+            "token_logprobs": [math.log(p), math.log(p), math.log(0.001)],
+            "answer_tokens": 2,
+        }
+        for question_id, text, exact, correct, p in rows
+    )
+
+
+BASELINE = graded(
+    ("q0", "yes", True, True, 0.9),
+    ("q1", "yes indeed", False, True, 0.8),
+    ("q2", "no", False, False, 0.7),
+    ("q3", "yes", True, True, 0.3),
+    ("q4", "maybe", False, False, 0.2),
+    ("q5", "yes", True, True, 0.6),
+)
+
+
+def kept(**settings: object) -> list[str]:
+    return [question.id for question in KnownFacts(**settings).select(QUESTIONS, BASELINE, seed=0)]
+
+
+def test_the_defaults_are_those_of_the_paper():
+    facts = KnownFacts()
+    assert facts.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+    assert (facts.max_new_tokens, facts.selection, facts.max_questions) == (5, "exact_match", 1000)
+    assert facts.min_confidence == 0
+
+
+def test_the_baseline_is_one_greedy_answer_with_log_probabilities():
+    first, *_ = KnownFacts(max_new_tokens=7).baseline(QUESTIONS, seed=3, top_logprobs=10)
+    assert first == Request("q0", 0, prompt_for(QUESTIONS[0]), (0.0,), 1, 7, 3, 20)
+    assert KnownFacts().baseline(QUESTIONS, seed=3, top_logprobs=30)[0].top_logprobs == 30
+
+
+def test_questions_answered_exactly_right_go_on():
+    assert kept() == ["q0", "q3", "q5"]
+
+
+def test_the_selection_can_be_wider():
+    assert kept(selection="contains") == ["q0", "q1", "q3", "q5"]
+    assert kept(selection="none") == ["q0", "q1", "q2", "q3", "q4", "q5"]
+
+
+def test_answers_below_the_confidence_are_left_out():
+    assert kept(min_confidence=0.5) == ["q0", "q5"]
+
+
+def test_a_limit_takes_questions_in_seeded_order():
+    facts = KnownFacts(selection="none", max_questions=3)
+    chosen = {seed: [q.id for q in facts.select(QUESTIONS, BASELINE, seed)] for seed in range(20)}
+    assert all(len(set(ids)) == 3 for ids in chosen.values())
+    assert chosen[0] == [q.id for q in facts.select(QUESTIONS, BASELINE, 0)]
+    assert {question_id for ids in chosen.values() for question_id in ids} == {q.id for q in QUESTIONS}
+
+
+def test_a_run_that_keeps_nothing_says_what_was_answered():
+    nothing = graded(*[(f"q{i}", f"wrong {i}", False, False, 0.5) for i in range(5)])
+    with pytest.raises(UserError) as problem:
+        KnownFacts().select(QUESTIONS[:5], nothing, seed=0)
+    assert str(problem.value) == (
+        "none of the 5 questions asked was kept (selection=exact_match): for example 'Question 0?' → 'wrong 0'; "
+        "'Question 1?' → 'wrong 1'; 'Question 2?' → 'wrong 2'; try a larger model, easier questions, or "
+        "sampler.selection=contains"
+    )
+
+
+def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
+    right = graded(("q0", "yes", True, True, 0.5))
+    with pytest.raises(UserError) as problem:
+        KnownFacts(min_confidence=0.9).select(QUESTIONS[:1], right, seed=0)
+    assert "all were less sure than min_confidence=0.9" in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperatures": []}, "temperatures must hold at least one temperature"),
+        ({"temperatures": [0.5, -1.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not -1"),
+        ({"temperatures": [0.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not 0"),
+        ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
+        ({"temperatures": [0.5, 0.5]}, "temperatures must differ from one another: [0.5, 0.5]"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
+        ({"max_questions": 0}, "max_questions must be at least 1, not 0"),
+        ({"selection": "best"}, "selection must be one of exact_match, contains, none, not best"),
+        ({"min_confidence": 2.0}, "min_confidence must lie between 0 and 1, not 2.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        KnownFacts(**settings)
+    assert str(problem.value) == message
