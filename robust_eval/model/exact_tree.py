@@ -34,10 +34,9 @@ and what is assumed of the few that no sample says anything of."""
 PRIOR = 1.0
 """How many observations that assumption is worth in the standard error. Without it one that happened to see none of the
 rare prefixes that do lead to a right answer would claim to be certain."""
-CERTIFIED_UP_TO = 0.8
-CERTIFIED_SHARE = 0.75
-"""Part of the nodes that may serve the bounds, which are meant to be tight up to this temperature; they serve the
-estimate as well."""
+CERTIFIED_UP_TO, CERTIFIED_LOW, CERTIFIED_ALL = 0.8, 0.5, 0.25
+"""Parts of the nodes that may serve the bounds, at temperatures up to this, at which they can be tight, and at all;
+they serve the estimate as well."""
 NEGLIGIBLE = 1e-4
 """The weight below which answers do not get a row of their own."""
 STEERS_BEYOND = 0.1
@@ -245,19 +244,23 @@ class _Tree:
     def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> NDArray[np.intp]:
         """Places in (rows × V) of the prefixes that are kept so that the bounds rest on them.
 
-        These are all whose probability, averaged over the temperatures up to CERTIFIED_UP_TO, reaches a threshold that
-        depends on nothing but the budget: a larger one certifies the same prefixes and more, so that the bounds can
-        only become tighter. They cannot be more than CERTIFIED_SHARE of the budget, for they exclude one another.
+        These are all whose probability, averaged over the temperatures up to CERTIFIED_UP_TO or over all of them,
+        reaches a threshold that depends on nothing but the budget: a larger one certifies the same prefixes and more,
+        so that the bounds can only become tighter. They exclude one another, so their number is limited as well: a
+        part CERTIFIED_LOW of the budget for the former, CERTIFIED_ALL for the latter.
         """
-        threshold = 1 / max(1.0, CERTIFIED_SHARE * budget)
-        low = np.array(self.temperatures) <= max(CERTIFIED_UP_TO, self.temperatures[0])
+        temperatures = np.array(self.temperatures)
+        low = temperatures <= max(CERTIFIED_UP_TO, temperatures[0])
+        low_threshold, threshold = (1 / max(0.5, part * budget) for part in (CERTIFIED_LOW, CERTIFIED_ALL))
         places: list[NDArray[np.intp]] = []
         for row, node in enumerate(self.level):
             if node.certified:
                 tokens = logits[row].topk(min(budget, logits.shape[1])).indices.cpu().numpy()
                 rows = np.full(len(tokens), row)
                 logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation)
-                reached = (node.weight * np.exp(logprobs))[:, low].mean(axis=1) >= threshold
+                probability = node.weight * np.exp(logprobs)
+                reached = probability[:, low].mean(axis=1) >= low_threshold
+                reached |= probability.mean(axis=1) >= threshold
                 goes_on = (scores[row, torch.from_numpy(tokens).to(scores.device)] > 0).cpu().numpy()
                 places.append(row * logits.shape[1] + tokens[reached & goes_on])
         return np.concatenate([np.empty(0, dtype=np.intp), *places])

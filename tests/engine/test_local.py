@@ -64,7 +64,7 @@ def run(tmp_path: Path, model: Scripted, requests: Sequence[Request]) -> tuple[p
     return table, curves, read_log(tmp_path / "log")
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_answers_and_curves_come_in_the_order_of_the_requests(tmp_path: Path, order: tuple[int, ...]):
     requests = [request(name) for name in NAMES]
     table, curves, log = run(tmp_path, Scripted(order, "abc"), requests)

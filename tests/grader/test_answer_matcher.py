@@ -16,51 +16,69 @@ from robust_eval.question import Question
 BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")
 
 BY_HAND = [
-    (("Paris",), b""),
     (("Paris",), b" Par"),
     (("Rome", "Roman", "Romania"), b" Rom"),
-    (("Roman",), b" Roman"),
     (("Romania", "Roman"), b" The Romania"),
     (("The Beatles",), b" the"),
-    (("the Netherlands", "Holland"), b" It is called the Nether"),
     (("a hundred years", "100 years"), b" a"),
-    (("Newton",), b" Isaac Newton"),
     (("King's College",), b" King"),
     (("Newton's laws",), b" Newton's"),
     (("Jean-Paul Sartre",), b" Jean-"),
     (("Tim Berners-Lee", "Berners-Lee"), b" Tim Berners"),
     (("Trinidad and Tobago",), b" Trinidad and Tob"),
     (("21", "twenty-one"), b" twenty"),
-    (("twenty",), b" twenty"),
     (("8",), b" eight hundred and"),
-    (("100",), b" one"),
-    (("5 million",), b" five"),
-    (("1945",), b" 194"),
     (("1000",), b" 1,"),
     (("1000",), b" 1,000"),
-    (("1",), b" 1,00"),
     (("3.14",), b" 3."),
     (("3",), b" 3"),
     (("-5",), b" -"),
     (("5",), b" it is "),
     (("U.S.A.", "United States"), b" U.S"),
-    (("U.S.",), b" the U."),
     (("USA",), b" U.S.A"),
-    (("K",), b""),
     (("K", "kelvin"), b" K"),
     (("K",), b" the K."),
     (("café",), b" caf"),
     (("café",), b" caf\xc3"),
-    (("cafe",), b" cafe"),
     (("São Paulo",), b" Sa"),
     (("東京", "Tokyo"), "東".encode() + b"\xe4\xba"),
     (("Straße",), b" Stra"),
     (("6", "six", "carbon"), b" six"),
 ]
-RANDOM = 60
+MORE = [
+    (("Paris",), b""),
+    (("Roman",), b" Roman"),
+    (("the Netherlands", "Holland"), b" It is called the Nether"),
+    (("Newton",), b" Isaac Newton"),
+    (("twenty",), b" twenty"),
+    (("100",), b" one"),
+    (("5 million",), b" five"),
+    (("1945",), b" 194"),
+    (("1",), b" 1,00"),
+    (("U.S.",), b" the U."),
+    (("K",), b""),
+    (("cafe",), b" cafe"),
+]
+RANDOM = 40
 BEFORE = ["", " The", " It is", " I think", " A", " about", " not", "\u201c", " In 19", " U.S. and"]
 AFTER = ["", ".", " is", "'s", "-born", ", the", " and", "s", " hundred"]
-NASTY = [" hundred", " million", "ian", ".5", ",000", "-one", "'s", "", "0", ".", " and one", " and", "s", "\u0301", "."]
+NASTY = [
+    " hundred",
+    " million",
+    "ian",
+    ".5",
+    ",000",
+    "-one",
+    "'s",
+    "",
+    "0",
+    ".",
+    " and one",
+    " and",
+    "s",
+    "\u0301",
+    ".",
+]
 NASTY += ["B", ".B", ".B.", " one", "-", " thousand", ",", "é", "%", "th", "\n5", "teen", "ty-one", "’s", " - 5", " a"]
 
 
@@ -125,12 +143,12 @@ def test_next_tokens_are_judged_as_whole_replies_are_to_built_in_questions(embed
 
 def test_what_is_closed_stays_right(embedded: TransformersModel):
     texts = embedded._vocabulary.texts
-    assert sum(stays_right(answers, prefix, texts) for answers, prefix in BY_HAND) > 100_000
+    assert sum(stays_right(answers, prefix, texts) for answers, prefix in BY_HAND + MORE) > 100_000
 
 
 def test_what_is_closed_stays_right_of_built_in_questions(embedded: TransformersModel):
     texts = embedded._vocabulary.texts
-    assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(3 * RANDOM)) > 100_000
+    assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(2 * RANDOM)) > 100_000
 
 
 # Small vocabularies, by hand
@@ -164,7 +182,14 @@ def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
     found = rule.next_tokens(b" Roman", texts)
     expected = [rule.right((b" Roman" + raw).decode("utf-8", "replace")) for raw in texts.raw]
     assert found.right.tolist() == expected
-    assert found.closed.tolist() == [False, True, False, True, True, True]  # the second byte alone never becomes a letter
+    assert found.closed.tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]  # the second byte alone never becomes a letter
 
 
 def test_tokens_that_begin_an_answer_or_go_on_with_it_are_begun():
@@ -176,7 +201,7 @@ def test_tokens_that_begin_an_answer_or_go_on_with_it_are_begun():
     assert kinds(answers, " Nova", *pieces)["begun"] == [" New", "N", " new", " Ne"]
 
 
-@pytest.mark.parametrize(("answers", "prefix"), BY_HAND)
+@pytest.mark.parametrize(("answers", "prefix"), BY_HAND + MORE)
 def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
     embedded: TransformersModel, answers: tuple[str, ...], prefix: bytes
 ):
@@ -196,6 +221,16 @@ def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
 def test_a_reply_is_right_where_the_grader_finds_it_right():
     question = Question("q", "?", ("Roman", "five", "U.S.A."))
     rule = Matching().matcher(question)
-    for reply in ("The Roman.", "Romania", "5", "fifty-five", "twenty five", "in the USA", "u.s.a.", "\n\nfive\nsix", ""):
+    for reply in (
+        "The Roman.",
+        "Romania",
+        "5",
+        "fifty-five",
+        "twenty five",
+        "in the USA",
+        "u.s.a.",
+        "\n\nfive\nsix",
+        "",
+    ):
         assert rule.right(reply) == Matching()._verdict(question, ["roman", "5", "usa"], reply).correct
     assert rule.right("six\nfive") is False

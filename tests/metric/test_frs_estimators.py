@@ -62,18 +62,10 @@ def curve_table(accuracy, temperatures=GRID, error=0.0, lower=0.0, upper=1.0):
 COMBINED = {"a": [1.0, 0.75, 0.25], "b": [1.05, 0.75, 0.5], "c": [0.6, 0.3, -0.02]}  # 1.5, never, 1.0
 
 
-def score(estimator="trials", curves=None, graded=GRADED, **options):
+def score(headline="trials", curves=None, graded=GRADED, **options):
     told = curve_table(COMBINED) if curves is None else curves
     metric = FactualRobustness(**{"k": 2, "d": [1], **options})
-    return metric.score(QUESTIONS, Measured(BASELINE, graded, told, estimator), seed=0)
-
-
-def frs(entropy, breaking, d=1):
-    """By Eq. 3 of the paper."""
-    if math.isinf(breaking):
-        return 1.0
-    f = entropy / d - breaking * (1 - entropy) if False else None
-    return f
+    return metric.score(QUESTIONS, Measured(BASELINE, graded, told, headline), seed=0)
 
 
 def values_of(curve):
@@ -82,3 +74,199 @@ def values_of(curve):
 
 def by_question(found, column):
     return found.tables["frs"][column].to_pylist()
+
+
+def figures(found, *without):
+    return {name: estimate.value for name, estimate in found.values.items() if not name.startswith(without)}
+
+
+A_BREAKS_AT_1_5 = 2.05 / 3.05  # f = 2.5 / 2 − 1 / 5 = 1.05
+BY_TRIALS = [1, 7 / 9, 1 / 4]  # b: f = 2.5; c: f = −1 / 1.5
+BY_CURVES = [A_BREAKS_AT_1_5, 1, 1 / 3]  # c breaks at 1: f = −1 / 2
+
+
+def test_trials_are_the_headline_with_the_combined_estimate_beside_them():
+    found = score("trials")
+    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "trials"}
+    assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
+        {
+            "frs.d1": sum(BY_TRIALS) / 3,
+            "frs.unbroken_share": 1 / 3,
+            "frs.breaking_temperature.mean_broken": 1.0,
+            "frs.breaking_temperature.median": 1.5,
+            "frs.combined.d1": sum(BY_CURVES) / 3,
+            "frs.combined.breaking_temperature.mean_broken": 1.25,
+            "frs.combined.breaking_temperature.median": 1.5,
+        },
+        rel=1e-9,
+    )
+    assert {name: values_of(curve) for name, curve in found.curves.items()} == {
+        "accuracy": pytest.approx({0.5: 0.75, 1.0: 0.5, 1.5: 0.25}),
+        "frs.survival": pytest.approx({0.5: 2 / 3, 1.0: 2 / 3, 1.5: 1 / 3}),
+        "accuracy_combined": pytest.approx({0.5: 2.6 / 3, 1.0: 0.6, 1.5: 0.25}),  # limited to [0, 1]
+    }
+    assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
+    assert by_question(found, "breaking_temperature_combined") == [1.5, INF, 1.0]
+    assert by_question(found, "frs_d1") == pytest.approx(BY_TRIALS)
+
+
+def test_the_combined_estimate_is_the_headline_where_it_is_asked_for():
+    found = score("combined")
+    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "combined"}
+    assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
+        {
+            "frs.d1": sum(BY_CURVES) / 3,
+            "frs.unbroken_share": 1 / 3,
+            "frs.breaking_temperature.mean_broken": 1.25,
+            "frs.breaking_temperature.median": 1.5,
+            "frs.trials.d1": sum(BY_TRIALS) / 3,
+            "frs.trials.breaking_temperature.mean_broken": 1.0,
+            "frs.trials.breaking_temperature.median": 1.5,
+        },
+        rel=1e-9,
+    )
+    assert {name: values_of(curve) for name, curve in found.curves.items()} == {
+        "accuracy": pytest.approx({0.5: 2.6 / 3, 1.0: 0.6, 1.5: 0.25}),
+        "frs.survival": pytest.approx({0.5: 1.0, 1.0: 2 / 3, 1.5: 1 / 3}),
+        "accuracy_trials": pytest.approx({0.5: 0.75, 1.0: 0.5, 1.5: 0.25}),
+    }
+    assert by_question(found, "breaking_temperature") == [1.5, INF, 1.0]
+    assert by_question(found, "breaking_temperature_trials") == [INF, 1.5, 0.5]
+    assert by_question(found, "frs_d1") == pytest.approx(BY_CURVES)
+    # the counts are those of the trials either way
+    assert found.tables["frs_accuracy"] == score("trials").tables["frs_accuracy"]
+
+
+@pytest.mark.parametrize("estimator", ["trials", "combined"])
+def test_without_curves_the_trials_speak_alone(estimator):
+    found = score(estimator, CURVES.empty_table())
+    assert found.settings["estimator"] == "trials"
+    assert set(found.curves) == {"accuracy", "frs.survival"}
+    assert not any(name.startswith(("frs.combined", "frs.trials", "frs.offgrid")) for name in found.values)
+    assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
+    assert [name for name in found.tables["frs"].column_names if name.startswith("breaking")] == [
+        "breaking_temperature"
+    ]
+
+
+def test_a_question_without_a_curve_has_no_combined_break():
+    found = score("trials", curve_table({name: COMBINED[name] for name in "ac"}))
+    assert by_question(found, "breaking_temperature_combined") == pytest.approx([1.5, NAN, 1.0], nan_ok=True)
+    assert found.values["frs.combined.d1"].value == pytest.approx((BY_CURVES[0] + BY_CURVES[2]) / 2)
+    assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"threshold": 0.8}, [1.0, 1.0, 0.5]),
+        ({"threshold": 0.2}, [INF, INF, 1.5]),
+        ({"unbroken": "bound"}, [1.5, INF, 1.0]),
+    ],
+)
+def test_settings_reach_the_estimate_beside_the_headline(options, expected):
+    beside, headline = score("trials", **options), score("combined", **options)
+    assert by_question(beside, "breaking_temperature_combined") == expected
+    assert beside.values["frs.combined.d1"] == headline.values["frs.d1"]
+    assert headline.values["frs.trials.d1"] == beside.values["frs.d1"]
+
+
+def test_isotonic_fits_the_curve_as_it_fits_trials():
+    # b: 0.6, 0.3, 0.8 → 0.6, 0.55, 0.55
+    found = score("combined", curve_table(COMBINED | {"b": [0.6, 0.3, 0.8]}), estimator="isotonic")
+    assert by_question(found, "breaking_temperature") == [1.5, INF, 1.0]
+
+
+# Enumerated answers
+
+
+WIDE = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0]
+EXACT = {"a": [1 - t / 5 for t in WIDE], "b": [1 - t / 2.4 for t in WIDE], "c": [0.8] * 6}  # cross at 2.5, 1.2, never
+
+
+def enumerated():
+    """The right answer of a and b in two spellings, the wrong ones as one; c has a single right and wrong answer."""
+    rows = []
+    for name in "abc":
+        for temperature in GRID:
+            right = EXACT[name][WIDE.index(temperature)]
+            parts = [0.75, 0.25] if name in "ab" else [1.0]
+            rows += [answer(name, temperature, True, right * part) for part in parts]
+            rows.append(answer(name, temperature, False, 1 - right))
+    return answer_table(rows)
+
+
+def exact_score(error=0.0, **options):
+    curves = curve_table(EXACT, WIDE, error, lower=0.1, upper=0.02)
+    return score("exact", curves, enumerated(), **options)
+
+
+def test_enumerated_answers_give_the_grid_and_their_curve_what_lies_off_it():
+    found = exact_score()
+    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "exact"}
+    f = 3.5 / 2 - 1 / 7  # a at 2.5
+    assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
+        {
+            "frs.d1": (1 + 7 / 9 + 1) / 3,
+            "frs.unbroken_share": 2 / 3,
+            "frs.breaking_temperature.mean_broken": 1.5,
+            "frs.breaking_temperature.median": INF,
+            "frs.offgrid.d1": ((f + 1) / (f + 2) + 3.2 / 4.2 + 1) / 3,
+            "frs.offgrid.breaking_temperature.mean_broken": (2.5 + 1.2) / 2,
+            "frs.offgrid.breaking_temperature.median": 2.5,
+        },
+        rel=1e-9,
+    )
+    assert by_question(found, "breaking_temperature") == [INF, 1.5, INF]
+    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, 1.2, INF])
+    assert by_question(found, "breaking_temperature_offgrid_low") == pytest.approx([2.5, 1.2, INF])
+    assert by_question(found, "breaking_temperature_offgrid_high") == pytest.approx([2.5, 1.2, INF])
+
+
+def test_the_error_of_a_curve_becomes_an_interval_off_the_grid():
+    found = exact_score(error=0.05 / NORMAL_95)
+    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, 1.2, INF])
+    assert by_question(found, "breaking_temperature_offgrid_low") == pytest.approx([2.25, 1.08, INF])
+    assert by_question(found, "breaking_temperature_offgrid_high") == pytest.approx([2.75, 1.32, INF])
+
+
+def test_enumerated_answers_come_with_certified_bounds():
+    mean = {t: sum(curve[WIDE.index(t)] for curve in EXACT.values()) / 3 for t in GRID}
+    curves = {name: values_of(curve) for name, curve in exact_score().curves.items()}
+    assert curves == {
+        "accuracy": pytest.approx(mean),
+        "accuracy_certified_lower": pytest.approx({t: p - 0.1 for t, p in mean.items()}),
+        "accuracy_certified_upper": pytest.approx({t: p + 0.02 for t, p in mean.items()}),
+        "frs.survival": pytest.approx({0.5: 1.0, 1.0: 1.0, 1.5: 2 / 3}),
+    }
+
+
+def test_weights_that_are_probabilities_are_summed():
+    table = exact_score().tables["frs_accuracy"].to_pydict()
+    right = [EXACT[name][WIDE.index(t)] for name in "abc" for t in GRID]
+    assert table["correct"] == pytest.approx(right)
+    assert table["replies"] == pytest.approx([1.0] * 9)
+    found = grid(list("abc"), enumerated())
+    assert found.accuracy == pytest.approx(np.reshape(right, (3, 3)))
+    assert reply_weights(enumerated()).tolist() == enumerated()["weight"].to_pylist()
+    assert reply_weights(GRADED).tolist() == [1.0] * GRADED.num_rows
+
+
+def test_enumerated_answers_that_do_not_sum_to_one_are_shares_of_what_there_is():
+    rows = [answer("a", 0.5, True, 0.3), answer("a", 0.5, False, 0.1), answer("a", 1.0, True, 0.2)]
+    assert grid(["a"], answer_table(rows)).accuracy == pytest.approx(np.array([[0.75, 1.0]]))
+
+
+def test_enumerated_answers_count_by_their_probability_in_the_certainty_bins():
+    sure, unsure = {"sampling_logprobs": [math.log(0.85)]}, {"sampling_logprobs": [math.log(0.15)]}
+    rows = [
+        answer("a", 0.5, True, 0.625, answer_tokens=1, **sure),
+        answer("a", 0.5, True, 0.125, answer_tokens=1, **unsure),
+        answer("a", 0.5, False, 0.25, answer_tokens=1, **unsure),
+        answer("b", 0.5, True, 0.5, answer_tokens=1, **sure),
+        answer("b", 0.5, False, 0.25, answer_tokens=0, **sure),
+    ]
+    assert certainty_bins(answer_table(rows)).to_pylist() == [
+        {"temperature": 0.5, "certainty_from": 0.1, "right": 0.125, "wrong": 0.25},
+        {"temperature": 0.5, "certainty_from": 0.8, "right": 1.125, "wrong": 0.0},
+    ]

@@ -34,8 +34,9 @@ def test_with_nodes_enough_the_probability_is_that_of_the_definition(cut: Genera
     expected = truth(table, cut)
     assert found.curve.temperatures.tolist() == list(ALL)
     assert found.curve.accuracy == pytest.approx(expected, abs=1e-6)
-    assert found.curve.lower == pytest.approx(expected, abs=0.01)
-    assert found.curve.upper == pytest.approx(expected, abs=0.01)
+    assert found.curve.lower == pytest.approx(expected, abs=0.1)
+    assert found.curve.upper == pytest.approx(expected, abs=0.1)
+    assert np.abs(found.curve.upper - found.curve.lower)[:3].max() < 1e-3  # t = 0.1, 0.2 and 0.6
     assert found.curve.standard_error.tolist() == [0] * len(ALL)
 
 

@@ -34,7 +34,7 @@ def keep(scores: np.ndarray, count: int, uniform: float) -> Kept:
 @pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
 def test_each_candidate_is_kept_with_its_probability(scores: np.ndarray, count: int):
     expected = inclusion(scores, count)
-    grid = 2000
+    grid = 500
     shares = np.zeros(len(scores))
     for step in range(grid):
         kept = keep(scores, count, (step + 0.5) / grid)
@@ -43,7 +43,7 @@ def test_each_candidate_is_kept_with_its_probability(scores: np.ndarray, count: 
         assert (np.diff(index) > 0).all()
         assert kept.probability.numpy() == pytest.approx(expected[index], rel=1e-9)
         shares[index] += 1 / grid
-    # systematic: each candidate is kept on at most two intervals of uniforms, four ends of which are rounded to the grid
+    # systematic: each is kept on at most two intervals of uniforms, the ends of which are rounded to the grid
     assert shares == pytest.approx(expected, abs=4 / grid)
 
 

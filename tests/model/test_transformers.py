@@ -1,15 +1,22 @@
 import math
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 from architectures import tiny
 from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 
+from robust_eval.engine.local import answers_of
 from robust_eval.error import UserError
-from robust_eval.model.base import Request
+from robust_eval.grader.matching import Matching
+from robust_eval.model import answer_tree, transformers
+from robust_eval.model.base import Completion, Enumeration, Reply, Request
+from robust_eval.model.packed_prefixes import PackedPrefixes
+from robust_eval.model.prefix_rows import PrefixRows
 from robust_eval.model.transformers import Transformers, TransformersModel
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question
@@ -163,6 +170,251 @@ def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
     assert ask(None, requests) == together
 
 
+def free_request(name: str, trials: int = 20, whole: bool = True, tokens: int = 4) -> Request:
+    """Some one-letter answers of the tiny model are right."""
+    matcher = Matching().matcher(Question(name, name, ("b", "h", "5", "z")))
+    return Request(name, 0, Prompt("", (), name), (0.5, 2.0, 4.0), trials, tokens, 0, matcher=matcher, whole=whole)
+
+
+def everything(replies: Iterable[Reply]) -> dict[str, list[tuple[object, ...]]]:
+    """All that is drawn, by question."""
+    return {reply.request.question_id: [drawn(one) for one in reply.completions] for reply in replies}
+
+
+def drawn(one: Completion) -> tuple[object, ...]:
+    return one.temperature, one.trial, one.text, one.weight, one.token_ids, one.answer_tokens, one.finish_reason
+
+
+def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
+    """Let blocks of more than ``most`` prompts fail; the list holds the sizes of all that are tried."""
+    asked = []
+    sample_answers = answer_tree.sample_answers
+
+    def sample(prefixes: object, requests: Sequence[Request], *others: object) -> object:
+        asked.append(len(requests))
+        if len(requests) > most:
+            raise error
+        return sample_answers(prefixes, requests, *others)
+
+    monkeypatch.setattr(answer_tree, "sample_answers", sample)
+    return asked
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+    ids=["cuda", "python", "cpu"],
+)
+def test_being_out_of_memory_is_survived_with_smaller_blocks(
+    folder: Path, style: str, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    requests = [free_request("a" * (1 + index % 3) + str(index)) for index in range(13)]
+    undisturbed = {r.request.question_id: r for r in load(folder, prompt_style=style).complete(requests)}
+    asked = out_of_memory_beyond(monkeypatch, 2, error)
+    with caplog.at_level("WARNING"):
+        replies = list(load(folder, prompt_style=style).complete(requests))
+    assert len(replies) == 13
+    assert everything(replies) == everything(undisturbed.values())
+    for reply in replies:
+        expected = undisturbed[reply.request.question_id]
+        assert reply.curve.accuracy == pytest.approx(expected.curve.accuracy, abs=1e-5)
+        for one, other in zip(reply.completions, expected.completions, strict=True):
+            assert one.token_logprobs == pytest.approx(other.token_logprobs, abs=1e-4)
+            assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-4)
+    assert max(asked) > 2
+    first = next(size for size in asked if size > 2)
+    assert f"out of memory with {first} questions at once; going on with half of them" in caplog.messages
+    assert len(caplog.messages) == sum(size > 2 for size in asked)
+
+
+@pytest.mark.parametrize("evaluator", [PackedPrefixes, PrefixRows])
+def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
+    folder: Path, evaluator: type, monkeypatch: pytest.MonkeyPatch
+):
+    requests = [free_request(f"{index:02}") for index in range(8)]
+    monkeypatch.setattr(TransformersModel, "_can_pack", lambda *_: evaluator is PackedPrefixes)
+    undisturbed = everything(load(folder, prompt_style="plain").complete(requests))
+    children, failed = evaluator.children, []
+
+    def limited(self: object, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        if len(tokens) > 100:
+            failed.append(len(tokens))
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return children(self, parents, tokens)
+
+    monkeypatch.setattr(evaluator, "children", limited)
+    assert everything(load(folder, prompt_style="plain").complete(requests)) == undisturbed
+    assert failed
+
+
+def test_a_block_that_was_too_large_makes_those_after_it_smaller(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    requests = [free_request(f"{index:02}") for index in range(32)]  # 60 answers each
+    asked = out_of_memory_beyond(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory."))
+    model = load(folder, prompt_style="plain", answers_at_once=8 * 60)
+    assert len(list(model.complete(requests))) == 32
+    assert asked[:4] == [8, 4, 2, 2]
+    assert sum(size > 3 for size in asked) <= 3  # at 8, and at each of its halves
+    assert set(asked[7:]) == {2}
+
+
+def test_one_question_that_is_too_large_stops_the_run_in_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    out_of_memory_beyond(
+        monkeypatch, 0, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore")
+    )
+    with pytest.raises(UserError) as problem:
+        list(load(folder, prompt_style="plain").complete([free_request("a"), free_request("b")]))
+    assert str(problem.value) == (
+        "model tiny: out of memory with the answers to one question: CUDA out of memory. Tried to allocate 2.00 GiB.; "
+        "ask for fewer of them, or on a device with more memory"
+    )
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = out_of_memory_beyond(monkeypatch, 0, RuntimeError("shapes differ"))
+    with pytest.raises(RuntimeError, match=r"^shapes differ$"):
+        list(load(folder, prompt_style="plain").complete([free_request("a"), free_request("b")]))
+    assert len(asked) == 1
+
+
+def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    requests = [free_request(f"{index:02}") for index in range(12)]  # 60 answers each
+    everywhere = {}
+    for free, block in ((1, 1), (3, 1), (4, 2), (10, 5), (10**6, 12)):
+        with monkeypatch.context() as patch:
+            asked = out_of_memory_beyond(patch, 10**6, MemoryError())
+            model = load(folder, prompt_style="plain")
+            # half of what is free holds so many times 30 answers
+            memory = free * 60 * model.bytes_per_answer
+            patch.setattr(transformers, "free_memory", lambda device, memory=memory: memory)
+            everywhere[free] = everything(model.complete(requests))
+        assert max(asked) == block
+        assert sum(asked) == 12
+    assert all(found == everywhere[1] for found in everywhere.values())
+
+
+def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transformers, "free_memory", lambda device: 10**15)
+    monkeypatch.setattr(transformers, "MOST_ANSWERS_AT_ONCE", {False: 130, True: 130})
+    asked = out_of_memory_beyond(monkeypatch, 10**6, MemoryError())
+    requests = [free_request(f"{index:02}") for index in range(5)]
+    assert len(list(load(folder, prompt_style="plain").complete(requests))) == 5
+    assert asked == [2, 2, 1]
+
+
+def test_free_memory_is_that_of_the_device():
+    assert 2**20 < transformers.free_memory(torch.device("cpu")) < 2**50
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+@pytest.mark.parametrize("stop", [["e"], ["th", "Q"], ["\x01", "a b"]], ids=["letter", "pair", "rare"])
+def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, style: str, stop: list[str]):
+    asked = Request("Two?", 0, Prompt("", (), "Two?"), (1.0, 4.0), 300, 12, 0)
+    free = load(folder, prompt_style=style)
+    stopped = load(folder, prompt_style=style, stop=stop)
+    ((_, without, _),), ((_, found, _),) = free.complete([asked]), stopped.complete([asked])
+    ends = torch.nonzero(free._vocabulary.ends).flatten().tolist()
+    raw = free._vocabulary.texts.raw
+    earlier = 0
+    for longer, completion in zip(without, found, strict=True):
+        # by the definition: the undisturbed answer, up to the first token that completes a stop string
+        written = b""
+        expected, reason = longer.token_ids, longer.finish_reason
+        for place, token in enumerate(longer.token_ids):
+            written += raw[token]
+            if any(one.encode() in written for one in stop):
+                expected, reason = longer.token_ids[: place + 1], "stop"
+                break
+        earlier += len(expected) < len(longer.token_ids)
+        assert completion.token_ids == expected
+        assert completion.finish_reason == reason
+        text = free.tokenizer.decode(expected, skip_special_tokens=True)
+        for one in stop:
+            text = text.split(one)[0]
+        text = text.strip() if style == "chat" else text
+        assert completion.text == text.split("\n")[0].strip()
+        assert not any(one in completion.text for one in stop)
+        assert completion.answer_tokens <= len(expected) - (expected[-1] in ends)
+        answer = free.tokenizer.decode(expected[: completion.answer_tokens], skip_special_tokens=True)
+        assert answer.strip().startswith(completion.text)
+    assert earlier > 0 or stop[0] == "\x01"
+
+
+def test_stop_strings_reach_answers_that_bring_no_matcher_and_need_not_be_whole(folder: Path):
+    asked = free_request("Two?", whole=False)
+    model = load(folder, prompt_style="plain", stop=["e"])
+    ((_, whole, _),) = model.complete([replace(asked, matcher=None, whole=True)])
+    ((_, found, curve),) = model.complete([replace(asked, matcher=None)])
+    assert (found, curve) == (whole, None)
+
+
+def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    asked = free_request("Two?")
+    ((_, expected, curve),) = load(folder, prompt_style="plain").complete([asked])
+    assert curve is not None
+
+    def unreadable(tokenizer: object, size: int) -> None:
+        raise ValueError("what its tokens write is unknown")
+
+    monkeypatch.setattr(transformers, "token_texts", unreadable)
+    model = load(folder, prompt_style="plain")
+    with caplog.at_level("WARNING"):
+        ((_, found, curve),) = model.complete([asked])
+    assert (found, curve) == (expected, None)
+    assert caplog.messages == ["model tiny: no combined estimate: what its tokens write is unknown"]
+    enumeration = Enumeration(8, (0.5, 1.0, 2.0, 4.0))
+    for needs_them in (replace(asked, whole=False), replace(asked, trials=0, enumeration=enumeration)):
+        with pytest.raises(UserError) as problem:
+            list(model.complete([needs_them]))
+        assert str(problem.value) == ("model tiny: what its tokens write is unknown; choose sampler=temperature_sweep")
+
+
+def grades(replies: Iterable[Reply]) -> list[bool]:
+    """Correctness by the grader of every completion."""
+    replies = list(replies)
+    questions = [Question(reply.request.question_id, "?", ("b", "h", "5", "z")) for reply in replies]
+    table = pa.concat_tables([answers_of(reply) for reply in replies])
+    return Matching().grade(questions, table)["correct"].to_pylist()
+
+
+@pytest.mark.parametrize("stop", [[], ["e"]])
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows(
+    folder: Path, style: str, stop: list[str]
+):
+    model = load(folder, prompt_style=style, stop=stop)
+    replies = {
+        whole: list(model.complete([free_request(f"q{i}", 60, whole, tokens=5) for i in range(3)]))
+        for whole in (True, False)
+    }
+    assert grades(replies[True]) == grades(replies[False])
+    assert any(grades(replies[True]))
+    closed = 0
+    for long, short in zip(replies[True], replies[False], strict=True):
+        assert long.request.question_id == short.request.question_id
+        for curve in ("accuracy", "standard_error"):
+            assert getattr(short.curve, curve) == pytest.approx(getattr(long.curve, curve), abs=1e-8)
+        for whole, early in zip(long.completions, short.completions, strict=True):
+            assert early.token_ids == whole.token_ids[: len(early.token_ids)]
+            expected = whole.token_logprobs[: len(early.token_ids)]
+            assert early.token_logprobs == pytest.approx(expected, abs=1e-4)
+            if early.finish_reason == "closed":
+                assert short.request.matcher.right(early.text)
+                closed += len(early.token_ids) < len(whole.token_ids)
+            else:
+                assert drawn(early) == drawn(whole)
+        assert "closed" not in {completion.finish_reason for completion in long.completions}
+    assert closed > 0
+
+
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
     model = load(folder, prompt_style="plain")
     ((asked, completions, curve),) = model.complete([request("Two?", 2, (0.0, 1.0))])
@@ -226,6 +478,7 @@ def test_settings_that_make_no_sense_are_refused():
         ({"prompt_style": "poem"}, "prompt_style must be plain or chat, not poem"),
         ({"dtype": "int8"}, "dtype must be one of auto, float32, bfloat16, float16, not int8"),
         ({"answers_at_once": 0}, "answers_at_once must be at least 1, not 0"),
+        ({"stop": ["Q:", ""]}, "stop must not hold an empty string, which ends every answer"),
         ({"path": "embedded:x/y.gguf"}, "sha256 must be given for an embedded model"),
     ):
         with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)

@@ -1,0 +1,182 @@
+"""How far each estimate of an accuracy curve is from the truth, and what it costs: trials, combined draws, exact.
+
+    python benchmarks/estimators.py [--questions 48] [--nodes 96] [--json FILE]
+
+The truth is a reference that has nothing in common with them but the model: enumerations with many more nodes and other
+random numbers, averaged; its own error is printed beside. The questions are the first of the built-in facts that the
+model knows, for the others have no curve to speak of. Errors are root-mean-square over questions, and over the
+temperatures of the grid for the accuracy; an unbroken fact counts as breaking one step beyond the grid.
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from sampling import GRADER, Model
+
+from robust_eval import config
+from robust_eval.engine.local import answers_of
+from robust_eval.metric.frs import FactualRobustness, breaking_temperature, factual_robustness_score
+from robust_eval.metric.score import grid
+from robust_eval.model.base import Reply, Request
+from robust_eval.question import Question
+from robust_eval.sampler.exact import Exact
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
+
+REFERENCE_NODES = 600
+REFERENCE_SEEDS = (1001, 1002, 1003, 1004)
+Floats = NDArray[np.float64]
+SWEEP = TemperatureSweep()
+GRID = np.array(SWEEP.temperatures)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a way found: ``accuracy`` (questions, temperatures), the standard error that it claims, and its cost."""
+
+    accuracy: Floats
+    error: Floats | None
+    forwards: float
+    seconds: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=48, help="the first so many that the model knows")
+    parser.add_argument("--nodes", type=int, default=Exact.nodes, help="prefixes that exact may evaluate")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    options = parser.parse_args()
+
+    config.register()
+    with hydra.initialize_config_dir(str(config.CONF), version_base="1.3"):
+        composed = config.to_config(hydra.compose("config", ["model.device=cpu", "model.dtype=float32"]))
+    model = Model(composed.model)
+    questions, entropy = known(model, composed.dataset.load(), options.questions)
+
+    exact = Exact(nodes=options.nodes)
+    sweeps = {k: TemperatureSweep(trials=k) for k in (10, 100)}
+    found: dict[str, Found] = {}
+    for k, sweep in sweeps.items():
+        found |= sampled(model, questions, sweep, k)
+    found["exact"] = run(model, exact.requests(questions, GRADER, 0), curve_values)
+    reference = [
+        run(model, Exact(nodes=REFERENCE_NODES).requests(questions, GRADER, seed), curve_values).accuracy
+        for seed in REFERENCE_SEEDS
+    ]
+    truth = np.mean(reference, axis=0)
+    spread = np.std(reference, axis=0, ddof=1) / np.sqrt(len(reference))
+
+    figures: dict[str, float] = {"questions": len(questions), "reference_standard_error": rms(spread)}
+    for name, way in found.items():
+        figures |= {f"{key}_{name}": value for key, value in errors(way, truth, entropy).items()}
+    console = Console(soft_wrap=True)
+    console.print(table(found, figures))
+    console.print(f"The reference's own standard error: {figures['reference_standard_error']:.4f}")
+    for name in ("combined_k10", "exact"):
+        figures[f"{name}_over_sampled_k10"] = figures[f"rmse_{name}"] / figures["rmse_sampled_k10"]
+        console.print(f"{name}: {figures[f'{name}_over_sampled_k10']:.3f} of the error of ten trials")
+    for name in ("combined_k10", "exact"):
+        error = found[name].error
+        assert error is not None
+        within = np.abs(found[name].accuracy - truth) <= 1.96 * np.hypot(error, spread) + 1e-6
+        figures[f"coverage_{name}"] = float(within.mean())
+        console.print(f"{name}: {within.mean():.1%} of its 95 % intervals hold the truth")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def known(model: Model, questions: Sequence[Question], count: int) -> tuple[list[Question], Floats]:
+    """The first questions that the model answers rightly when greedy, and their initial entropies."""
+    requests = SWEEP.baseline(questions, 0, 10)
+    replies = {reply.request.question_id: reply for reply in model.loaded.complete(requests)}
+    tables = {question.id: GRADER.grade([question], answers_of(replies[question.id])) for question in questions}
+    kept = [question for question in questions if tables[question.id]["exact"][0].as_py()][:count]
+    entropy = [FactualRobustness().initial_entropy([q.id], tables[q.id])[0] for q in kept]
+    return kept, np.array(entropy)
+
+
+def run(model: Model, requests: Sequence[Request], read: Callable[[Reply], Floats]) -> Found:
+    """The answers to requests; ``read`` makes (2, T) accuracies and standard errors of each reply."""
+    before, start = Counter(model.work()), time.perf_counter()
+    replies = {reply.request.question_id: reply for reply in model.loaded.complete(requests)}
+    seconds = (time.perf_counter() - start) / len(requests)
+    forwards = (model.work() - before)["tokens"] / len(requests)
+    values = np.stack([read(replies[request.question_id]) for request in requests])
+    return Found(values[:, 0], values[:, 1], forwards, seconds)
+
+
+def curve_values(reply: Reply) -> Floats:
+    assert reply.curve is not None
+    at = [reply.curve.temperatures.tolist().index(t) for t in GRID.tolist()]
+    return np.stack([reply.curve.accuracy[at], reply.curve.standard_error[at]])
+
+
+def sampled(model: Model, questions: Sequence[Question], sweep: TemperatureSweep, k: int) -> dict[str, Found]:
+    """Trials counted, and all draws combined: both from the same answers."""
+    shares: dict[str, Floats] = {}
+    by_id = {question.id: question for question in questions}
+
+    def read(reply: Reply) -> Floats:
+        name = reply.request.question_id
+        shares[name] = grid([name], GRADER.grade([by_id[name]], answers_of(reply))).accuracy[0]
+        return curve_values(reply)
+
+    combined = run(model, sweep.requests(questions, GRADER, 0), read)
+    counted = np.stack([shares[question.id] for question in questions])
+    return {
+        f"sampled_k{k}": Found(counted, None, combined.forwards, combined.seconds),
+        f"combined_k{k}": combined,
+    }
+
+
+def errors(way: Found, truth: Floats, entropy: Floats) -> dict[str, float]:
+    accuracy = np.clip(way.accuracy, 0, 1)
+    breaks, true_breaks = (np.minimum(breaking_temperature(a, GRID), 2.2) for a in (accuracy, np.clip(truth, 0, 1)))
+    scores, true_scores = (factual_robustness_score(entropy, t, 1) for t in (breaks, true_breaks))
+    return {
+        "rmse": rms(way.accuracy - truth),
+        "rmse_breaking": rms(breaks - true_breaks),
+        "rmse_frs": rms(scores - true_scores),
+        "wrong_breaking": float((breaks != true_breaks).mean()),
+        "forwards": way.forwards,
+        "seconds": way.seconds,
+    }
+
+
+def rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def table(found: dict[str, Found], figures: dict[str, Any]) -> Table:
+    shown = Table(title=f"Errors over {figures['questions']} known facts, and cost per question", title_justify="left")
+    shown.add_column("estimate", no_wrap=True)
+    columns = {
+        "rmse": "accuracy",
+        "rmse_breaking": "t_b",
+        "rmse_frs": "FRS, d = 1",
+        "wrong_breaking": "t_b wrong",
+        "forwards": "token-forwards",
+        "seconds": "seconds",
+    }
+    for title in columns.values():
+        shown.add_column(title, justify="right", no_wrap=True)
+    forms = {"wrong_breaking": ".0%", "forwards": ".0f", "seconds": ".2f"}
+    for name in found:
+        shown.add_row(
+            name.replace("_", ", "), *(format(figures[f"{key}_{name}"], forms.get(key, ".4f")) for key in columns)
+        )
+    return shown
+
+
+if __name__ == "__main__":
+    main()
