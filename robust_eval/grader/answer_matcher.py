@@ -15,7 +15,7 @@ import numpy as np
 
 from robust_eval.grader.normalization import NUMBER_WORDS, normalize
 from robust_eval.model.base import NextTokens
-from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
+from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary, unified
 
 _LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
 _NEXT_WORD = f" {_LETTER}"
@@ -33,7 +33,6 @@ class AnswerMatcher:
         self._numeric = len(without_number) < len(accepted)
         self._words_pattern = whole_words(*without_number) if without_number else re.compile(r"(?!)")
         self._last_words = {form.split()[-1] for form in accepted}
-        self._ascii = all(form.isascii() for form in accepted)
 
     def right(self, reply: str) -> bool:
         """Whether the first line of a reply contains an accepted answer."""
@@ -79,8 +78,7 @@ class AnswerMatcher:
                 tokens.update(texts.starting_with(target[len(word) :]))
         if self._numeric:
             tokens.update(lexicon.number_ids)
-        if not self._ascii:
-            tokens.update(lexicon.mark_ids)
+        tokens.update(lexicon.mark_ids)
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
         if dotted := _DOTTED.search(text):
@@ -188,7 +186,7 @@ def _ids(mask: Mask) -> list[int]:
 
 def _last_word(text: str) -> str:
     """The word that the text ends in the middle of, or at the end of; empty after a boundary."""
-    key = unicodedata.normalize("NFKC", text[-64:]).casefold()
+    key = unified(text[-64:])
     start = len(key)
     while start and not is_boundary(key[start - 1]):
         start -= 1

@@ -1,7 +1,7 @@
 """Free text made comparable: "The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are one and the same.
 
-In this order (METHODS §0): the first line only; Unicode NFKC; case folded; thousands separators joined ("1,000" is
-"1000") and dotted abbreviations ("U.S.A." is "usa"); possessive 's removed; punctuation and symbols to spaces, except a
+In this order (METHODS §0): the first line only; Unicode NFKC without control characters; case folded; thousands
+separators joined ("1,000" is "1000") and dotted abbreviations ("U.S.A." is "usa"); possessive 's removed; punctuation and symbols to spaces, except a
 decimal point between digits and a minus sign before a number; articles dropped; number words to digits ("twenty-one" is
 "21", "a hundred" is "100"); white space folded.
 """
@@ -9,6 +9,8 @@ decimal point between digits and a minus sign before a number; articles dropped;
 import re
 import unicodedata
 from functools import lru_cache
+
+from robust_eval.model.token_texts import unified
 
 ARTICLES = frozenset({"a", "an", "the"})
 _UNITS = [
@@ -38,14 +40,20 @@ def normalize(text: str) -> str:
     '21000 or 3.5'
     """
     lines = text.strip().splitlines()
-    text = unicodedata.normalize("NFKC", lines[0] if lines else "").casefold()
+    text = unified(lines[0] if lines else "").replace("_", " , ")
     text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
     text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
-    text = _POSSESSIVE.sub("", text)
+    text = _POSSESSIVE.sub(_without_possessive, text)
     text = "".join(_kept(text, index) for index in range(len(text)))
     text = _A_HUNDRED.sub("one", text)
     words = [word for word in text.split() if word not in ARTICLES]
     return " ".join(word for word in _digits(words) if word != ",")
+
+
+def _without_possessive(found: re.Match[str]) -> str:
+    """Nothing, unless the s goes on with a mark that is combined with it."""
+    after = found.string[found.end() : found.end() + 1]
+    return found.group() if after and unicodedata.category(after)[0] == "M" else ""
 
 
 def _kept(text: str, index: int) -> str:

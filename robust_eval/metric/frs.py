@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import isotonic_regression
@@ -252,7 +253,7 @@ class FactualRobustness:
         accuracy = told if measured.estimator == "combined" and told is not None else answers.accuracy
         entropy = self.initial_entropy(ids, measured.baseline)
         breaking = breaking_temperature(accuracy, temperatures, self.threshold, self.estimator)
-        scores = self._scores(entropy, breaking, temperatures)
+        scores = self._scores(entropy, breaking, temperatures[-1])
 
         result = Score(
             settings={
@@ -291,7 +292,8 @@ class FactualRobustness:
         if told is not None:
             for name, breaks in self._other_breaks(ids, measured, answers, told).items():
                 if name in ("combined", "trials", "offgrid"):
-                    result.values |= self._beside(name, entropy, breaks, temperatures, groups, seed)
+                    last = pc.max(measured.curves["temperature"]).as_py() if name == "offgrid" else temperatures[-1]
+                    result.values |= self._beside(name, entropy, breaks, last, groups, seed)
                 by_question[f"breaking_temperature_{name}"] = breaks
             if measured.estimator == "exact":
                 for end in ("lower", "upper"):
@@ -313,9 +315,9 @@ class FactualRobustness:
         result.tables["frs_types"] = type_shares(scores[self.d[0]], [question.type for question in questions])
         return result
 
-    def _scores(self, entropy: Floats, breaking: Floats, temperatures: Floats) -> dict[float, Floats]:
-        """FRS of every question for each d."""
-        bound = np.where(np.isinf(breaking), temperatures[-1], breaking)
+    def _scores(self, entropy: Floats, breaking: Floats, last: float) -> dict[float, Floats]:
+        """FRS of every question for each d; ``last`` is the highest temperature at which a fact was seen to break."""
+        bound = np.where(np.isinf(breaking), last, breaking)
         scored = bound if self.unbroken == "bound" else breaking
         return {d: factual_robustness_score(entropy, scored, d, self.unbroken) for d in self.d}
 
@@ -332,12 +334,12 @@ class FactualRobustness:
         name: str,
         entropy: Floats,
         breaking: Floats,
-        temperatures: Floats,
+        last: float,
         groups: Sequence[str] | None,
         seed: int,
     ) -> dict[str, Estimate]:
         """The figures that another estimate of the breaking temperatures gives, to stand beside the headline's."""
-        scores = self._scores(entropy, breaking, temperatures)
+        scores = self._scores(entropy, breaking, last)
         broken = np.where(np.isinf(breaking), np.nan, breaking)
         return {
             **{f"frs.{name}.d{d:g}": mean_estimate(values, groups, seed) for d, values in scores.items()},

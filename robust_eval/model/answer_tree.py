@@ -145,18 +145,17 @@ class _Reading:
 
     def visit(self, logits: Tensor, alive: Tensor, node: Tensor, step: int) -> None:
         """Count what ends rightly after each prefix of a level; ``node`` (a,) is where the draws ``alive`` (a,) are."""
+        self._closed = [np.empty(0, dtype=np.intp)] * len(self._texts)
         if not any(self._estimates):
             return
         draws, rows = alive.cpu().numpy(), node.cpu().numpy()
-        self._closed = []
         for index, (a, b) in enumerate(self._bounds()):
             estimate = self._estimates[index]
             if estimate is None or a == b:
-                self._closed += [np.empty(0, dtype=np.intp)] * (b - a)
                 continue
             own = (rows >= a) & (rows < b)
             last = step == self._requests[index].max_new_tokens - 1
-            self._closed += estimate.visit(
+            self._closed[a:b] = estimate.visit(
                 logits[a:b], self._texts[a:b], draws[own] - self._first[index], rows[own] - a, self._generation, last
             )
 

@@ -46,7 +46,7 @@ def thin(scores: Tensor, count: int, uniform: float) -> Kept:
     places = torch.arange(count, 0, -1, device=scores.device)
     certain = int((largest * places > rest).long().cumprod(0).sum())
     step = float(rest[certain] / (count - certain))
-    light = scores.double()
+    light = scores.to(torch.float64, copy=True)
     light[place[:certain]] = 0
     cumulative = light.cumsum(0)
     at = (uniform + torch.arange(count - certain, dtype=torch.float64, device=scores.device)) * step

@@ -160,11 +160,13 @@ class TransformersModel:
 
     def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests without their matchers where these cannot read the tokens; UserError where they must."""
-        if not any(request.matcher for request in requests):
+        if not self.config.stop and not any(request.matcher or request.enumeration for request in requests):
             return requests
         try:
             _ = self._vocabulary.texts
         except ValueError as problem:
+            if self.config.stop:
+                raise UserError(f"model {self.config.name}: model.stop cannot be used: {problem}") from problem
             if any(request.enumeration or not request.whole for request in requests):
                 raise UserError(f"model {self.config.name}: {problem}; choose sampler=temperature_sweep") from problem
             log.warning("model %s: no combined estimate: %s", self.config.name, problem)

@@ -72,5 +72,5 @@ class Exact(KnownFacts):
         above = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)
         above = np.append(above[above < self.max_temperature - step / 4], self.max_temperature)
         below = [grid[0] / 4, grid[0] / 2]
-        every = {round(float(t), 10) for t in (*below, *grid, 1.0, *above)}
-        return tuple(sorted(every))
+        beyond = {round(float(t), 10) for t in (*below, 1.0, *above)}
+        return tuple(sorted({*self.temperatures, *beyond}))

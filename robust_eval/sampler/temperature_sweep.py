@@ -6,6 +6,7 @@ Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustn
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
@@ -42,6 +43,13 @@ class TemperatureSweep(KnownFacts):
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """``trials`` answers to each question at every temperature."""
+        if self.estimator == "combined":
+            for question in questions:
+                if judge.matcher(question) is None:
+                    raise UserError(
+                        f"sampler.estimator=combined cannot tell which answers to question {question.id} are right "
+                        "while they are written: it needs free text with accepted answers, and grader.contains=word"
+                    )
         return [
             Request(
                 question_id=question.id,

@@ -59,7 +59,7 @@ MORE = [
     (("K",), b""),
     (("cafe",), b" cafe"),
 ]
-RANDOM = 40
+RANDOM = 25
 BEFORE = ["", " The", " It is", " I think", " A", " about", " not", "\u201c", " In 19", " U.S. and"]
 AFTER = ["", ".", " is", "'s", "-born", ", the", " and", "s", " hundred"]
 NASTY = [
