@@ -19,6 +19,7 @@ from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_byte
 
 _LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
 _NEXT_WORD = f" {_LETTER}"
+_NUMBER_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{'|'.join(NUMBER_WORDS)}|and|a))\W*[^\W\d_]*$|[-−.]$")
 _NUMBER = re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b")
 _DOTTED = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]\.)*([^\W\d_])?$")  # "U", "U.S" or "U.S.": may become an abbreviation
 
@@ -32,6 +33,7 @@ class AnswerMatcher:
         without_number = [form for form in accepted if not _NUMBER.search(form)]
         self._numeric = len(without_number) < len(accepted)
         self._words_pattern = whole_words(*without_number) if without_number else re.compile(r"(?!)")
+        self._ascii = all(form.isascii() for form in accepted)
         self._last_words = {form.split()[-1] for form in accepted}
 
     def right(self, reply: str) -> bool:
@@ -76,9 +78,13 @@ class AnswerMatcher:
         for target in targets if word else ():
             if len(word) < len(target) and target.startswith(word):
                 tokens.update(texts.starting_with(target[len(word) :]))
-        if self._numeric:
+        if self._numeric and _NUMBER_MAY_GO_ON.search(unified(text[-64:])):
             tokens.update(lexicon.number_ids)
-        tokens.update(lexicon.mark_ids)
+        elif self._numeric:
+            for target in self._last_words:
+                tokens.update(lexicon.numbers_with(target))
+        if not self._ascii or self.right(text) or self.right(text + 2 * _LETTER):
+            tokens.update(lexicon.mark_ids)
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
         if dotted := _DOTTED.search(text):
@@ -118,6 +124,7 @@ class _Lexicon:
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
+        self._numbers_with: dict[str, list[int]] = {}
 
     @cached_property
     def number(self) -> Mask:
@@ -136,6 +143,15 @@ class _Lexicon:
         """Tokens that go on with a number, or are one."""
         words = "|".join(NUMBER_WORDS)
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{words})(?![^\W\d_]))")))
+
+    def numbers_with(self, word: str) -> list[int]:
+        """Of the tokens that go on with a number, or are one, those that bring a word about by themselves."""
+        if word not in self._numbers_with:
+            pattern = whole_words(word)
+            self._numbers_with[word] = [
+                token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))
+            ]
+        return self._numbers_with[word]
 
     @cached_property
     def mark_ids(self) -> list[int]:
