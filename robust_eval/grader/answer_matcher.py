@@ -71,9 +71,10 @@ class AnswerMatcher:
         """The tokens that might bring an accepted answer about or undo it."""
         lexicon = _lexicon(texts)
         tokens: set[int] = set()
+        dotted = _DOTTED.search(text)
         for target in self._last_words:
             tokens.update(texts.with_word(target))
-            tokens.update(lexicon.abbreviations_in(target))
+            tokens.update(lexicon.abbreviations(target, dotted is not None))
         targets = [*self._last_words, *(NUMBER_WORDS if self._numeric else ())]
         for target in targets if word else ():
             if len(word) < len(target) and target.startswith(word):
@@ -87,7 +88,7 @@ class AnswerMatcher:
             tokens.update(lexicon.mark_ids)
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
-        if dotted := _DOTTED.search(text):
+        if dotted:
             if dotted.group(1):
                 tokens.update(lexicon.dot_ids)
             elif text.endswith("."):
@@ -182,9 +183,9 @@ class _Lexicon:
         ids = _ids(self._texts.matching(dotted))
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
 
-    def abbreviations_in(self, word: str) -> list[int]:
-        """Tokens with dotted letters that might stand for the end of a word: "usa" may end in ".s.a"."""
-        return [token for token, letters in self._abbreviations if letters in word or word in letters]
+    def abbreviations(self, word: str, begun: bool) -> list[int]:
+        """Tokens with dotted letters that might stand for a word, or for its end where dotted letters have begun."""
+        return [t for t, letters in self._abbreviations if word in letters or (begun and word.endswith(letters))]
 
     def _those(self, condition: Callable[[str], bool]) -> list[int]:
         return [token for token, key in enumerate(self._texts.keys) if condition(key)]
