@@ -33,8 +33,8 @@ from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
-REFERENCE_NODES = 600
-REFERENCE_SEEDS = (1001, 1002, 1003, 1004)
+REFERENCE_NODES = 400
+REFERENCE_SEEDS = (1001, 1002, 1003)
 Floats = NDArray[np.float64]
 SWEEP = TemperatureSweep()
 GRID = np.array(SWEEP.temperatures)

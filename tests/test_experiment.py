@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hydra
 import mlflow
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
@@ -20,6 +21,7 @@ from robust_eval.result import Result
 FILES = {
     "answers.parquet",
     "config.yaml",
+    "curves.parquet",
     "environment.json",
     "figures",
     "frs.parquet",
@@ -107,7 +109,8 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     assert {name: found.data.metrics.get(name) for name in singles} == singles
     for name in ("accuracy", "accuracy.low", "certainty.entropy", "certainty.error_rate.high", "frs.survival"):
         history = {entry.step: entry.value for entry in client.get_metric_history(found.info.run_id, name)}
-        base, _, bound = name.partition(".low") if name.endswith(".low") else name.partition(".high")
+        base = name.removesuffix(".low").removesuffix(".high")
+        bound = name.removeprefix(base)
         expected = {
             round(t * 10): finite[f"{base}.t{t:g}{bound}"] for t in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
         }
@@ -155,6 +158,65 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
         result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
         assert len(result.kept) == 12
         assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+
+
+@pytest.fixture(scope="module")
+def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
+    """Run sampler=exact on a tiny random model."""
+
+    def run(*overrides: str) -> tuple[Result, Path]:
+        config.register()
+        folder = tmp_path_factory.mktemp("exact")
+        settings = [
+            "sampler=exact",
+            "model=transformers",
+            f"model.path={tiny_folder}",
+            "model.name=tiny",
+            "model.prompt_style=plain",
+            "dataset.limit=3",
+            "sampler.exact.selection=none",
+            "sampler.exact.nodes=20",
+            "tracking=none",
+            f"paths.mlruns={folder / 'mlruns'}",
+        ]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+def test_an_exact_run_gives_an_ordinary_table_of_probabilities(enumerate_facts: Callable):
+    result, folder = enumerate_facts("metric=[frs,certainty]")
+    graded = pq.read_table(folder / "graded.parquet")
+    sampled = graded.filter(pc.greater(graded["temperature"], 0))
+    assert sampled.schema.equals(SCHEMA)
+    sums = sampled.group_by(["question_id", "temperature"]).aggregate([("weight", "sum")])
+    assert sums.num_rows == 3 * 10
+    assert sums["weight_sum"].to_pylist() == pytest.approx([1.0] * 30)
+    curves = pq.read_table(folder / "curves.parquet")
+    grid = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+    beyond = [2.2, 2.4, 2.6, 2.8, 3.0, 3.2, 3.4, 3.6, 3.8, 4.0]
+    assert sorted(set(curves["temperature"].to_pylist())) == [0.05, 0.1, *grid, *beyond]
+    summary = result.summary()
+    assert summary["outcomes.ok"] + summary["outcomes.empty"] == pytest.approx(30)
+    assert {"frs.offgrid.d1", "accuracy_certified_lower.t0.2", "certainty.entropy.t1"} <= summary.keys()
+    assert result.description["loaded.dtype"] == "float32"
+
+
+def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_facts: Callable):
+    result, folder = enumerate_facts("dataset=physics", "metric=[frs,certainty]")
+    graded = pq.read_table(folder / "graded.parquet")
+    at_one = graded.filter(pc.equal(graded["temperature"], 1.0))
+    assert set(at_one["label"].to_pylist()) == {"A", "B", "C", "D", "E", None}
+    assert set(at_one["outcome"].to_pylist()) <= {"ok", "invalid", "empty"}
+    assert at_one.num_rows == 3 * 6
+    assert result.scores["certainty"].curves["certainty.entropy"][1.0].value > 1  # a random model is uncertain
+
+
+def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(enumerate_facts: Callable):
+    with pytest.raises(UserError, match=r"^sampler=exact cannot tell which answers to question .* are right"):
+        enumerate_facts("grader.contains=substring", "model.path=/nowhere")
 
 
 def test_figures_are_nested_settings_by_dotted_names():

@@ -21,7 +21,7 @@ def message(*overrides: str) -> str:
     return str(problem.value)
 
 
-SWEEP = "temperatures, trials, max_new_tokens, selection, max_questions, min_confidence"
+SWEEP = "temperatures, max_new_tokens, selection, max_questions, min_confidence, trials, estimator, whole_answers"
 MODELS = "llama31_8b, llama32_3b, qwen25_14b, qwen25_3b, smollm2_1.7b, smollm2_135m, smollm2_360m, transformers"
 ROOT = "seed, model, dataset, sampler, metric, grader, engine, tracking, paths"
 
@@ -44,6 +44,9 @@ MISTAKES = {
     "is always asked), not -0.2",
     "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
     "the sampler asks at 1: choose sampler=temperature_sweep with at least two temperatures above 0",
+    "sampler.estimator=best": "sampler.temperature_sweep: estimator must be trials or combined, not best",
+    "model.stop=['']": "model: stop must not hold an empty string, which ends every answer",
+    "model.answers_at_once=0": "model: answers_at_once must be at least 1, not 0",
     "metric.frs.d=0": "metric.frs: d must be a number above 0 or a list of such numbers, not 0",
     "metric.d=[1,-2]": "metric.frs: d must be a number above 0 or a list of such numbers, not [1, -2]",
     "model.generation.top_p=0": "model: top_p must lie above 0 and at most at 1, not 0.0",
@@ -124,3 +127,21 @@ def test_yaml_spells_out_every_default_of_the_schemas():
     assert set(OmegaConf.load(CONF / "model/transformers.yaml")) - {"defaults"} == {
         entry.name for entry in config.fields(SCHEMAS["model"]["transformers"])
     } - {"sha256"}
+
+
+def test_the_exact_sampler_asks_for_full_precision_unless_told_otherwise():
+    assert checked_overrides(["sampler=exact", "sampler.nodes=7"]) == ["sampler=exact", "sampler.exact.nodes=7"]
+    for more, dtype in (([], "float32"), (["model.dtype=bfloat16"], "bfloat16")):
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            settings = to_config(hydra.compose("config", ["sampler=exact", *more]))
+        assert settings.model.dtype == dtype
+        assert list(settings.sampler) == ["exact"]
+
+
+def test_the_exact_sampler_refuses_settings_that_make_no_sense():
+    for override, reason in (
+        ("sampler.nodes=0", "nodes must be at least 1, not 0"),
+        ("sampler.max_temperature=1", "max_temperature must be at least the last of the temperatures, 2, not 1"),
+        ("sampler.temperatures=[]", "temperatures must hold at least one temperature"),
+    ):
+        assert message("sampler=exact", override) == f"sampler.exact: {reason}"

@@ -125,6 +125,8 @@ class TransformersModel:
 
     def description(self) -> dict[str, Any]:
         """What was loaded and the generation settings in effect."""
+        import torch
+
         return {
             "name": self.config.name,
             "path": self.config.path,
@@ -133,6 +135,7 @@ class TransformersModel:
             "parameters": self._parameters,
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": str(self.model.device),
+            "threads": torch.get_num_threads(),
             "linear": self._linear,
             "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
             "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,

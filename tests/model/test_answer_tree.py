@@ -193,3 +193,21 @@ def test_other_seeds_and_questions_have_other_streams():
         drawn.append(answers(paths))
     assert drawn[0] != drawn[1]
     assert drawn[0] != drawn[2]
+
+
+@pytest.mark.parametrize("cut", [Generation(), Generation(top_k=20_000), Generation(top_p=0.7)])
+def test_frequencies_follow_the_probabilities_at_a_vocabulary_of_150_thousand(evaluator: type, cut: Generation):
+    size, draws = 150_000, 20_000
+    model = tiny("llama", vocabulary=size)
+    none = torch.zeros(size, dtype=torch.bool)
+    words = Vocabulary(none, ~none, lambda: TokenTexts([]))
+    (drawn,) = sample_answers(evaluator(model, []), [request("a", (0.7, 1.5), draws, 1)], PROMPTS[:1], words, cut)
+    scattered = np.random.default_rng(0).permutation(size) % 40  # groups of tokens from all over the vocabulary
+    for index, temperature in enumerate((0.7, 1.5)):
+        p = cut.truncated(plain_logits(model, PROMPTS[0])[None] / temperature)[0].softmax(-1).numpy()
+        tokens = drawn.tokens[index * draws : (index + 1) * draws, 0]
+        assert p[tokens].min() > 0
+        for group in (scattered, np.arange(size) * 40 // size):
+            expected = np.bincount(group, p, minlength=40) * draws
+            observed = np.bincount(group[tokens], minlength=40)
+            assert stats.chisquare(observed, expected, sum_check=False).pvalue > 1e-4
