@@ -43,15 +43,15 @@ class AnswerMatcher:
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """What each token of a vocabulary makes of the reply that begins with ``prefix`` (no line break in it)."""
         text = prefix.decode("utf-8", "replace")
-        right = np.where(texts.goes_on, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
-        right[texts.empty] = self.right(text)
-        safe = ~texts.goes_on & ~texts.empty & ~self._starts_incomplete(texts)
-        closed = safe & np.where(texts.goes_on, self._settled(text + 2 * _LETTER), self._settled(text + _NEXT_WORD))
-        if self._numeric:
-            closed |= right & safe & ~_lexicon(texts).number
-
-        word = _last_word(text)
-        for token in self._decisive(prefix, text, word, texts):
+        right, closed = np.zeros((2, len(texts)), dtype=bool)
+        if self.right(text) or self.right(text + 2 * _LETTER) or self.right(text + _NEXT_WORD):
+            lexicon = _lexicon(texts)
+            right = np.where(texts.goes_on, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
+            right[texts.empty] = self.right(text)
+            closed = lexicon.safe & self._settled(text + _NEXT_WORD)
+            if self._numeric:
+                closed |= right & lexicon.safe & ~lexicon.number
+        for token in self._decisive(prefix, text, texts):
             whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
             right[token] = self.right(whole)
             closed[token] = right[token] and not texts.incomplete[token] and self._stays_right(whole)
@@ -67,11 +67,12 @@ class AnswerMatcher:
         """Whether the reply contains an accepted answer without a number: a number may go on beyond a boundary."""
         return self._words_pattern.search(normalize(reply)) is not None
 
-    def _decisive(self, prefix: bytes, text: str, word: str, texts: TokenTexts) -> set[int]:
+    def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
         """The tokens that might bring an accepted answer about or undo it."""
         lexicon = _lexicon(texts)
-        tokens: set[int] = set()
+        word = _last_word(text)
         dotted = _DOTTED.search(text)
+        tokens: set[int] = set()
         for target in self._last_words:
             tokens.update(texts.with_word(target))
             tokens.update(lexicon.abbreviations(target, dotted is not None))
@@ -95,22 +96,15 @@ class AnswerMatcher:
                 tokens.update(lexicon.single_letter_ids)
         return tokens
 
-    def _starts_incomplete(self, texts: TokenTexts) -> Mask:
-        """Tokens that begin with a part of a character, which may turn out to be a letter."""
-        return _lexicon(texts).starts_incomplete
-
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
         """Tokens that begin an accepted answer or go on with one without ending it: the likeliest to end rightly."""
         reply = normalize(text)
         tokens: set[int] = set()
         for form in self._accepted:
-            for done in range(len(form)):
-                if done and not (reply.endswith(form[:done]) and reply[: -done or None][-1:] in ("", " ")):
-                    continue
-                rest = form[done:]
-                for length in range(1, len(rest)):
-                    tokens.update(texts.equal_to(rest[:length]))
-                    tokens.update(texts.equal_to(" " + rest[:length]))
+            tokens.update(_lexicon(texts).beginning(form))
+            for done in range(1, len(form)):
+                if reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " "):
+                    tokens.update(_lexicon(texts).beginning(form[done:]))
         return np.array(sorted(tokens), dtype=np.intp)
 
 
@@ -125,7 +119,6 @@ class _Lexicon:
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
-        self._numbers_with: dict[str, list[int]] = {}
 
     @cached_property
     def number(self) -> Mask:
@@ -145,14 +138,11 @@ class _Lexicon:
         words = "|".join(NUMBER_WORDS)
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{words})(?![^\W\d_]))")))
 
+    @lru_cache(maxsize=1 << 14)  # noqa: B019
     def numbers_with(self, word: str) -> list[int]:
         """Of the tokens that go on with a number, or are one, those that bring a word about by themselves."""
-        if word not in self._numbers_with:
-            pattern = whole_words(word)
-            self._numbers_with[word] = [
-                token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))
-            ]
-        return self._numbers_with[word]
+        pattern = whole_words(word)
+        return [token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))]
 
     @cached_property
     def mark_ids(self) -> list[int]:
@@ -173,9 +163,10 @@ class _Lexicon:
         return _ids(self._texts.matching(re.compile(r"[^\W\d_](?![^\W_])")))
 
     @cached_property
-    def starts_incomplete(self) -> Mask:
-        leads = np.array([token[:1] >= b"\xc0" for token in self._texts.raw], dtype=bool)
-        return np.asarray(self._texts.incomplete & leads)
+    def safe(self) -> Mask:
+        """Tokens that surely end the word before them; a part of a character may turn out to be a letter."""
+        part = np.array([token[:1] >= b"\xc0" for token in self._texts.raw], dtype=bool) & self._texts.incomplete
+        return np.asarray(~self._texts.goes_on & ~self._texts.empty & ~part)
 
     @cached_property
     def _abbreviations(self) -> list[tuple[int, str]]:
@@ -183,9 +174,18 @@ class _Lexicon:
         ids = _ids(self._texts.matching(dotted))
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
 
+    @lru_cache(maxsize=1 << 14)  # noqa: B019
     def abbreviations(self, word: str, begun: bool) -> list[int]:
         """Tokens with dotted letters that might stand for a word, or for its end where dotted letters have begun."""
         return [t for t, letters in self._abbreviations if word in letters or (begun and word.endswith(letters))]
+
+    @lru_cache(maxsize=1 << 14)  # noqa: B019
+    def beginning(self, text: str) -> list[int]:
+        """Tokens that are the beginning of a text, but not all of it, with or without a space before."""
+        starts = [text[:length] for length in range(1, len(text))]
+        return [
+            token for start in starts for token in (*self._texts.equal_to(start), *self._texts.equal_to(f" {start}"))
+        ]
 
     def _those(self, condition: Callable[[str], bool]) -> list[int]:
         return [token for token, key in enumerate(self._texts.keys) if condition(key)]
