@@ -75,7 +75,7 @@ def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> di
         by_question[question_id].append((point[0], point[1], point[2]))
     found: dict[str, Floats] = {name: np.full(len(question_ids), np.nan) for name in ("value", "low", "high")}
     for index, points in enumerate(by_question.values()):
-        if len(points) > 1:
+        if len(points) > 1 and not np.isnan(points).any():  # without a right answer there is no accuracy
             temperature, accuracy, error = np.array(sorted(points)).T
             for name, shift in (("value", 0.0), ("low", -NORMAL_95), ("high", NORMAL_95)):
                 curve = np.clip(accuracy + shift * error, 0, 1)

@@ -94,10 +94,7 @@ def sample_answers(
     for step in range(width):
         adjusted = generation.penalized(logits, occurred)
         drawn = draw(adjusted, node, temperature[alive], uniforms[alive, step], generation)
-        peak = logits.amax(dim=-1, keepdim=True)
-        normaliser = (logits - peak).exp_().sum(dim=-1).log() + peak.squeeze(
-            1
-        )  # torch's logsumexp takes thrice as long
+        normaliser = logits.logsumexp(dim=-1)
         tokens[alive, step] = drawn.tokens
         token_logprobs[alive, step] = logits[node, drawn.tokens] - normaliser[node]
         sampling_logprobs[alive, step] = drawn.logprobs.float()

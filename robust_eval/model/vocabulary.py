@@ -55,7 +55,7 @@ class Vocabulary:
         return np.array(sorted(found), dtype=np.intp)
 
     def _completing(self, text: bytes, stop: bytes) -> list[int]:
-        tokens = {token for token, raw in enumerate(self.texts.raw) if stop in raw} if stop else set()
+        tokens = {token for token, raw in enumerate(self.texts.raw) if stop in raw}
         for done in range(1, len(stop)):
             if text.endswith(stop[:done]):
                 rest = stop[done:]

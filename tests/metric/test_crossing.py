@@ -177,3 +177,9 @@ def test_accuracies_beyond_0_and_1_count_as_these():
     beyond = curves(("a", [1.0, 2.0, 3.0], [1.2, 1.1, -0.1], [0.0] * 3))
     limited = crossing_temperature([[1.0, 1.0, 0.0]], [1.0, 2.0, 3.0])
     assert crossings(["a"], beyond, 0.5)["value"].tolist() == limited.tolist()
+
+
+def test_a_question_without_a_right_answer_has_no_crossing():
+    rows = [("q", 0, t, float("nan"), 0.0, 0.0, 1.0) for t in (0.5, 1.0)]
+    curves = pa.Table.from_pylist([dict(zip(CURVES.names, row, strict=True)) for row in rows], schema=CURVES)
+    assert all(np.isnan(values).all() for values in crossings(["q"], curves, 0.5).values())
