@@ -27,6 +27,7 @@ NUMBER_WORDS = (*_SMALL, *_LARGE)
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 _ABBREVIATION = re.compile(r"\b(?:[^\W\d_]\.){2,}(?!\w)|\b(?:[^\W\d_]\.)+[^\W\d_]\b(?!\.)")
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
+_MARK = re.compile(r"[^\w\s]")
 _A_HUNDRED = re.compile(r"\ba(?=\s+(?:hundred|thousand|million|billion)\b)")
 
 
@@ -44,7 +45,7 @@ def normalize(text: str) -> str:
     text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
     text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
     text = _POSSESSIVE.sub(_without_possessive, text)
-    text = "".join(_kept(text, index) for index in range(len(text)))
+    text = _MARK.sub(_kept, text)
     text = _A_HUNDRED.sub("one", text)
     words = [word for word in text.split() if word not in ARTICLES]
     return " ".join(word for word in _digits(words) if word != ",")
@@ -56,9 +57,12 @@ def _without_possessive(found: re.Match[str]) -> str:
     return found.group() if after and unicodedata.category(after)[0] == "M" else ""
 
 
-def _kept(text: str, index: int) -> str:
-    """The character at a place; a space or a comma by itself for punctuation that is no part of a number."""
-    character, before, after = text[index], text[index - 1 : index], text[index + 1 : index + 2]
+def _kept(found: re.Match[str]) -> str:
+    """What stands for a character that is neither a letter nor a digit nor white space: a space or a comma by itself,
+    unless it is part of a number or combined with a letter.
+    """
+    character, index = found.group(), found.start()
+    before, after = found.string[index - 1 : index], found.string[index + 1 : index + 2]
     if unicodedata.category(character)[0] not in "PS":
         return character
     if after.isdigit() and character == "." and before.isdigit():
@@ -84,6 +88,8 @@ def _digits(words: list[str]) -> list[str]:
 
 def _number(words: list[str]) -> tuple[int, int]:
     """Value and length of the number that the words begin with; length 0 where they begin with none."""
+    if words[0] not in _SMALL and not words[0].isdecimal():
+        return 0, 0
     total, group, length = 0, 0, 0
     room = 0  # the group may still take a number below this: 10 after tens, 100 after hundreds
     scale = 1_000_000_000_000  # the next scale word must be smaller than the last

@@ -5,8 +5,7 @@ share goes through the model once, each question's own tokens once, and then, le
 the answers to many questions once, whatever the number of trials. One row of logits serves all temperatures.
 """
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from robust_eval.model.base import Curve, Request
 from robust_eval.model.combined import CombinedEstimate
 from robust_eval.model.draw import LEVELS, answer_uniforms, draw
 from robust_eval.model.generation import Generation
+from robust_eval.model.output_head import rows_at_once
 from robust_eval.model.token_texts import Ids
 from robust_eval.model.vocabulary import Vocabulary
 
@@ -26,13 +26,21 @@ FINISH_REASONS = ("length", "stop", "closed")
 LENGTH, STOP, CLOSED = range(3)
 
 
+class Logits(Protocol):
+    """Logits (n, V) after n prefixes; some rows at a time, because all of them may not fit into the memory."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
+
+
 class Prefixes(Protocol):
     """Evaluates the prefixes of the answers to a block of prompts, level by level."""
 
-    def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+    def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
         """Logits (prompts, V) after whole prompts."""
 
-    def children(self, parents: Tensor, tokens: Tensor) -> Tensor:
+    def children(self, parents: Tensor, tokens: Tensor) -> Logits:
         """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
         ``tokens`` continues them.
         """
@@ -90,35 +98,44 @@ def sample_answers(
     alive = torch.arange(count, device=device)
     node = owner
     occurred = [list(prompt) for prompt in prompts]
-    logits = prefixes.roots(prompts)
+    size = len(vocabulary.ends)
+    level = prefixes.roots(prompts)
     for step in range(width):
-        adjusted = generation.penalized(logits, occurred)
-        drawn = draw(adjusted, node, temperature[alive], uniforms[alive, step], generation)
-        normaliser = logits.logsumexp(dim=-1)
-        tokens[alive, step] = drawn.tokens
-        token_logprobs[alive, step] = logits[node, drawn.tokens] - normaliser[node]
-        sampling_logprobs[alive, step] = drawn.logprobs.float()
-        if top:
-            likeliest = logits.topk(min(top, logits.shape[-1]), dim=-1).values
-            top_logprobs[alive, step, : likeliest.shape[-1]] = (likeliest - normaliser[:, None])[node]
-        lengths[alive] = step + 1
+        grown: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        nodes = 0
+        for first in range(0, len(level), rows_at_once(size, device)):
+            raw = level[first : first + rows_at_once(size, device)]
+            here = (node >= first) & (node < first + len(raw))
+            own, row = alive[here], node[here] - first
+            logits = generation.penalized(raw, occurred[first : first + len(raw)])
+            drawn = draw(logits, row, temperature[own], uniforms[own, step], generation)
+            normaliser = raw.logsumexp(dim=-1)
+            tokens[own, step] = drawn.tokens
+            token_logprobs[own, step] = raw[row, drawn.tokens] - normaliser[row]
+            sampling_logprobs[own, step] = drawn.logprobs.float()
+            if top:
+                likeliest = raw.topk(min(top, size), dim=-1).values
+                top_logprobs[own, step, : likeliest.shape[-1]] = (likeliest - normaliser[:, None])[row]
+            lengths[own] = step + 1
 
-        reading.visit(adjusted, alive, node, step)
-        size = logits.shape[1]
-        distinct, which = torch.unique(node * size + drawn.tokens, return_inverse=True)
-        ended = reading.ended(distinct // size, distinct % size)[which]
-        finish[alive] = ended
-        goes_on = (ended == LENGTH) & (lengths[alive] < limit[alive])
-        alive = alive[goes_on]
-        if len(alive) == 0:
+            reading.visit(logits, first, own, row, step)
+            distinct, which = torch.unique(row * size + drawn.tokens, return_inverse=True)
+            ended = reading.ended(distinct // size, distinct % size)[which]
+            finish[own] = ended
+            goes_on = (ended == LENGTH) & (lengths[own] < limit[own])
+            continued, place = torch.unique(which[goes_on], return_inverse=True)
+            parents, continuations = distinct[continued] // size, distinct[continued] % size
+            reading.descend(logits, parents, continuations)
+            grown.append((own[goes_on], nodes + place, first + parents, continuations))
+            nodes += len(parents)
+        if nodes == 0:
             break
-        continued, node = torch.unique(which[goes_on], return_inverse=True)
-        parents, continuations = distinct[continued] // size, distinct[continued] % size
+        alive, node, parents, continuations = (torch.cat(part) for part in zip(*grown, strict=True))
         if generation.repetition_penalty != 1.0:
             pairs = zip(parents.tolist(), continuations.tolist(), strict=True)
             occurred = [occurred[parent] + [token] for parent, token in pairs]
-        reading.descend(adjusted, parents, continuations)
-        logits = prefixes.children(parents, continuations)
+        reading.go_on()
+        level = prefixes.children(parents, continuations)
 
     columns = tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, finish
     return _by_request(requests, reading.curves(), *columns)
@@ -141,22 +158,26 @@ class _Reading:
         self._reads = bool(vocabulary.stop) or any(self._estimates)
         self._question = np.arange(len(requests))
         self._texts = [b""] * len(requests)
+        self._begins = 0
         self._closed: list[Ids] = []
+        self._following: list[tuple[int, bytes]] = []
 
-    def visit(self, logits: Tensor, alive: Tensor, node: Tensor, step: int) -> None:
-        """Count what ends rightly after each prefix of a level; ``node`` (a,) is where the draws ``alive`` (a,) are."""
-        self._closed = [np.empty(0, dtype=np.intp)] * len(self._texts)
+    def visit(self, logits: Tensor, begins: int, draws: Tensor, rows: Tensor, step: int) -> None:
+        """Count what ends rightly after some prefixes of the level, from the row ``begins`` on.
+
+        ``logits`` (n, V) are theirs; ``rows`` (a,) among them is where the draws ``draws`` (a,) are.
+        """
+        self._begins = begins
+        self._closed = [np.empty(0, dtype=np.intp)] * len(logits)
         if not any(self._estimates):
             return
-        draws, rows = alive.cpu().numpy(), node.cpu().numpy()
-        for index, (a, b) in enumerate(self._bounds()):
-            estimate = self._estimates[index]
-            if estimate is None or a == b:
-                continue
-            own = (rows >= a) & (rows < b)
+        drawn, places = draws.cpu().numpy(), rows.cpu().numpy()
+        for estimate, index, a, b in self._parts(len(logits)):
+            own = (places >= a) & (places < b)
             last = step == self._requests[index].max_new_tokens - 1
+            texts = self._texts[begins + a : begins + b]
             self._closed[a:b] = estimate.visit(
-                logits[a:b], self._texts[a:b], draws[own] - self._first[index], rows[own] - a, self._generation, last
+                logits[a:b], texts, drawn[own] - self._first[index], places[own] - a, self._generation, last
             )
 
     def ended(self, rows: Tensor, tokens: Tensor) -> Tensor:
@@ -166,34 +187,46 @@ class _Reading:
             return ended
         found = ended.cpu().numpy()
         for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
-            text = self._texts[row] + self._vocabulary.texts.raw[token]
+            text = self._texts[self._begins + row] + self._vocabulary.texts.raw[token]
             if any(stop in text for stop in self._vocabulary.stop):
                 found[place] = STOP
-            elif not self._requests[self._question[row]].whole and token in self._closed[row]:
+            elif not self._requests[self._question[self._begins + row]].whole and token in self._closed[row]:
                 found[place] = CLOSED
         return torch.from_numpy(found).to(ended.device)
 
     def descend(self, logits: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        """Go on to the next level's prefixes: ``tokens`` (m,) after the rows ``parents`` (m,) of this one."""
+        """Add prefixes of the next level: ``tokens`` (m,) after the rows ``parents`` (m,) that were visited."""
         if not self._reads:
             return
         rows, ids = parents.cpu().numpy(), tokens.cpu().numpy()
-        for estimate, (a, b) in zip(self._estimates, self._bounds(), strict=True):
-            if estimate is not None:
-                own = (rows >= a) & (rows < b)
-                estimate.descend(logits[a:b], rows[own] - a, ids[own], self._generation)
+        for estimate, _, a, b in self._parts(len(logits)):
+            own = (rows >= a) & (rows < b)
+            estimate.descend(logits[a:b], rows[own] - a, ids[own], self._generation)
         raw = self._vocabulary.texts.raw
-        self._texts = [self._texts[row] + raw[token] for row, token in zip(rows, ids, strict=True)]
-        self._question = self._question[rows]
+        for row, token in zip(self._begins + rows, ids, strict=True):
+            self._following.append((self._question[row], self._texts[row] + raw[token]))
+
+    def go_on(self) -> None:
+        """The next level, whose prefixes are complete, becomes the level."""
+        if self._reads:
+            self._question = np.array([question for question, _ in self._following])
+            self._texts = [text for _, text in self._following]
+            self._following = []
+            for estimate in self._estimates:
+                if estimate is not None:
+                    estimate.go_on()
 
     def curves(self) -> list[Curve | None]:
         """What each request's draws say of the probability of a right answer."""
         return [estimate.curve() if estimate else None for estimate in self._estimates]
 
-    def _bounds(self) -> list[tuple[int, int]]:
-        """First row and end of each request's prefixes in the level."""
-        places = np.searchsorted(self._question, np.arange(len(self._requests) + 1)).tolist()
-        return list(itertools.pairwise(places))
+    def _parts(self, rows: int) -> Iterator[tuple[CombinedEstimate, int, int, int]]:
+        """Each estimate with prefixes among the ``rows`` visited, its question, its first row and its end."""
+        questions, firsts = np.unique(self._question[self._begins : self._begins + rows], return_index=True)
+        for index, a, b in zip(questions.tolist(), firsts.tolist(), [*firsts[1:].tolist(), rows], strict=True):
+            estimate = self._estimates[index]
+            if estimate is not None:
+                yield estimate, index, a, b
 
 
 def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *arrays: Tensor) -> list[Paths]:

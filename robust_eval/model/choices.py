@@ -30,7 +30,7 @@ def enumerate_choices(
     sets = [request.enumeration.choices.tokens(vocabulary.texts) for request in requests]  # type: ignore[union-attr]
     most = max(map(len, sets))
     padded = [choices + [np.empty(0, dtype=np.intp)] * (most - len(choices)) for choices in sets]
-    logits = generation.penalized(prefixes.roots(prompts), [list(prompt) for prompt in prompts])
+    logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
     masses = tempered_masses(logits, temperatures, padded, generation)
     found = []
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):

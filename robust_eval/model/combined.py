@@ -14,13 +14,14 @@ Of a right answer, only the token counts that first settles it; what is drawn af
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from robust_eval.model.base import Curve, Matcher
+from robust_eval.model.base import Curve, Floats, Matcher
 from robust_eval.model.generation import Generation
 from robust_eval.model.kinds import next_kinds
 from robust_eval.model.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.token_texts import Ids, Mask
 from robust_eval.model.vocabulary import Vocabulary
 
 
@@ -32,37 +33,56 @@ class CombinedEstimate:
         self._temperatures = temperatures
         self._trials = trials
         self._vocabulary = vocabulary
-        self._logprobs = np.zeros((1, len(temperatures)))
-        self._settled = np.zeros(1, dtype=bool)
-        self._log_total = np.empty((1, len(temperatures)))
         self._by_draw = np.zeros((len(temperatures) * trials, len(temperatures)))
+        self._logprobs = np.zeros((1, len(temperatures)))  # of the level's prefixes
+        self._settled = np.zeros(1, dtype=bool)
+        self._begins = self._ends = 0  # which of them were visited last
+        self._following: list[tuple[Floats, Mask]] = []
 
     def visit(
         self, logits: Tensor, texts: Sequence[bytes], draws: Ids, rows: Ids, generation: Generation, last: bool
     ) -> list[Ids]:
-        """Count what ends rightly after each prefix of a level.
+        """Count what ends rightly after the next n prefixes of the level.
 
-        ``logits`` (n, V) and ``texts`` (n) belong to the prefixes; ``draws`` (a,) are the draws still alive, of all
-        T × k in the order of temperatures, and ``rows`` (a,) the prefix at which each is. Returns for each prefix the
-        tokens after which the answer is right whatever follows.
+        ``logits`` (n, V) and ``texts`` (n) are theirs; ``draws`` (a,) are the draws that reach them, of all T × k in
+        the order of temperatures, and ``rows`` (a,) the prefix at which each is. Returns for each prefix the tokens
+        after which the answer is right whatever follows.
         """
+        self._begins, self._ends = self._ends, self._ends + len(texts)
+        logprobs, settled = self._logprobs[self._begins : self._ends], self._settled[self._begins : self._ends]
         kinds = [next_kinds(self._matcher, self._vocabulary, text, last) for text in texts]
         none = np.empty(0, dtype=np.intp)
-        counted = [none if settled else kind.right for kind, settled in zip(kinds, self._settled, strict=True)]
-        masses = tempered_masses(logits, self._temperatures, [(ids,) for ids in counted], generation)
-        self._log_total = masses.log_total
-        self._right = counted
-        mixture = np.exp(self._logprobs).mean(axis=1, keepdims=True)
-        ratio = np.divide(np.exp(self._logprobs), mixture, out=np.zeros_like(self._logprobs), where=mixture > 0)
-        self._by_draw[draws] += (ratio * masses.shares[:, 0])[rows]
+        self._right = [none if known else kind.right for kind, known in zip(kinds, settled, strict=True)]
+        # After the last token and where the answer is settled, only what ends rightly here is wanted.
+        wanted = np.flatnonzero(
+            [len(ids) > 0 if last else not known for ids, known in zip(self._right, settled, strict=True)]
+        )
+        sets = [(self._right[row],) for row in wanted]
+        masses = tempered_masses(
+            logits[torch.from_numpy(wanted).to(logits.device)], self._temperatures, sets, generation
+        )
+        self._log_total = np.zeros_like(logprobs)
+        self._log_total[wanted] = masses.log_total
+        share = np.zeros_like(logprobs)
+        share[wanted] = masses.shares.sum(axis=1)
+        mixture = np.exp(logprobs).mean(axis=1, keepdims=True)
+        ratio = np.divide(np.exp(logprobs), mixture, out=np.zeros_like(logprobs), where=mixture > 0)
+        self._by_draw[draws] += (ratio * share)[rows]
         return [kind.closed for kind in kinds]
 
     def descend(self, logits: Tensor, rows: Ids, tokens: Ids, generation: Generation) -> None:
-        """Go on to the prefixes of the next level: ``tokens`` (m,) after the rows (m,) of this one."""
+        """Add prefixes of the next level: ``tokens`` (m,) after the rows (m,) of those that were visited last."""
         step = tempered_logprobs(logits, rows, tokens, self._log_total, self._temperatures, generation)
-        self._logprobs = self._logprobs[rows] + step
         right = [token in self._right[row] for row, token in zip(rows, tokens, strict=True)]
-        self._settled = self._settled[rows] | np.array(right, dtype=bool)
+        settled = self._settled[self._begins + rows] | np.array(right, dtype=bool)
+        self._following.append((self._logprobs[self._begins + rows] + step, settled))
+
+    def go_on(self) -> None:
+        """The next level, whose prefixes are complete, becomes the level."""
+        if self._following:
+            self._logprobs, self._settled = (np.concatenate(part) for part in zip(*self._following, strict=True))
+        self._begins = self._ends = 0
+        self._following = []
 
     def curve(self) -> Curve:
         """The estimate at each temperature; its standard error is that of draws in strata, one for each temperature."""

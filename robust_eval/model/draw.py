@@ -23,7 +23,7 @@ PART = 16
 BLOCK = PART * PART
 LEVELS = 3
 """Uniform numbers that one token takes: for its block, its part of the block, and its place in the part."""
-_PAIRS_AT_ONCE = 64  # (node, temperature) pairs whose weights are held at once: 64 × 150,000 tokens are 38 MB
+_PAIRS_AT_ONCE = 16  # (node, temperature) pairs whose weights are held at once: 16 × 150,000 tokens are 10 MB
 
 
 def answer_uniforms(
@@ -78,15 +78,18 @@ def draw(
     pairs, pair = torch.unique(node[sampled] * len(levels) + level, return_inverse=True)
     order = torch.argsort(pair, stable=True)
     bounds = torch.bincount(pair, minlength=len(pairs)).cumsum(0).tolist()
+    largest = logits.amax(dim=-1, keepdim=True).float()
     for start in range(0, len(pairs), _PAIRS_AT_ONCE):
         stop = min(start + _PAIRS_AT_ONCE, len(pairs))
         answers = order[bounds[start - 1] if start else 0 : bounds[stop - 1]]
         chunk = pairs[start:stop]
-        scaled = logits[chunk // len(levels)].float() if len(levels) else logits
-        scaled = scaled / levels[chunk % len(levels), None].clamp(min=EPSILON).to(scaled.dtype)
+        rows = chunk // len(levels)
+        scaled = logits[rows].float()  # a copy, so that what follows can happen in place
+        scaled -= largest[rows]
+        scaled /= levels[chunk % len(levels), None].clamp(min=EPSILON).to(scaled.dtype)
         if generation is not None and generation.truncates:
             scaled = generation.truncated(scaled)
-        weights = (scaled - scaled.amax(dim=-1, keepdim=True)).exp_()
+        weights = scaled.exp_()
         picked, weight, total = _pick_tokens(weights, pair[answers] - start, uniforms[sampled[answers]])
         tokens[sampled[answers]] = picked
         logprobs[sampled[answers]] = weight.log() - total.log()

@@ -6,12 +6,12 @@ The next-token probabilities at each prefix are then summed, not drawn: over the
 those that end it wrongly, and those after which it is right whatever follows, so that nothing more need be evaluated.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from robust_eval.model.answer_tree import Prefixes
@@ -19,6 +19,7 @@ from robust_eval.model.base import Curve, Floats, Request
 from robust_eval.model.draw import answer_uniforms
 from robust_eval.model.generation import Generation
 from robust_eval.model.kinds import Kinds, next_kinds
+from robust_eval.model.output_head import rows_at_once
 from robust_eval.model.tempered import tempered_logprobs, tempered_masses
 from robust_eval.model.thinning import thin
 from robust_eval.model.token_texts import Ids
@@ -99,57 +100,37 @@ def enumerate_answers(
 ) -> list[Enumerated]:
     """Enumerate the answers to a block of requests that differ in nothing but prompts, seeds, matchers and budgets."""
     trees = [_Tree(request, vocabulary) for request in requests]
-    depth = requests[0].max_new_tokens
-    occurred = [list(prompt) for prompt in prompts]
-    logits = generation.penalized(prefixes.roots(prompts), occurred)
-    bounds = list(range(len(trees) + 1))  # where each question's rows of the logits begin
-    for step in range(depth):
-        last = step == depth - 1
-        scores = _settle(trees, logits, bounds, generation, last)
-        if last:
+    level = prefixes.roots(prompts)
+    for step in range(requests[0].max_new_tokens):
+        parents: list[Ids] = []
+        for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), vocabulary.ends.device)):
+            before = [[*prompts[i], *node.tokens] for i in part for node in trees[i].level]
+            logits = generation.penalized(level[first:end], before)
+            bounds = np.cumsum([0, *(len(trees[i].level) for i in part)]).tolist()
+            for i, (a, b) in zip(part, itertools.pairwise(bounds), strict=True):
+                parents.append(first + a + trees[i].grow(step, logits[a:b], generation))
+        tokens = [node.tokens[-1] for tree in trees for node in tree.level]
+        if not tokens:
             break
-        grown = [tree.children(step, logits[a:b], scores[a:b], generation) for tree, a, b in _slices(trees, bounds)]
-        if not any(len(parents) for parents in grown):
-            break
-        rows = np.concatenate([parents + start for parents, start in zip(grown, bounds[:-1], strict=True)])
-        nodes = [node for tree in trees for node in tree.level]
-        tokens = torch.tensor([node.tokens[-1] for node in nodes], device=logits.device)
-        occurred = [[*occurred[row], node.tokens[-1]] for row, node in zip(rows, nodes, strict=True)]
-        bounds = np.cumsum([0, *map(len, grown)]).tolist()
-        logits = generation.penalized(prefixes.children(torch.from_numpy(rows).to(logits.device), tokens), occurred)
+        device = vocabulary.ends.device
+        rows = torch.from_numpy(np.concatenate(parents)).to(device)
+        level = prefixes.children(rows, torch.tensor(tokens, device=device))
     return [tree.result() for tree in trees]
 
 
-def _slices(trees: Sequence["_Tree"], bounds: Sequence[int]) -> Iterator[tuple["_Tree", int, int]]:
-    return zip(trees, bounds[:-1], bounds[1:], strict=True)
-
-
-def _settle(
-    trees: Sequence["_Tree"], logits: Tensor, bounds: Sequence[int], generation: Generation, last: bool
-) -> Tensor:
-    """Sum the next tokens after each prefix of a level; returns (n, V) how much it matters to evaluate each of them."""
-    device = logits.device
-    kinds = [next_kinds(tree.matcher, tree.vocabulary, node.text, last) for tree in trees for node in tree.level]
-    weight = torch.from_numpy(np.stack([node.weight for tree in trees for node in tree.level])).to(device)
-    scores = torch.zeros_like(logits, dtype=torch.float32)
-
-    def add_scores(start: int, index: int, mass: Tensor, total: Tensor) -> None:
-        if not last:
-            factor = trees[0].steers[index] * weight[start : start + len(mass), index] / total
-            mass.mul_(factor.to(mass.dtype)[:, None])
-            scores[start : start + len(mass)].addcmul_(mass, mass)
-
-    sets = [(kind.right, kind.wrong, kind.open) for kind in kinds]
-    masses = tempered_masses(logits, trees[0].temperatures, sets, generation, add_scores)
-    scores.sqrt_().mul_(SPREAD_OTHER)
-    for row, kind in enumerate(kinds):
-        for ids, factor in ((kind.begun, SPREAD_BEGUN), (kind.open, SPREAD_OPEN)):
-            scores[row, torch.from_numpy(ids).to(device)] *= factor / SPREAD_OTHER
-        for ids in (kind.right, kind.wrong):
-            scores[row, torch.from_numpy(ids).to(device)] = 0
-    for tree, a, b in _slices(trees, bounds):
-        tree.settle(logits[a:b], kinds[a:b], masses.log_total[a:b], masses.shares[a:b], generation, last)
-    return scores
+def _parts(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int, int]]:
+    """Trees, by index, whose prefixes of the level are at most ``rows`` (one tree at least), with their first row and
+    their end.
+    """
+    part: list[int] = []
+    first = end = 0
+    for index, size in enumerate([len(tree.level) for tree in trees]):
+        if part and end + size - first > rows:
+            yield part, first, end
+            part, first = [], end
+        part.append(index)
+        end += size
+    yield part, first, end
 
 
 class _Tree:
@@ -162,7 +143,8 @@ class _Tree:
         self.steers = [1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures]
         self.matcher = request.matcher
         self.vocabulary = vocabulary
-        self._budget = level_budgets(request.enumeration.nodes, request.max_new_tokens - 1)
+        self._depth = request.max_new_tokens
+        self._budget = level_budgets(request.enumeration.nodes, self._depth - 1)
         uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, 0.0, 0, request.max_new_tokens)
         self._uniforms = uniforms[:, 0]  # of the greedy answer, which needs none
         ones, zeros = np.ones(len(self.temperatures)), np.zeros(len(self.temperatures))
@@ -173,15 +155,49 @@ class _Tree:
         self._kinds: list[Kinds] = []
         self._log_total = np.empty((0, len(ones)))
 
-    def settle(
-        self, logits: Tensor, kinds: list[Kinds], log_total: Floats, shares: Floats, generation: Generation, last: bool
-    ) -> None:
+    def grow(self, step: int, logits: Tensor, generation: Generation) -> Ids:
+        """Count what ends at each prefix of the level and choose those of the next, which becomes the tree's level.
+
+        ``logits`` (n, V) are those after the level's prefixes. Returns the rows (m,) of the parents of the next ones;
+        none after the last token.
+        """
+        last = step == self._depth - 1
+        self._kinds = [next_kinds(self.matcher, self.vocabulary, node.text, last) for node in self.level]
+        sets = [(kind.right, kind.wrong, kind.open) for kind in self._kinds]
+        if last:
+            masses = tempered_masses(logits, self.temperatures, sets, generation)
+            self._log_total = masses.log_total
+            self._count(logits, masses.shares, generation, last)
+            self.level = []
+            return np.empty(0, dtype=np.intp)
+        weight = torch.from_numpy(np.stack([node.weight for node in self.level])).to(logits.device)
+        scores = torch.zeros_like(logits)
+
+        def add_scores(start: int, index: int, mass: Tensor, total: Tensor) -> None:
+            factor = self.steers[index] * weight[start : start + len(mass), index] / total
+            weighted = mass * factor.to(mass.dtype)[:, None]
+            scores[start : start + len(mass)].addcmul_(weighted, weighted)
+
+        masses = tempered_masses(logits, self.temperatures, sets, generation, add_scores)
+        self._log_total = masses.log_total
+        self._count(logits, masses.shares, generation, last)
+        scores.sqrt_().mul_(SPREAD_OTHER)
+        for row, kind in enumerate(self._kinds):
+            for ids, factor in (
+                (kind.begun, SPREAD_BEGUN / SPREAD_OTHER),
+                (kind.open, SPREAD_OPEN / SPREAD_OTHER),
+                (kind.right, 0),
+                (kind.wrong, 0),
+            ):
+                scores[row, torch.from_numpy(ids).to(logits.device)] *= factor
+        return self._descend(step, logits, scores, generation)
+
+    def _count(self, logits: Tensor, shares: Floats, generation: Generation, last: bool) -> None:
         """Count what ends at each prefix of the level; ``shares`` (n, 3, T) are the probabilities of its kinds."""
-        self._kinds, self._log_total = kinds, log_total
-        likeliest = [_likeliest(row, kind, last) for row, kind in zip(logits, kinds, strict=True)]
+        likeliest = [_likeliest(row, kind, last) for row, kind in zip(logits, self._kinds, strict=True)]
         pairs = [(row, token) for row, tokens in enumerate(likeliest) for token in tokens if token is not None]
         rows, tokens = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-        logprobs = iter(tempered_logprobs(logits, rows, tokens, log_total, self.temperatures, generation))
+        logprobs = iter(tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation))
         for node, share, chosen in zip(self.level, shares, likeliest, strict=True):
             right, wrong, open_ = share
             if last:
@@ -199,8 +215,8 @@ class _Tree:
                     path = np.vstack([node.logprobs, next(logprobs)])
                     self._answers.append(Answers((*node.tokens, token), is_right, reason, node.weight * mass, path))
 
-    def children(self, step: int, logits: Tensor, scores: Tensor, generation: Generation) -> NDArray[np.intp]:
-        """Choose the prefixes of the next level, which becomes the tree's; returns the rows (m,) of their parents."""
+    def _descend(self, step: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
+        """Choose the next level's prefixes by their ``scores`` (n, V): how much it matters to evaluate each."""
         budget = self._budget[step]
         certified = self._certified(budget, logits, scores, generation)
         scores.view(-1)[torch.from_numpy(certified).to(scores.device)] = 0
@@ -241,7 +257,7 @@ class _Tree:
             certified=certified,
         )
 
-    def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> NDArray[np.intp]:
+    def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
         """Places in (rows × V) of the prefixes that are kept so that the bounds rest on them.
 
         These are all whose probability, averaged over the temperatures up to CERTIFIED_UP_TO or over all of them,
@@ -252,7 +268,7 @@ class _Tree:
         temperatures = np.array(self.temperatures)
         low = temperatures <= max(CERTIFIED_UP_TO, temperatures[0])
         low_threshold, threshold = (1 / max(0.5, part * budget) for part in (CERTIFIED_LOW, CERTIFIED_ALL))
-        places: list[NDArray[np.intp]] = []
+        places: list[Ids] = []
         for row, node in enumerate(self.level):
             if node.certified:
                 tokens = logits[row].topk(min(budget, logits.shape[1])).indices.cpu().numpy()

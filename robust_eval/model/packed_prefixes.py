@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from robust_eval.model.output_head import OutputHead
 from robust_eval.model.prefix_rows import SharedPrompt
 
 ATTENTION = "answer_tree"
@@ -25,9 +26,9 @@ class Level:
     """Where the n packed tokens of one forward pass belong.
 
     ``place`` (n,) is each token's place in a (questions × width) rectangle, ``ancestors`` (n, depth) the positions of
-    its ancestors and itself in ``keys`` and ``values``, which hold all answer tokens of the block so far, by layer.
-    ``prompt`` holds the prompts' keys and values by layer, ``padding`` (n, longest prompt) is true at those that do not
-    belong to a token's own prompt; None where all prompts are equally long.
+    its ancestors and itself in ``keys`` and ``values``, (groups, all answer tokens of the block so far, size) by layer.
+    ``prompt`` holds the prompts' keys and values by layer, (groups × questions, longest prompt, size); ``padding`` (n,
+    longest prompt) is true at those that do not belong to a token's own prompt; None where all are equally long.
     """
 
     questions: int
@@ -52,7 +53,7 @@ class PackedPrefixes:
         self._shared = SharedPrompt(model, shared)
 
     @torch.inference_mode()
-    def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+    def roots(self, prompts: Sequence[Sequence[int]]) -> OutputHead:
         """Logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one more."""
         device = self._model.device
         cache = self._shared.repeated(len(prompts))
@@ -61,7 +62,7 @@ class PackedPrefixes:
         if width:
             padded = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in own], device=device)
             self._model.base_model(input_ids=padded, past_key_values=cache, use_cache=True)
-        self._prompt = [(layer.keys, layer.values) for layer in cache.layers]
+        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
         self._lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
         self._padded = len(set(map(len, own))) > 1
         self._question = torch.arange(len(prompts), device=device)
@@ -72,7 +73,7 @@ class PackedPrefixes:
         return self.children(self._question, torch.tensor([prompt[-1] for prompt in prompts], device=device))
 
     @torch.inference_mode()
-    def children(self, parents: Tensor, tokens: Tensor) -> Tensor:
+    def children(self, parents: Tensor, tokens: Tensor) -> OutputHead:
         """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
         ``tokens`` continues them.
         """
@@ -98,11 +99,12 @@ class PackedPrefixes:
         before = self._model.config._attn_implementation
         self._model.set_attn_implementation(ATTENTION)
         try:
-            output = self._model(input_ids=tokens[None], position_ids=position[None], use_cache=False, tree=level)
+            output = self._model.base_model(
+                input_ids=tokens[None], position_ids=position[None], use_cache=False, tree=level
+            )
         finally:
             self._model.set_attn_implementation(before)
-        logits: Tensor = output.logits[0]
-        return logits.float()
+        return OutputHead(self._model, output)
 
     def _padding(self) -> Tensor:
         places = torch.arange(int(self._lengths.max()), device=self._lengths.device)
@@ -122,9 +124,9 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
     parents = torch.tensor([0, 0, len(prompts) - 1], device=device)
     try:
         packed = PackedPrefixes(model, shared)
-        first = packed.roots(prompts)[parents].topk(3, dim=-1).indices[torch.arange(3), torch.arange(3)]
-        second = packed.children(parents, first).argmin(dim=-1)  # any token will do; an unlikely one tests as well
-        found = packed.children(torch.arange(3, device=device), second)
+        first = packed.roots(prompts)[:][parents].topk(3, dim=-1).indices[torch.arange(3), torch.arange(3)]
+        second = packed.children(parents, first)[:].argmin(dim=-1)  # any token will do; an unlikely one tests as well
+        found = packed.children(torch.arange(3, device=device), second)[:]
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
         return False
     tails = torch.stack([first, second], dim=1).tolist()
@@ -149,51 +151,50 @@ def tree_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of n tokens: query (1, heads, n, size), key and value (1, groups, n, size) → (1, n, heads, size)."""
+    """Attention of n tokens: query (1, heads, n, size), key and value (1, groups, n, size) → (1, n, heads, size).
+
+    ``shared`` heads of queries share each group of keys and values.
+    """
     layer = module.layer_idx
     heads, n, size = query.shape[1:]
     groups = key.shape[1]
+    shared = heads // groups
     scale = size**-0.5 if scaling is None else scaling
-    new_keys, new_values = key[0].transpose(0, 1), value[0].transpose(0, 1)
-    tree.keys[layer] = torch.cat([tree.keys[layer], new_keys]) if layer in tree.keys else new_keys
-    tree.values[layer] = torch.cat([tree.values[layer], new_values]) if layer in tree.values else new_values
-    prompt_keys, prompt_values = tree.prompt[layer]  # (questions, groups, length, size)
+    tree.keys[layer] = torch.cat([tree.keys[layer], key[0]], dim=1) if layer in tree.keys else key[0]
+    tree.values[layer] = torch.cat([tree.values[layer], value[0]], dim=1) if layer in tree.values else value[0]
+    prompt_keys, prompt_values = tree.prompt[layer]  # (groups × questions, length, size)
 
-    q = query[0].view(groups, heads // groups, n, size) * scale
-    rectangle = q.new_zeros((groups, heads // groups, tree.questions * tree.width, size)).index_copy_(2, tree.place, q)
-    by_question = _by_question(rectangle, tree.questions)
-    prompt_scores = _packed(by_question @ prompt_keys.transpose(2, 3), tree)  # (groups, heads/groups, n, length)
+    def by_question(packed: Tensor) -> Tensor:
+        """(groups, n, shared, x) → (groups × questions, width × shared, x), with gaps."""
+        rectangle = packed.new_zeros((groups, tree.questions * tree.width, *packed.shape[2:]))
+        return rectangle.index_copy_(1, tree.place, packed).view(groups * tree.questions, -1, packed.shape[-1])
 
+    def packed(by_question: Tensor) -> Tensor:
+        """The inverse, without the gaps."""
+        return by_question.view(groups, -1, shared, by_question.shape[-1]).index_select(1, tree.place)
+
+    def of_ancestors(stored: Tensor) -> Tensor:
+        """(groups, all answer tokens, size) → (groups × n, depth, size)."""
+        return stored.index_select(1, tree.ancestors.flatten()).view(groups * n, -1, size)
+
+    q = (query[0] * scale).view(groups, shared, n, size).transpose(1, 2)
+    prompt_scores = packed(by_question(q) @ prompt_keys.transpose(1, 2))
     if tree.padding is not None:
-        prompt_scores = prompt_scores.masked_fill(tree.padding, -torch.inf)
+        prompt_scores = prompt_scores.masked_fill(tree.padding[:, None], -torch.inf)
+    own_scores = q.reshape(groups * n, shared, size) @ of_ancestors(tree.keys[layer]).transpose(1, 2)
+    scores = torch.cat([prompt_scores, own_scores.view(groups, n, shared, -1)], dim=-1)
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)  # (groups, n, shared, length + depth)
 
-    own_keys = tree.keys[layer][tree.ancestors].permute(2, 0, 1, 3)  # (groups, n, depth, size)
-    own_values = tree.values[layer][tree.ancestors].permute(2, 0, 1, 3)
-    own_scores = (q.unsqueeze(3) * own_keys.unsqueeze(1)).sum(-1)  # (groups, heads/groups, n, depth)
-
-    scores = torch.cat([prompt_scores, own_scores], dim=-1)
-    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
-    length = prompt_keys.shape[2]
-    rectangle = q.new_zeros((groups, heads // groups, tree.questions * tree.width, length))
-    rectangle.index_copy_(2, tree.place, weights[..., :length])
-    output = _packed(_by_question(rectangle, tree.questions) @ prompt_values, tree)
-    output = output + (weights[..., length:].unsqueeze(-1) * own_values.unsqueeze(1)).sum(3)
-    return output.reshape(heads, n, -1).transpose(0, 1)[None], None
+    length = prompt_keys.shape[1]
+    output = packed(by_question(weights[..., :length]) @ prompt_values)
+    own = weights[..., length:].reshape(groups * n, shared, -1) @ of_ancestors(tree.values[layer])
+    output = output + own.view_as(output)
+    return output.transpose(0, 1).reshape(1, n, heads, -1), None
 
 
-def _by_question(rectangle: Tensor, questions: int) -> Tensor:
-    """(groups, heads/groups, questions × width, x) → (questions, groups, heads/groups × width, x)."""
-    groups, heads, places, size = rectangle.shape
-    split = rectangle.view(groups, heads, questions, places // questions, size)
-    return split.permute(2, 0, 1, 3, 4).reshape(questions, groups, -1, size)
-
-
-def _packed(batch: Tensor, tree: Level) -> Tensor:
-    """(questions, groups, heads/groups × width, x) → (groups, heads/groups, n, x): the inverse, without the gaps."""
-    questions, groups, rows, size = batch.shape
-    heads = rows // tree.width
-    rectangle = batch.view(questions, groups, heads, tree.width, size).permute(1, 2, 0, 3, 4)
-    return rectangle.reshape(groups, heads, -1, size).index_select(2, tree.place)
+def _by_group(cached: Tensor) -> Tensor:
+    """(questions, groups, length, size) → (groups × questions, length, size)."""
+    return cached.transpose(0, 1).flatten(0, 1)
 
 
 def _no_mask(*_: Any, **__: Any) -> None:

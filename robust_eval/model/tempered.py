@@ -47,9 +47,10 @@ def tempered_masses(
         Truncation at each temperature.
     visit
         Called with the first row, the index of the temperature, the weights (m, V), relative to the largest, and
-        their totals (m,) in float64; it may change the weights.
+        their totals (m,) in float64.
     """
     count = len(sets[0]) if len(sets) else 0
+    order = [(i, False) for i in range(len(temperatures))] if generation.truncates else _by_halves(temperatures)
     log_total = np.empty((len(logits), len(temperatures)))
     sums = np.zeros((len(logits), count, len(temperatures)))
     for start in range(0, len(logits), _ROWS_AT_ONCE):
@@ -62,12 +63,15 @@ def tempered_masses(
         columns = torch.from_numpy(np.concatenate(members) if members else np.empty(0, np.intp)).to(x.device)
         totals = torch.empty((len(temperatures), len(x)), dtype=torch.float64, device=x.device)
         parts = torch.zeros((len(temperatures), len(members)), dtype=torch.float64, device=x.device)
-        buffer = torch.empty_like(x)
-        for index, temperature in enumerate(temperatures):
-            weights = torch.mul(x, 1 / max(temperature, EPSILON), out=buffer)
-            if generation.truncates:
-                weights = generation.truncated(weights)
-            weights.exp_()
+        weights = torch.empty_like(x)
+        for index, squared in order:
+            if squared:
+                weights.square_()
+            else:
+                torch.mul(x, 1 / max(temperatures[index], EPSILON), out=weights)
+                if generation.truncates:
+                    weights = generation.truncated(weights)
+                weights.exp_()
             totals[index] = weights.sum(dim=-1)  # pairwise, in float32: right to 1e-7, and five times as fast
             parts[index].index_add_(0, segment, weights[rows, columns].double())
             if visit is not None:
@@ -76,6 +80,23 @@ def tempered_masses(
         shares = parts.view(len(temperatures), len(x), count) / totals[:, :, None]
         sums[start : start + len(x)] = shares.permute(1, 2, 0).cpu().numpy()
     return Masses(log_total, sums)
+
+
+def _by_halves(temperatures: Sequence[float]) -> list[tuple[int, bool]]:
+    """All temperatures, by index, so that as many as possible directly follow twice their own (True): exp(x / t) is the
+    square of exp(x / 2t), and to square is eight times as fast as to take exponentials.
+
+    >>> _by_halves([0.2, 0.4, 0.6, 0.8, 1.0])
+    [(4, False), (3, False), (1, True), (0, True), (2, False)]
+    """
+    place = {temperature: index for index, temperature in enumerate(temperatures) if temperature >= EPSILON}
+    order = [(index, False) for index, temperature in enumerate(temperatures) if temperature < EPSILON]
+    for temperature in sorted(place, reverse=True):
+        if 2 * temperature not in place:
+            order.append((place[temperature], False))
+            while (temperature := temperature / 2) in place:
+                order.append((place[temperature], True))
+    return order
 
 
 def tempered_logprobs(

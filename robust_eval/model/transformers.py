@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,7 @@ class TransformersModel:
         self._at_once = config.answers_at_once
         self._packs: bool | None = None
         self._checked_length = 0
+        self._bytes_per_question = 0
 
     def description(self) -> dict[str, Any]:
         """What was loaded and the generation settings in effect."""
@@ -139,7 +141,7 @@ class TransformersModel:
             "linear": self._linear,
             "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
             "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
-            "megabytes_per_answer_at_most": round(self.bytes_per_answer / 2**20, 2),
+            "bytes_per_question_at_most": self._bytes_per_question,
             "prompt_style": self.config.prompt_style,
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
         }
@@ -158,7 +160,10 @@ class TransformersModel:
         shared = _common_prefix([ids for ids, _ in encoded])[: len(encoded[0][0]) - 1]
         packs = self._can_pack(shared, [ids for ids, _ in encoded])
         prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
-        for block in _blocks(encoded, self._most_at_once, PADDING if packs else 0):
+        most = max(request.answers for request in requests)
+        self._bytes_per_question = self.bytes_per_question(len(encoded[-1][0]), most, requests[0].max_new_tokens)
+        at_once = partial(self._most_at_once, self._bytes_per_question // most)
+        for block in _blocks(encoded, at_once, PADDING if packs else 0):
             yield from self._replies(prefixes, block)
 
     def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -176,23 +181,33 @@ class TransformersModel:
             return [replace(request, matcher=None) for request in requests]
         return requests
 
-    def _most_at_once(self) -> int:
+    def _most_at_once(self, bytes_per_answer: int) -> int:
         """Prefixes that are evaluated together at most, as many as there may be of as many answers."""
         if self._at_once is None:
-            fit = free_memory(self.model.device) // 2 // self.bytes_per_answer
+            fit = free_memory(self.model.device) // 2 // bytes_per_answer
             self._at_once = max(1, min(fit, MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]))
         return self._at_once
 
-    @property
-    def bytes_per_answer(self) -> int:
-        """Memory that an answer in flight takes at most, when its prefix is one of its own.
+    def bytes_per_question(self, prompt_tokens: int, answers: int, new_tokens: int) -> int:
+        """Memory that a question in flight takes at most, which is when every answer differs from the first token on.
 
-        That is a row of logits, three times in float32 while tokens are drawn, and keys and values in every layer.
+        These are the keys and values of prompt and answers in every layer, and what one layer computes of each answer.
+        Where prefixes are not packed, each answer has its prompt's keys and values and a row of logits to itself, which
+        are copied when rows are reordered.
         """
-        size: int = self.model.get_output_embeddings().weight.shape[0]
         settings = self.model.config.get_text_config()
-        keys_and_values: int = 2 * settings.hidden_size * settings.num_hidden_layers * self.model.dtype.itemsize
-        return 3 * 4 * size + keys_and_values
+        heads, hidden = settings.num_attention_heads, settings.hidden_size
+        groups = getattr(settings, "num_key_value_heads", None) or heads
+        size = getattr(settings, "head_dim", None) or hidden // heads
+        inner = getattr(settings, "intermediate_size", None) or 4 * hidden
+        item = self.model.dtype.itemsize
+        cached: int = 2 * groups * size * settings.num_hidden_layers * item  # of a token
+        attention = 4 * heads * (4 * prompt_tokens + 4 * new_tokens) + 4 * groups * size * new_tokens * item
+        each: int = new_tokens * cached + attention + item * (8 * hidden + 4 * inner)
+        if self._packs:
+            return 2 * prompt_tokens * cached + answers * each
+        logits: int = 4 * self.model.get_output_embeddings().weight.shape[0]
+        return answers * (each + 2 * (prompt_tokens * cached + logits))
 
     def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[Reply]:
         """The replies to a block of requests; where they do not fit into the memory, to one half after the other."""

@@ -15,11 +15,11 @@ def differences(evaluator: type, model: torch.nn.Module, shared: list[int], prom
     """Largest difference from plain passes over the whole sequences, at every level of a small tree."""
     sequences = prompts
     prefixes = evaluator(model, shared)
-    found = [prefixes.roots(prompts)]
+    found = [prefixes.roots(prompts)[:]]
     expected = [[*sequences]]
     for parents, tokens in zip(PARENTS, TOKENS, strict=True):
         sequences = [[*sequences[parent], token] for parent, token in zip(parents, tokens, strict=True)]
-        found.append(prefixes.children(torch.tensor(parents), torch.tensor(tokens)))
+        found.append(prefixes.children(torch.tensor(parents), torch.tensor(tokens))[:])
         expected.append(sequences)
     return [
         max(

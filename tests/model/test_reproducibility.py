@@ -37,8 +37,8 @@ EMBEDDED = {
 
 
 def requests() -> list[Request]:
-    questions = JsonLines("facts", str(FACTS)).load()[:32]
-    asked = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=10).requests(questions, Matching(), seed=5)
+    questions = JsonLines("facts", str(FACTS)).load()[:64]
+    asked = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=16).requests(questions, Matching(), seed=5)
     return [replace(request, matcher=None) for request in asked]
 
 
@@ -59,11 +59,11 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
     embedded: TransformersModel, capsys: pytest.CaptureFixture[str]
 ):
     asked = requests()
-    reference = answered(at_once(embedded, 30 * 64), asked)
+    reference = answered(at_once(embedded, 48 * 64), asked)
     shuffled = random.Random(1).sample(asked, len(asked))
     found = {
         "one question at once": answered(at_once(embedded, 1), asked),
-        "in another order": answered(at_once(embedded, 30 * 5), shuffled),
+        "in another order": answered(at_once(embedded, 48 * 5), shuffled),
         "in two processes": {},
     }
     for half in "01":
@@ -97,10 +97,9 @@ MEASURED = """
 import resource, sys
 sys.path[:0] = ["tests", "tests/model"]
 from test_reproducibility import large_vocabulary, sweep_of
-model = large_vocabulary()
-for reply in model.complete(sweep_of(int(sys.argv[1]))):
-    pass
-print(model.bytes_per_answer, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+for count, reply in enumerate(large_vocabulary().complete(sweep_of(240)), start=1):
+    if count in (60, 240):
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
 
@@ -121,12 +120,9 @@ def sweep_of(questions: int) -> list[Request]:
 
 
 def test_memory_does_not_grow_with_the_number_of_questions():
-    peak = {}
-    for questions in (8, 96):
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURED, str(questions)], cwd=PROJECT, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        per_answer, peak[questions] = map(int, done.stdout.split())
-    in_flight = 120 * per_answer
-    assert peak[96] - peak[8] < 0.25 * in_flight
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED], cwd=PROJECT, capture_output=True, text=True, check=True, timeout=300
+    )
+    after_60, after_240 = map(int, done.stdout.split())
+    logits_of_the_last_tokens = (240 - 60) * 48 * 40_000 * 4
+    assert after_240 - after_60 < 0.05 * logits_of_the_last_tokens

@@ -284,12 +284,14 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(folder: Path, monkeypat
 def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
     requests = [free_request(f"{index:02}") for index in range(12)]  # 60 answers each
     everywhere = {}
+    asked_before = load(folder, prompt_style="plain")
+    everything(asked_before.complete(requests))
+    one_question = asked_before.description()["bytes_per_question_at_most"]
     for free, block in ((1, 1), (3, 1), (4, 2), (10, 5), (10**6, 12)):
         with monkeypatch.context() as patch:
             asked = out_of_memory_beyond(patch, 10**6, MemoryError())
             model = load(folder, prompt_style="plain")
-            # half of what is free holds so many times 30 answers
-            memory = free * 60 * model.bytes_per_answer
+            memory = free * one_question  # half of it holds so many times 30 answers
             patch.setattr(transformers, "free_memory", lambda device, memory=memory: memory)
             everywhere[free] = everything(model.complete(requests))
         assert max(asked) == block
