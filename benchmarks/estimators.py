@@ -1,6 +1,6 @@
 """How far each estimate of an accuracy curve is from the truth, and what it costs: trials, combined draws, exact.
 
-    python benchmarks/estimators.py [--questions 48] [--nodes 96] [--json FILE]
+    python benchmarks/estimators.py [--questions 48] [--nodes 128] [--json FILE]
 
 The truth is a reference that has nothing in common with them but the model: enumerations with many more nodes and other
 random numbers, averaged; its own error is printed beside. The questions are the first of the built-in facts that the

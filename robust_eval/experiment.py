@@ -94,7 +94,7 @@ def _measure(config: Config, name: str, settings: dict[str, Any], folder: Path, 
     if unusable:
         log.warning("accepted answers that normalise to nothing are left out: %s", ", ".join(sorted(unusable)))
 
-    sampler.requests(questions[:1], grader, config.seed)  # says what it cannot ask for before a model is loaded
+    sampler.requests(sampler.candidates(questions), grader, config.seed)  # says before loading what it cannot ask for
     with watch.stage("model"):
         engine.prepare()
         model: LanguageModel = config.model.load()

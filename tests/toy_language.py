@@ -26,6 +26,8 @@ class Table:
     language: int
     vocabulary: int = len(PIECES)
     spread: float = 2.5
+    evaluated: int = 0
+    """Prefixes that were asked for beyond the prompts."""
 
     def logits(self, prefix: tuple[int, ...]) -> Tensor:
         random = np.random.default_rng([self.language, *prefix])
@@ -39,6 +41,7 @@ class Table:
         assert torch.equal(parents, parents.sort().values)
         pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
         self._level = [(*self._level[parent], token) for parent, token in pairs]
+        self.evaluated += len(self._level)
         return torch.stack([self.logits(prefix) for prefix in self._level])
 
 

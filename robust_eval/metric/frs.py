@@ -7,19 +7,19 @@ definitions; :class:`FactualRobustness` applies them to a graded answer table.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import isotonic_regression
 
-from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
 from robust_eval.metric.crossing import crossings
+from robust_eval.metric.frs_tables import certainty_bins, type_shares
 from robust_eval.metric.score import (
     Estimate,
     Floats,
@@ -30,7 +30,6 @@ from robust_eval.metric.score import (
     grid,
     mean_estimate,
     question_groups,
-    reply_weights,
 )
 from robust_eval.question import Question
 
@@ -196,6 +195,19 @@ def factual_robustness_score(
     return np.where(np.isnan(h) | np.isnan(t), np.nan, score)
 
 
+class Breaks(NamedTuple):
+    """Where each of n facts breaks, by one way of telling how accurately it is answered.
+
+    ``accuracy`` is (n, T) on the grid; ``breaking`` (n,), inf where a fact is unbroken up to the temperature ``last``;
+    ``interval`` holds the ends of a 95 % interval of it, where there is one.
+    """
+
+    accuracy: Floats
+    breaking: Floats
+    last: float
+    interval: dict[str, Floats]
+
+
 @dataclass
 class FactualRobustness:
     """FRS of every kept question and what the paper reports around it (METHODS §1)."""
@@ -249,26 +261,20 @@ class FactualRobustness:
         groups = question_groups(questions)
         answers = grid(ids, measured.graded)
         temperatures = answers.temperatures
-        told = curve_accuracy(ids, measured.curves, temperatures)
-        accuracy = told if measured.estimator == "combined" and told is not None else answers.accuracy
+        estimates = self._estimates(ids, measured, answers)
+        headline, *others = estimates
+        accuracy, breaking = estimates[headline].accuracy, estimates[headline].breaking
         entropy = self.initial_entropy(ids, measured.baseline)
-        breaking = breaking_temperature(accuracy, temperatures, self.threshold, self.estimator)
-        scores = self._scores(entropy, breaking, temperatures[-1])
+        scores = self._scores(entropy, estimates[headline])
 
         result = Score(
-            settings={
-                "threshold": self.threshold,
-                "k": self.k,
-                "unbroken": self.unbroken,
-                "estimator": measured.estimator if told is not None else "trials",
-            }
+            settings={"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
         )
         for d, values in scores.items():
             result.values[f"frs.d{d:g}"] = mean_estimate(values, groups, seed)
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-        broken = np.where(np.isinf(breaking), np.nan, breaking)
         result.values["frs.unbroken_share"] = mean_estimate(unbroken, groups, seed)
-        result.values["frs.breaking_temperature.mean_broken"] = mean_estimate(broken, groups, seed)
+        result.values["frs.breaking_temperature.mean_broken"] = _mean_broken(breaking, groups, seed)
         result.values["frs.breaking_temperature.median"] = _median(breaking)
         result.values["frs.entropy.mean"] = mean_estimate(entropy, groups, seed)
         result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
@@ -289,19 +295,20 @@ class FactualRobustness:
             "breaking_temperature": breaking,
             **{f"frs_d{d:g}": values for d, values in scores.items()},
         }
-        if told is not None:
-            for name, breaks in self._other_breaks(ids, measured, answers, told).items():
-                if name in ("combined", "trials", "offgrid"):
-                    last = pc.max(measured.curves["temperature"]).as_py() if name == "offgrid" else temperatures[-1]
-                    result.values |= self._beside(name, entropy, breaks, last, groups, seed)
-                by_question[f"breaking_temperature_{name}"] = breaks
-            if measured.estimator == "exact":
+        for name in others:
+            other = estimates[name]
+            for d, values in self._scores(entropy, other).items():
+                result.values[f"frs.{name}.d{d:g}"] = mean_estimate(values, groups, seed)
+            result.values[f"frs.{name}.breaking_temperature.mean_broken"] = _mean_broken(other.breaking, groups, seed)
+            result.values[f"frs.{name}.breaking_temperature.median"] = _median(other.breaking)
+            by_question[f"breaking_temperature_{name}"] = other.breaking
+            if name == "offgrid":
+                by_question |= {f"breaking_temperature_{name}_{end}": value for end, value in other.interval.items()}
                 for end in ("lower", "upper"):
                     bound = curve_column(ids, measured.curves, temperatures, end)
                     result.curves[f"accuracy_certified_{end}"] = _curve(bound, temperatures, groups, seed)
             else:
-                name, other = ("combined", told) if measured.estimator == "trials" else ("trials", answers.accuracy)
-                result.curves[f"accuracy_{name}"] = _curve(other, temperatures, groups, seed)
+                result.curves[f"accuracy_{name}"] = _curve(other.accuracy, temperatures, groups, seed)
         result.tables["frs"] = pa.table(by_question)
         result.tables["frs_accuracy"] = pa.table(
             {
@@ -315,37 +322,33 @@ class FactualRobustness:
         result.tables["frs_types"] = type_shares(scores[self.d[0]], [question.type for question in questions])
         return result
 
-    def _scores(self, entropy: Floats, breaking: Floats, last: float) -> dict[float, Floats]:
-        """FRS of every question for each d; ``last`` is the highest temperature at which a fact was seen to break."""
-        bound = np.where(np.isinf(breaking), last, breaking)
-        scored = bound if self.unbroken == "bound" else breaking
-        return {d: factual_robustness_score(entropy, scored, d, self.unbroken) for d in self.d}
+    def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
+        """Where the facts break by every way of telling, the headline's first."""
+        temperatures = answers.temperatures
 
-    def _other_breaks(self, ids: list[str], measured: Measured, answers: Grid, told: Floats) -> dict[str, Floats]:
-        """The breaking temperatures that are not the headline's, by the name of their estimate."""
+        def on_grid(accuracy: Floats) -> Breaks:
+            breaking = breaking_temperature(accuracy, temperatures, self.threshold, self.estimator)
+            return Breaks(accuracy, breaking, float(temperatures[-1]), {})
+
+        trials = on_grid(answers.accuracy)
+        if measured.curves.num_rows == 0:
+            return {"trials": trials}
+        told = np.clip(curve_column(ids, measured.curves, temperatures, "accuracy"), 0, 1)
         if measured.estimator == "exact":
             crossed = crossings(ids, measured.curves, self.threshold)
-            return {"offgrid": crossed["value"], "offgrid_low": crossed["low"], "offgrid_high": crossed["high"]}
-        name, other = ("combined", told) if measured.estimator == "trials" else ("trials", answers.accuracy)
-        return {name: breaking_temperature(other, answers.temperatures, self.threshold, self.estimator)}
+            last = pc.max(measured.curves["temperature"]).as_py()
+            interval = {end: crossed[end] for end in ("low", "high")}
+            return {"exact": trials, "offgrid": Breaks(told, crossed["value"], last, interval)}
+        if measured.estimator == "combined":
+            return {"combined": on_grid(told), "trials": trials}
+        return {"trials": trials, "combined": on_grid(told)}
 
-    def _beside(
-        self,
-        name: str,
-        entropy: Floats,
-        breaking: Floats,
-        last: float,
-        groups: Sequence[str] | None,
-        seed: int,
-    ) -> dict[str, Estimate]:
-        """The figures that another estimate of the breaking temperatures gives, to stand beside the headline's."""
-        scores = self._scores(entropy, breaking, last)
-        broken = np.where(np.isinf(breaking), np.nan, breaking)
-        return {
-            **{f"frs.{name}.d{d:g}": mean_estimate(values, groups, seed) for d, values in scores.items()},
-            f"frs.{name}.breaking_temperature.mean_broken": mean_estimate(broken, groups, seed),
-            f"frs.{name}.breaking_temperature.median": _median(breaking),
-        }
+    def _scores(self, entropy: Floats, estimated: Breaks) -> dict[float, Floats]:
+        """FRS of every question for each d."""
+        breaking = estimated.breaking
+        if self.unbroken == "bound":
+            breaking = np.where(np.isinf(breaking), estimated.last, breaking)
+        return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
         """H of each question: mean top-k entropy over the tokens of its greedy answer; NaN where there are none."""
@@ -367,13 +370,6 @@ class FactualRobustness:
         return entropy
 
 
-def curve_accuracy(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats) -> Floats | None:
-    """(n, T) accuracies of the curves at the temperatures, limited to [0, 1]; None where there are no curves."""
-    if curves.num_rows == 0:
-        return None
-    return np.clip(curve_column(question_ids, curves, temperatures, "accuracy"), 0, 1)
-
-
 def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
     """(n, T) a column of the curves; NaN for questions that have none."""
     place = {question_id: index for index, question_id in enumerate(question_ids)}
@@ -387,6 +383,11 @@ def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Fl
 
 def _curve(accuracy: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int) -> dict[float, Estimate]:
     return {float(t): mean_estimate(accuracy[:, column], groups, seed) for column, t in enumerate(temperatures)}
+
+
+def _mean_broken(breaking: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:
+    """Of the breaking temperatures of the facts that break."""
+    return mean_estimate(np.where(np.isinf(breaking), np.nan, breaking), groups, seed)
 
 
 def _median(breaking: Floats) -> Estimate:
@@ -424,65 +425,3 @@ def _pearson(x: Floats, y: Floats, axis: int = 0) -> Any:
 def _kendall(x: Floats, y: Floats) -> float:
     varied = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     return float(stats.kendalltau(x, y).statistic) if varied else float("nan")
-
-
-def certainty_bins(graded: pa.Table) -> pa.Table:
-    """Right and wrong replies by temperature and certainty bin [0, 0.1), …, [0.9, 1] (Fastowski et al., Fig. 2).
-
-    Certainty is the mean probability of the answer's tokens at the sampling temperature; replies without tokens or
-    log-probabilities are left out. Enumerated answers count by their probability.
-    """
-    counts: dict[tuple[float, int], list[float]] = {}
-    columns = ["temperature", "sampling_logprobs", "answer_tokens", "correct", "outcome"]
-    weights = reply_weights(graded)
-    for weight, (temperature, logprobs, answer_tokens, correct, outcome) in zip(
-        weights.tolist(), table_rows(graded, *columns), strict=True
-    ):
-        if not logprobs or not answer_tokens or correct is None or outcome in NO_REPLY:
-            continue
-        certainty = float(np.exp(logprobs[:answer_tokens]).mean())
-        bin_index = min(int(certainty * 10), 9)
-        counts.setdefault((temperature, bin_index), [0.0, 0.0])[int(correct)] += weight
-    keys = sorted(counts)
-    return pa.table(
-        {
-            "temperature": pa.array([t for t, _ in keys], pa.float64()),
-            "certainty_from": pa.array([index / 10 for _, index in keys], pa.float64()),
-            "right": pa.array([counts[key][1] for key in keys], pa.float64()),
-            "wrong": pa.array([counts[key][0] for key in keys], pa.float64()),
-        }
-    )
-
-
-def type_shares(scores: Floats, types: Sequence[str], n: int = 1000) -> pa.Table:
-    """For each question type, the share of its questions among the n most robust, out of the n most and n least.
-
-    n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
-    their order does not matter (Fastowski et al., Fig. 5; METHODS §1).
-    """
-    known = ~np.isnan(scores)
-    values, kinds = scores[known], np.asarray(types, dtype=object)[known]
-    n = min(n, len(values) // 2)
-    most, least = _membership(-values, n), _membership(values, n)
-    names = sorted(set(kinds))
-    top = np.array([most[kinds == name].sum() for name in names])
-    bottom = np.array([least[kinds == name].sum() for name in names])
-    share = np.divide(top, top + bottom, out=np.full(len(names), np.nan), where=top + bottom > 0)
-    return pa.table(
-        {
-            "type": pa.array(names, pa.string()),
-            "most_robust": pa.array(top, pa.float64()),
-            "least_robust": pa.array(bottom, pa.float64()),
-            "share_most_robust": pa.array(share, pa.float64()),
-        }
-    )
-
-
-def _membership(values: Floats, n: int) -> NDArray[np.float64]:
-    """Weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
-    if n == 0:
-        return np.zeros(len(values))
-    cut = np.partition(values, n - 1)[n - 1]
-    below, tied = values < cut, values == cut
-    weights: Floats = below + tied * (n - below.sum()) / tied.sum()
-    return weights

@@ -48,5 +48,5 @@ def enumerate_choices(
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
         exact = np.zeros(len(temperatures))
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)
-        found.append(Enumerated(answers, curve, 0))
+        found.append(Enumerated(answers, curve))
     return found

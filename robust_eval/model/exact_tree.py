@@ -87,7 +87,6 @@ class Enumerated:
 
     answers: list[Answers]
     curve: Curve
-    nodes: int
 
 
 @torch.inference_mode()
@@ -290,10 +289,10 @@ class _Tree:
                 assert node.parent is not None
                 node.parent.value = node.parent.value + node.value
         (root,) = self._levels[0]
-        lower, upper = self._lower, np.maximum(1 - self._wrong, self._lower)
+        lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
+        upper = np.maximum(1 - self._wrong, lower)
         curve = Curve(np.array(self.temperatures), root.value, np.sqrt(variance), lower, upper)
-        nodes = sum(map(len, self._levels[1:]))
-        return Enumerated(_balanced(self._answers, np.clip(root.value, lower, upper)), curve, nodes)
+        return Enumerated(_balanced(self._answers, np.clip(root.value, lower, upper)), curve)
 
 
 def _holds(ids: Ids, token: int) -> bool:

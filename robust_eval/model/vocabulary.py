@@ -35,32 +35,40 @@ class Vocabulary:
         return np.flatnonzero(self.ends.cpu().numpy())
 
     @cached_property
-    def _line_ids(self) -> tuple[Ids, Ids]:
-        """Tokens with a line break: all of them, and those with something before it."""
+    def _first_line_ends(self) -> tuple[Ids, Ids]:
+        """The tokens that end an answer that is blank so far, and one that is not, where its first line ends it."""
         breaks = np.flatnonzero(self.texts.breaks_line)
         something = [bool(self.texts.raw[token].split(b"\n", 1)[0].strip()) for token in breaks]
-        return breaks, breaks[np.array(something, dtype=bool)]
+        return np.union1d(self.end_ids, breaks[np.array(something, dtype=bool)]), np.union1d(self.end_ids, breaks)
 
     def ending(self, text: bytes) -> Ids:
         """The tokens that end an answer that began with ``text``, ascending."""
-        ids = self.end_ids
-        if self.first_line:
-            every, with_text = self._line_ids
-            ids = np.union1d(ids, every if text.strip() else with_text)
+        ids = self._first_line_ends[bool(text.strip())] if self.first_line else self.end_ids
         return np.union1d(ids, self.stopping(text)) if self.stop else ids
 
     def stopping(self, text: bytes) -> Ids:
         """The tokens with which a stop string appears in an answer that began with ``text``."""
-        found = {token for stop in self.stop for token in self._completing(text, stop)}
+        found = set(self._with_stop)
+        for begun, tokens in self._completing.items():
+            if text.endswith(begun):
+                found.update(tokens)
         return np.array(sorted(found), dtype=np.intp)
 
-    def _completing(self, text: bytes, stop: bytes) -> list[int]:
-        tokens = {token for token, raw in enumerate(self.texts.raw) if stop in raw}
-        for done in range(1, len(stop)):
-            if text.endswith(stop[:done]):
+    @cached_property
+    def _with_stop(self) -> list[int]:
+        """The tokens that hold a whole stop string."""
+        return [token for token, raw in enumerate(self.texts.raw) if any(stop in raw for stop in self.stop)]
+
+    @cached_property
+    def _completing(self) -> dict[bytes, list[int]]:
+        """For each beginning of a stop string, the tokens that begin with the rest of it."""
+        completing: dict[bytes, list[int]] = {}
+        for stop in self.stop:
+            for done in range(1, len(stop)):
                 rest = stop[done:]
-                tokens.update(token for token, raw in enumerate(self.texts.raw) if raw.startswith(rest))
-        return sorted(tokens)
+                tokens = [token for token, raw in enumerate(self.texts.raw) if raw.startswith(rest)]
+                completing.setdefault(stop[:done], []).extend(tokens)
+        return completing
 
     def answer(self, text: bytes) -> bytes:
         """What a reply answers: its first line (of a conversation: that is not blank), up to a stop string."""

@@ -33,6 +33,9 @@ class Sampler(Protocol):
     def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
         """The greedy answers that decide which questions are worth asking again."""
 
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Those of the questions that may be selected, whatever is answered."""
+
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """The questions to go on with, given the graded baseline; UserError where there are none."""
 

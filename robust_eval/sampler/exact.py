@@ -21,7 +21,7 @@ from robust_eval.sampler.known_facts import KnownFacts
 class Exact(KnownFacts):
     """The answers to a known fact as one tree, weighted for all temperatures at once."""
 
-    nodes: int = 96
+    nodes: int = 128
     """Prefixes of answers that are evaluated for each question at most. What they leave unresolved is estimated without
     bias, with a standard error."""
     max_temperature: float = 4.0

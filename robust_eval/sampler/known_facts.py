@@ -70,6 +70,12 @@ class KnownFacts:
             for question in questions
         ]
 
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Those that have a right answer, if the greedy one must be right."""
+        if self.selection == "none":
+            return list(questions)
+        return [question for question in questions if question.answers or question.correct is not None]
+
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """The questions whose greedy answer is right, by the rule and confidence asked for.
 

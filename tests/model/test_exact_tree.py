@@ -74,13 +74,14 @@ def test_bounds_contain_the_truth_and_tighten_with_the_budget(
     expected = truth(table)
     before = (np.zeros(len(ALL)), np.ones(len(ALL)))
     for nodes in sorted(budgets):
+        table.evaluated = 0
         (found,) = enumerated(table, nodes, (seed,))
         bounds = (found.curve.lower, found.curve.upper)
         assert np.all(bounds[0] <= expected + 1e-6)
         assert np.all(bounds[1] >= expected - 1e-6)
-        assert np.all(bounds[0] >= before[0] - 1e-9)
-        assert np.all(bounds[1] <= before[1] + 1e-9)
-        assert found.nodes <= max(nodes, 2 * (DEPTH - 1))
+        assert np.all(bounds[0] >= before[0] - 1e-6)  # weights are float32
+        assert np.all(bounds[1] <= before[1] + 1e-6)
+        assert table.evaluated <= max(nodes, 2 * (DEPTH - 1))
         before = bounds
 
 

@@ -28,7 +28,7 @@ def test_the_defaults_are_those_of_the_sweep():
     exact = Exact()
     assert exact.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
     assert (exact.max_new_tokens, exact.selection, exact.max_questions) == (5, "exact_match", 1000)
-    assert (exact.nodes, exact.max_temperature, exact.estimator, exact.repetitions) == (96, 4.0, "exact", math.inf)
+    assert (exact.nodes, exact.max_temperature, exact.estimator, exact.repetitions) == (128, 4.0, "exact", math.inf)
 
 
 def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():

@@ -69,6 +69,16 @@ def test_the_selection_can_be_wider():
     assert kept(selection="none") == ["q0", "q1", "q2", "q3", "q4", "q5"]
 
 
+def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_is_selected():
+    open_question = Question("open", "Why?", ())
+    choice = Question("choice", "Which?", (), choices=("one", "two"), correct=1)
+    unsettled = Question("unsettled", "Which?", (), choices=("one", "two"))
+    questions = [open_question, QUESTIONS[0], choice, unsettled]
+    assert KnownFacts().candidates(questions) == [QUESTIONS[0], choice]
+    assert KnownFacts(selection="contains").candidates(questions) == [QUESTIONS[0], choice]
+    assert KnownFacts(selection="none").candidates(questions) == questions
+
+
 def test_answers_below_the_confidence_are_left_out():
     assert kept(min_confidence=0.5) == ["q0", "q5"]
 
