@@ -19,6 +19,7 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -90,14 +91,18 @@ def main() -> None:
     }
     ways = {key: make() for key, make in makers.items() if key not in options.skip}
     once = variants(settings, tree_model, plain_model, blocks[0]) if options.variants else {}
+    longest = warm_up(requests, tree_model.tokenizer)
     for way in (*ways.values(), *once.values()):
-        way.answer(warm_up(requests, tree_model.tokenizer))
+        with way.ready():
+            way.answer(longest)
 
     measured: dict[str, list[Measurement]] = defaultdict(list)
     shares: dict[str, list[float]] = defaultdict(list)
     for number, block in enumerate(blocks, start=1):
         for key, way in (ways | once if number == 1 else ways).items():
-            measurement = measure(way, block, questions)
+            with way.ready():
+                way.answer(longest[:1])
+                measurement = measure(way, block, questions)
             measured[key].append(measurement)
             console.print(f"block {number} of {len(blocks)}: {way.label}: {measurement.seconds:.1f} s")
         for name, value in matmul_shares(measured["tree"][-1], plain_model.network).items():
@@ -144,12 +149,13 @@ def setting(questions: int, dtype: str) -> tuple[Transformers, list[Question]]:
 class Way:
     """One way of answering requests: ``answer`` gives texts, or the probability (requests, temperatures) of right ones.
 
-    ``work`` counts at least the "tokens" that went through its model so far.
+    ``work`` counts at least the "tokens" that went through its model so far. Both need the context of ``ready``.
     """
 
     label: str
     answer: Callable[[Sequence[Request]], Texts | NDArray[np.float64]]
     work: Callable[[], Counter[str]]
+    ready: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -242,11 +248,12 @@ def best_server(settings: Transformers, requests: Sequence[Request]) -> Way:
 
     def seconds(slots: int) -> float:
         server = start(slots)
-        server.complete(requests[:1])
-        return timed(partial(server.complete, requests))[0]
+        with server.running():
+            server.complete(requests[:1])
+            return timed(partial(server.complete, requests))[0]
 
     server = start(min(SERVER_SLOTS, key=seconds))
-    return Way(f"llama.cpp, {server.slots} slots", server.complete, server.work)
+    return Way(f"llama.cpp, {server.slots} slots", server.complete, server.work, server.running)
 
 
 def tree(model: Model, requests: Sequence[Request], trials: int | None = None) -> Texts:

@@ -20,7 +20,7 @@ from robust_eval.engine.local import Local
 from robust_eval.error import UserError, first_line
 from robust_eval.grader.matching import Matching
 from robust_eval.metric.certainty import AnswerCertainty
-from robust_eval.metric.frs import FactualRobustness
+from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.model.transformers import Transformers
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep

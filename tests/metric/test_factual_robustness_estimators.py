@@ -3,45 +3,19 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from facts_by_hand import BASELINE, ROWS, answer, figures
+from facts_by_hand import QUESTIONS as FACTS_ASKED
 
 from robust_eval.answer import CURVES, answer_table
 from robust_eval.metric.crossing import NORMAL_95
-from robust_eval.metric.frs import FactualRobustness, certainty_bins
+from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import Measured, grid, reply_weights
-from robust_eval.question import Question
 
 GRID = [0.5, 1.0, 1.5]
-QUESTIONS = [Question(id=name, text=f"{name}?") for name in "abc"]
-SURE, TORN = [0.0, -math.inf], [math.log(0.5), math.log(0.5)]  # entropy 0 and 1 with k = 2
 NAN, INF = math.nan, math.inf
-
-
-def answer(question_id, temperature=0.0, correct=True, weight=0.25, **columns):
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": temperature,
-        "trial": 0,
-        "text": "",
-        "correct": correct,
-        "outcome": "ok",
-        "weight": weight,
-        **columns,
-    }
-
-
-# H is 1/2, 0 and 1. Of four trials at 0.5, 1.0 and 1.5 are right:
-BASELINE = answer_table(
-    answer(name, top_logprobs=top, answer_tokens=len(top))
-    for name, top in (("a", [TORN, SURE]), ("b", [SURE]), ("c", [TORN]))
-)
-TRIALS = {"a": [4, 4, 2], "b": [4, 2, 1], "c": [1, 0, 0]}  # never broken, breaks at 1.5, breaks at 0.5
-GRADED = answer_table(
-    answer(name, temperature, trial < right)
-    for name, counts in TRIALS.items()
-    for temperature, right in zip(GRID, counts, strict=True)
-    for trial in range(4)
-)
+QUESTIONS = FACTS_ASKED[:3]  # a, b and c
+GRADED = answer_table(row for row in ROWS if row["question_id"] in "abc")  # a never breaks, b at 1.5, c at 0.5
 
 
 def curve_table(accuracy, temperatures=GRID, error=0.0, lower=0.0, upper=1.0):
@@ -74,10 +48,6 @@ def values_of(curve):
 
 def by_question(found, column):
     return found.tables["frs"][column].to_pylist()
-
-
-def figures(found, *without):
-    return {name: estimate.value for name, estimate in found.values.items() if not name.startswith(without)}
 
 
 A_BREAKS_AT_1_5 = 2.05 / 3.05  # f = 2.5 / 2 − 1 / 5 = 1.05

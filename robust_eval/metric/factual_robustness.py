@@ -1,0 +1,264 @@
+"""FRS over a graded answer table: its figures, curves and tables, with intervals over questions.
+
+Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness".
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import stats
+
+from robust_eval.answer import rows as table_rows
+from robust_eval.error import UserError
+from robust_eval.metric.crossing import crossings
+from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.metric.frs_tables import certainty_bins, type_shares
+from robust_eval.metric.score import (
+    Estimate,
+    Floats,
+    Grid,
+    Measured,
+    Score,
+    estimate,
+    grid,
+    mean_estimate,
+    question_groups,
+)
+from robust_eval.question import Question
+
+
+class Breaks(NamedTuple):
+    """Where each of n facts breaks, by one way of telling how accurately it is answered.
+
+    ``accuracy`` is (n, T) on the grid; ``breaking`` (n,), inf where a fact is unbroken up to the temperature ``last``;
+    ``interval`` holds the ends of a 95 % interval of it, where there is one.
+    """
+
+    accuracy: Floats
+    breaking: Floats
+    last: float
+    interval: dict[str, Floats]
+
+
+@dataclass
+class FactualRobustness:
+    """FRS of every kept question and what the paper reports around it (METHODS §1)."""
+
+    d: Any = field(default_factory=lambda: [1.0, 2.0, 5.0, 10.0, 50.0])
+    """Weights of the entropy: a number or a list of numbers above 0."""
+    k: int = 10
+    """Most probable tokens that enter the entropy; also the base of its logarithm."""
+    renormalize: bool = True
+    """Divide those k probabilities by their sum."""
+    include_eos: bool = False
+    """Count the token that ends the answer among the answer's tokens."""
+    threshold: float = 0.5
+    """A fact breaks where its accuracy falls below this."""
+    estimator: str = "first"
+    """first | isotonic: how the breaking temperature is read off the accuracies."""
+    unbroken: str = "one"
+    """one | bound: what an unbroken fact scores."""
+
+    def __post_init__(self) -> None:
+        values = self.d if isinstance(self.d, Sequence) and not isinstance(self.d, str) else [self.d]
+        numbers = [isinstance(d, int | float) and not isinstance(d, bool) and 0 < d < math.inf for d in values]
+        if not values or not all(numbers):
+            raise ValueError(f"d must be a number above 0 or a list of such numbers, not {self.d}")
+        self.d = sorted({float(d) for d in values})
+        if self.k < 2:
+            raise ValueError(f"k must be at least 2, not {self.k}")
+        if not 0 < self.threshold <= 1:
+            raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
+        if self.estimator not in ("first", "isotonic"):
+            raise ValueError(f"estimator must be first or isotonic, not {self.estimator}")
+        if self.unbroken not in ("one", "bound"):
+            raise ValueError(f"unbroken must be one or bound, not {self.unbroken}")
+
+    @property
+    def top_logprobs(self) -> int:
+        """Log-probabilities that the entropy needs of each token of a greedy answer."""
+        return self.k
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """UserError unless answers come at two temperatures or more."""
+        if len(temperatures) < 2:
+            raise UserError(
+                "metric=frs needs answers at several temperatures to find where a fact breaks, and the sampler asks "
+                f"at {len(temperatures)}: choose sampler=temperature_sweep with at least two temperatures above 0"
+            )
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """FRS for each d, accuracy by temperature, unbroken facts, and how entropy goes with breaking."""
+        ids = [question.id for question in questions]
+        groups = question_groups(questions)
+        answers = grid(ids, measured.graded)
+        temperatures = answers.temperatures
+        estimates = self._estimates(ids, measured, answers)
+        headline, *others = estimates
+        accuracy, breaking = estimates[headline].accuracy, estimates[headline].breaking
+        entropy = self.initial_entropy(ids, measured.baseline)
+        scores = self._scores(entropy, estimates[headline])
+
+        result = Score(
+            settings={"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
+        )
+        for d, values in scores.items():
+            result.values[f"frs.d{d:g}"] = mean_estimate(values, groups, seed)
+        unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
+        result.values["frs.unbroken_share"] = mean_estimate(unbroken, groups, seed)
+        result.values["frs.breaking_temperature.mean_broken"] = _mean_broken(breaking, groups, seed)
+        result.values["frs.breaking_temperature.median"] = _median(breaking)
+        result.values["frs.entropy.mean"] = mean_estimate(entropy, groups, seed)
+        result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
+        result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
+        result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
+        result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
+
+        survival = {t: np.where(np.isnan(breaking), np.nan, (breaking > t).astype(float)) for t in temperatures}
+        result.curves["accuracy"] = _curve(accuracy, temperatures, groups, seed)
+        result.curves["frs.survival"] = {float(t): mean_estimate(alive, groups, seed) for t, alive in survival.items()}
+
+        by_question = {
+            "question_id": ids,
+            "question": [question.text for question in questions],
+            "type": [question.type for question in questions],
+            "category": [question.category for question in questions],
+            "entropy": entropy,
+            "breaking_temperature": breaking,
+            **{f"frs_d{d:g}": values for d, values in scores.items()},
+        }
+        for name in others:
+            other = estimates[name]
+            for d, values in self._scores(entropy, other).items():
+                result.values[f"frs.{name}.d{d:g}"] = mean_estimate(values, groups, seed)
+            result.values[f"frs.{name}.breaking_temperature.mean_broken"] = _mean_broken(other.breaking, groups, seed)
+            result.values[f"frs.{name}.breaking_temperature.median"] = _median(other.breaking)
+            by_question[f"breaking_temperature_{name}"] = other.breaking
+            if name == "offgrid":
+                by_question |= {f"breaking_temperature_{name}_{end}": value for end, value in other.interval.items()}
+                for end in ("lower", "upper"):
+                    bound = curve_column(ids, measured.curves, temperatures, end)
+                    result.curves[f"accuracy_certified_{end}"] = _curve(bound, temperatures, groups, seed)
+            else:
+                result.curves[f"accuracy_{name}"] = _curve(other.accuracy, temperatures, groups, seed)
+        result.tables["frs"] = pa.table(by_question)
+        result.tables["frs_accuracy"] = pa.table(
+            {
+                "question_id": np.repeat(ids, len(temperatures)),
+                "temperature": np.tile(temperatures, len(ids)),
+                "correct": answers.correct.ravel(),
+                "replies": answers.replies.ravel(),
+            }
+        )
+        result.tables["frs_certainty"] = certainty_bins(measured.graded)
+        result.tables["frs_types"] = type_shares(scores[self.d[0]], [question.type for question in questions])
+        return result
+
+    def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
+        """Where the facts break by every way of telling, the headline's first."""
+        temperatures = answers.temperatures
+
+        def on_grid(accuracy: Floats) -> Breaks:
+            breaking = breaking_temperature(accuracy, temperatures, self.threshold, self.estimator)
+            return Breaks(accuracy, breaking, float(temperatures[-1]), {})
+
+        trials = on_grid(answers.accuracy)
+        if measured.curves.num_rows == 0:
+            return {"trials": trials}
+        told = np.clip(curve_column(ids, measured.curves, temperatures, "accuracy"), 0, 1)
+        if measured.estimator == "exact":
+            crossed = crossings(ids, measured.curves, self.threshold)
+            last = pc.max(measured.curves["temperature"]).as_py()
+            interval = {end: crossed[end] for end in ("low", "high")}
+            return {"exact": trials, "offgrid": Breaks(told, crossed["value"], last, interval)}
+        if measured.estimator == "combined":
+            return {"combined": on_grid(told), "trials": trials}
+        return {"trials": trials, "combined": on_grid(told)}
+
+    def _scores(self, entropy: Floats, estimated: Breaks) -> dict[float, Floats]:
+        """FRS of every question for each d."""
+        breaking = estimated.breaking
+        if self.unbroken == "bound":
+            breaking = np.where(np.isinf(breaking), estimated.last, breaking)
+        return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
+
+    def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
+        """H of each question: mean top-k entropy over the tokens of its greedy answer; NaN where there are none."""
+        rows = {question_id: index for index, question_id in enumerate(question_ids)}
+        entropy = np.full(len(rows), np.nan)
+        columns = ["question_id", "top_logprobs", "answer_tokens"]
+        for question_id, top_logprobs, answer_tokens in table_rows(baseline, *columns):
+            if question_id not in rows or not top_logprobs:
+                continue
+            tokens = top_logprobs if self.include_eos else top_logprobs[:answer_tokens]
+            if any(len(token) < self.k for token in tokens):
+                raise UserError(
+                    f"metric.frs.k={self.k} needs {self.k} log-probabilities a token, and the answer to question "
+                    f"{question_id} brings {min(map(len, tokens))}: choose a smaller k"
+                )
+            if tokens:
+                largest = [sorted(token, reverse=True)[: self.k] for token in tokens]  # some servers add the one drawn
+                entropy[rows[question_id]] = top_entropy(np.exp(largest), self.k, self.renormalize).mean()
+        return entropy
+
+
+def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
+    """(n, T) a column of the curves; NaN for questions that have none."""
+    place = {question_id: index for index, question_id in enumerate(question_ids)}
+    level = {float(temperature): index for index, temperature in enumerate(temperatures)}
+    found = np.full((len(place), len(level)), np.nan)
+    for question_id, temperature, value in table_rows(curves, "question_id", "temperature", column):
+        if temperature in level:
+            found[place[question_id], level[temperature]] = value
+    return found
+
+
+def _curve(accuracy: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int) -> dict[float, Estimate]:
+    return {float(t): mean_estimate(accuracy[:, column], groups, seed) for column, t in enumerate(temperatures)}
+
+
+def _mean_broken(breaking: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:
+    """Of the breaking temperatures of the facts that break."""
+    return mean_estimate(np.where(np.isinf(breaking), np.nan, breaking), groups, seed)
+
+
+def _median(breaking: Floats) -> Estimate:
+    """Of the breaking temperatures; inf where half or more are unbroken."""
+    defined = breaking[~np.isnan(breaking)]
+    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
+
+
+def entropy_against_breaking(
+    entropy: Floats, breaking: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int
+) -> dict[str, Estimate]:
+    """How H goes with t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper; beside it Pearson
+    with the unbroken at the next grid step, and Kendall's τ_b over all, because dropping the unbroken weakens r.
+    """
+    step = float(np.diff(temperatures).min()) if len(temperatures) > 1 else 1.0
+    known = ~np.isnan(entropy) & ~np.isnan(breaking)
+    placed = np.where(np.isinf(breaking), temperatures[-1] + step, breaking)
+    pearson = "frs.entropy_vs_breaking.pearson"
+    return {
+        f"{pearson}_broken": estimate(_pearson, [entropy, placed], groups, seed, known & np.isfinite(breaking)),
+        f"{pearson}_all": estimate(_pearson, [entropy, placed], groups, seed, known),
+        "frs.entropy_vs_breaking.kendall": Estimate(_kendall(entropy[known], placed[known])),
+    }
+
+
+def _pearson(x: Floats, y: Floats, axis: int = 0) -> Any:
+    """Pearson's r along an axis; NaN where one side does not vary."""
+    x = x - x.mean(axis=axis, keepdims=True)
+    y = y - y.mean(axis=axis, keepdims=True)
+    norm = np.sqrt((x * x).sum(axis=axis) * (y * y).sum(axis=axis))
+    product = (x * y).sum(axis=axis)
+    return np.clip(np.divide(product, norm, out=np.full_like(product, np.nan), where=norm > 1e-12), -1, 1)
+
+
+def _kendall(x: Floats, y: Floats) -> float:
+    varied = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+    return float(stats.kendalltau(x, y).statistic) if varied else float("nan")

@@ -1,0 +1,415 @@
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from facts_by_hand import (
+    BASELINE,
+    FACTS,
+    QUESTIONS,
+    ROWS,
+    SURE,
+    TORN,
+    UNKNOWN,
+    answer,
+    exact_score,
+    figures,
+    score_facts,
+    score_one,
+    trials,
+)
+from scipy import stats
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.metric.factual_robustness import FactualRobustness, entropy_against_breaking
+from robust_eval.question import Question
+
+PAPER_D = [1, 2, 5, 10, 50]
+PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+
+
+# FactualRobustness: configuration
+
+
+@pytest.mark.parametrize(
+    ("d", "expected"),
+    [
+        (1, [1.0]),
+        (0.5, [0.5]),
+        ([1], [1.0]),
+        ((2, 1.0), [1.0, 2.0]),
+        ([10, 5, 1, 5], [1.0, 5.0, 10.0]),
+        ([0.25, 50], [0.25, 50.0]),
+    ],
+)
+def test_d_is_a_number_or_a_list_and_comes_out_sorted(d, expected):
+    assert FactualRobustness(d=d).d == expected
+
+
+def test_the_defaults_are_those_of_the_paper():
+    metric = FactualRobustness()
+    assert metric.d == PAPER_D
+    assert (metric.k, metric.renormalize, metric.include_eos) == (10, True, False)
+    assert (metric.threshold, metric.estimator, metric.unbroken) == (0.5, "first", "one")
+
+
+@pytest.mark.parametrize(
+    "d",
+    [
+        *(0, -1, math.inf, math.nan, True, False, "1", "", None),
+        *([1, 0], [2, -1], [1, math.inf], [True], [1, False], ["1"], [None], [[1]], [], ()),
+    ],
+)
+def test_a_d_that_is_no_positive_number_stops_the_configuration(d):
+    with pytest.raises(ValueError, match="d must be a number above 0"):
+        FactualRobustness(d=d)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("k", 1),
+        ("k", 0),
+        ("threshold", 0.0),
+        ("threshold", 1.5),
+        ("threshold", math.nan),
+        ("estimator", "last"),
+        ("unbroken", "two"),
+    ],
+)
+def test_an_illegal_option_stops_the_configuration(name, value):
+    with pytest.raises(ValueError, match=name):
+        FactualRobustness(**{name: value})
+
+
+@pytest.mark.parametrize("temperatures", [[], [1.0]])
+def test_answers_at_one_temperature_are_refused_before_anything_is_sampled(temperatures):
+    with pytest.raises(UserError, match=r"metric=frs.*temperatures.*sampler=temperature_sweep"):
+        FactualRobustness().check(temperatures, repetitions=10)
+
+
+def test_two_temperatures_and_one_trial_are_enough():
+    assert FactualRobustness().check([0.2, 0.4], repetitions=1) is None
+
+
+# FactualRobustness.score: one table worked out by hand
+
+
+def kendall_tau_b(x, y):
+    """τ_b by counting pairs."""
+    signs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i, j in itertools.combinations(range(len(x)), 2)]
+    in_x, in_y = (sum(1 for pair in signs if pair[side]) for side in (0, 1))
+    return sum(a * b for a, b in signs) / math.sqrt(in_x * in_y)
+
+
+def test_the_figures_of_a_hand_made_table():
+    # f: b 0 → 2.5, c → −1/1.5, d → 2; FRS 7/9, 1/4, 3/4, and 1 for a; e has none. d matters only for a, unbroken.
+    expected = {
+        "frs.d1": 25 / 36,
+        "frs.d2": 25 / 36,
+        "frs.unbroken_share": 1 / 4,
+        "frs.breaking_temperature.mean_broken": 1.0,
+        "frs.breaking_temperature.median": 1.25,
+        "frs.entropy.mean": 0.3,
+        "frs.count.broken": 3.0,
+        "frs.count.unbroken": 1.0,
+        "frs.count.undefined": 1.0,
+        "frs.entropy_vs_breaking.pearson_broken": -math.sqrt(3) / 2,  # (0, 1.5), (1, 0.5), (0, 1)
+        "frs.entropy_vs_breaking.pearson_all": stats.pearsonr([0.5, 0, 1, 0], [2.0, 1.5, 0.5, 1.0]).statistic,
+        "frs.entropy_vs_breaking.kendall": kendall_tau_b([0.5, 0, 1, 0], [2.0, 1.5, 0.5, 1.0]),
+    }
+    assert figures(score_facts()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_curves_of_a_hand_made_table():
+    curves = score_facts().curves
+    values = {name: {t: estimate.value for t, estimate in curve.items()} for name, curve in curves.items()}
+    assert values == {
+        # e enters where it has replies: (1 + 1 + 1/4 + 3/4) / 4, (1 + 1/2 + 0 + 1/4 + 1) / 5, (1/2 + 1/4 + 1) / 5
+        "accuracy": pytest.approx({0.5: 0.75, 1.0: 0.55, 1.5: 0.35}, rel=1e-12),
+        "frs.survival": pytest.approx({0.5: 3 / 4, 1.0: 1 / 2, 1.5: 1 / 4}, rel=1e-12),
+    }
+
+
+def test_the_tables_of_a_hand_made_table():
+    tables = score_facts().tables
+    assert set(tables) == {"frs", "frs_accuracy", "frs_certainty", "frs_types"}
+
+    facts = tables["frs"].to_pydict()
+    assert facts.pop("question_id") == ["a", "b", "c", "d", "e"]
+    assert facts.pop("question") == ["a?", "b?", "c?", "d?", "e?"]
+    assert facts.pop("type") == facts.pop("category") == [""] * 5
+    assert facts.pop("entropy") == pytest.approx([0.5, 0, 1, 0, 0], rel=1e-12)
+    assert facts.pop("breaking_temperature") == pytest.approx([math.inf, 1.5, 0.5, 1.0, math.nan], nan_ok=True)
+    for column in ("frs_d1", "frs_d2"):
+        assert facts.pop(column) == pytest.approx([1, 7 / 9, 1 / 4, 3 / 4, math.nan], rel=1e-12, nan_ok=True)
+    assert facts == {}
+
+    assert tables["frs_accuracy"].to_pydict() == {
+        "question_id": [name for name in FACTS for _ in range(3)],
+        "temperature": [0.5, 1.0, 1.5] * 5,
+        "correct": [4, 4, 2, 4, 2, 1, 1, 0, 0, 3, 1, 4, 0, 4, 0],
+        "replies": [4] * 12 + [0, 4, 4],
+    }
+    assert tables["frs_certainty"].num_rows == 0  # no log-probabilities were kept
+
+
+def test_the_end_token_counts_where_it_is_asked_for():
+    score = score_facts(include_eos=True)
+    assert score.tables["frs"]["entropy"].to_pylist() == pytest.approx([2 / 3, 1 / 2, 1, 1 / 3, 0], rel=1e-12)
+    assert score.values["frs.entropy.mean"].value == pytest.approx(0.5, rel=1e-12)
+    b, d = float(exact_score(Fraction(1, 2), Fraction(3, 2), 1)), float(exact_score(Fraction(1, 3), 1, 1))
+    assert score.values["frs.d1"].value == pytest.approx((1 + b + 1 / 4 + d) / 4, rel=1e-12)
+
+
+def test_bound_scores_unbroken_facts_at_the_last_temperature():
+    score = score_facts(unbroken="bound")
+    a = [float(exact_score(Fraction(1, 2), Fraction(3, 2), d)) for d in (1, 2)]
+    assert a == pytest.approx([2.05 / 3.05, 1.425 / 2.425], rel=1e-12)
+    expected = [(first + 7 / 9 + 1 / 4 + 3 / 4) / 4 for first in a]
+    assert [score.values[name].value for name in ("frs.d1", "frs.d2")] == pytest.approx(expected, rel=1e-12)
+    assert score.values["frs.unbroken_share"].value == 0.25
+    assert score.tables["frs"]["breaking_temperature"][0].as_py() == math.inf
+
+
+def test_the_isotonic_estimator_reaches_the_score():
+    # only d (3/4, 1/4, 1) changes: its fit is 3/4, 5/8, 5/8
+    breaking = score_facts(estimator="isotonic").tables["frs"]["breaking_temperature"].to_pylist()
+    assert breaking == pytest.approx([math.inf, 1.5, 0.5, math.inf, math.nan], nan_ok=True)
+
+
+def test_the_threshold_reaches_the_score():
+    breaking = score_facts(threshold=1.0).tables["frs"]["breaking_temperature"].to_pylist()
+    assert breaking == pytest.approx([1.5, 1.0, 0.5, 0.5, math.nan], nan_ok=True)
+
+
+def test_every_d_has_a_figure_and_a_column():
+    score = score_facts(d=[0.5, 50])
+    assert [name for name in score.values if name.startswith("frs.d")] == ["frs.d0.5", "frs.d50"]
+    assert [name for name in score.tables["frs"].column_names if name.startswith("frs_d")] == ["frs_d0.5", "frs_d50"]
+
+
+def test_an_interval_resamples_questions():
+    # a alone of the four known is unbroken: of four draws none is a in 32 %, three in 5 %, four in 0.4 % of resamples
+    score = score_facts()
+    assert score.values["frs.unbroken_share"] == (0.25, 0.0, 0.75)
+    assert score.curves["frs.survival"][1.5] == (0.25, 0.0, 0.75)
+
+
+def test_counts_the_median_and_kendall_have_no_interval():
+    bare = {name for name, estimate in score_facts().values.items() if math.isnan(estimate.low)}
+    assert bare == {
+        "frs.breaking_temperature.median",
+        "frs.count.broken",
+        "frs.count.unbroken",
+        "frs.count.undefined",
+        "frs.entropy_vs_breaking.kendall",
+    }
+
+
+def test_groups_of_questions_change_the_interval():
+    # a and c share a paragraph, and b and d: one group is half unbroken, the other not at all. In a quarter of the
+    # resamples either group is drawn twice
+    grouped = [Question(id=name, text="", group="xyxyz"[index]) for index, name in enumerate(FACTS)]
+    assert score_facts(grouped).values["frs.unbroken_share"] == (0.25, 0.0, 0.5)
+
+
+def test_neither_the_order_of_the_answers_nor_that_of_the_questions_matters():
+    order = np.random.default_rng(0).permutation(len(ROWS))
+    shuffled = score_facts(
+        QUESTIONS[::-1], BASELINE.take([3, 1, 4, 0, 2]), answer_table(ROWS[index] for index in order)
+    )
+    assert figures(shuffled) == pytest.approx(figures(score_facts()), rel=1e-12)
+    assert shuffled.tables["frs"]["question_id"].to_pylist() == ["e", "d", "c", "b", "a"]
+    assert shuffled.tables["frs"]["entropy"].to_pylist() == pytest.approx([0, 0, 1, 0, 0.5], rel=1e-12)
+
+
+def test_the_same_seed_gives_the_same_score():
+    assert score_facts(seed=3).flat() == score_facts(seed=3).flat()
+    assert score_facts(seed=3).flat() != score_facts(seed=4).flat()
+
+
+def test_baseline_answers_to_questions_that_were_not_kept_are_passed_over():
+    rows = [row for row in ROWS if row["question_id"] in "ab"]
+    score = score_facts(QUESTIONS[:2], graded=answer_table(rows))
+    assert score.tables["frs"]["entropy"].to_pylist() == pytest.approx([0.5, 0.0], rel=1e-12)
+
+
+def test_a_question_without_a_greedy_answer_has_no_score_and_is_counted():
+    baseline = answer_table(
+        [
+            answer("a", top_logprobs=[SURE], answer_tokens=1),
+            answer("b", outcome="error"),
+            answer("c", top_logprobs=[TORN], answer_tokens=0),  # ended at once: no token carries an answer
+        ]
+    )
+    rows = [row for row in ROWS if row["question_id"] in "abcd"]
+    score = score_facts(QUESTIONS[:4], baseline, answer_table(rows))
+    table = score.tables["frs"]
+    assert table["entropy"].to_pylist() == pytest.approx([0, math.nan, math.nan, math.nan], nan_ok=True)
+    assert table["frs_d1"].to_pylist() == pytest.approx([1, math.nan, math.nan, math.nan], nan_ok=True)
+    assert table["breaking_temperature"].to_pylist() == [math.inf, 1.5, 0.5, 1.0]
+    assert score.values["frs.count.undefined"].value == 3
+    assert score.values["frs.d1"] == (1.0, 1.0, 1.0)
+
+
+# FactualRobustness.score: the parts
+
+
+def test_initial_entropy_is_that_of_the_k_largest_log_probabilities():
+    probabilities = [[0.5, 0.2, 0.1, 0.05], [0.9, 0.05, 0.03, 0.01]]
+    baseline = answer_table([answer("a", top_logprobs=np.log(probabilities).tolist(), answer_tokens=2)])
+    for k in (2, 3, 4):
+        expected = np.mean([stats.entropy(row[:k], base=k) for row in probabilities])
+        assert FactualRobustness(k=k).initial_entropy(["a"], baseline) == pytest.approx([expected], rel=1e-6)
+
+
+def test_initial_entropy_without_renormalisation():
+    flat = np.log(np.full((1, 8), 1 / 8)).tolist()
+    baseline = answer_table([answer("a", top_logprobs=flat, answer_tokens=1)])
+    # −2 · 1/8 · log2(1/8) = 3/4
+    assert FactualRobustness(k=2, renormalize=False).initial_entropy(["a"], baseline) == pytest.approx([0.75], rel=1e-6)
+    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([1.0], rel=1e-12)
+
+
+def test_tokens_may_bring_different_numbers_of_log_probabilities():
+    tokens = [[math.log(0.5), math.log(0.5), -math.inf], [0.0, -math.inf]]
+    baseline = answer_table([answer("a", top_logprobs=tokens, answer_tokens=2)])
+    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([0.5], rel=1e-12)
+
+
+def test_too_few_log_probabilities_are_said_with_the_question():
+    baseline = answer_table([answer("a", top_logprobs=[SURE], answer_tokens=1)])
+    with pytest.raises(UserError, match=r"metric\.frs\.k=3.*question a brings 2"):
+        FactualRobustness(k=3).initial_entropy(["a"], baseline)
+
+
+def test_too_few_log_probabilities_of_an_end_token_that_does_not_count_do_not_matter():
+    baseline = answer_table([answer("a", top_logprobs=[SURE, [0.0]], answer_tokens=1)])
+    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([0.0])
+
+
+def test_five_of_ten_trials_hold_and_four_break():
+    rows = [*trials("a", 0.2, 5, of=10, weight=0.1), *trials("a", 0.4, 4, of=10, weight=0.1)]
+    score = score_one(rows)
+    assert score.tables["frs"]["breaking_temperature"].to_pylist() == [0.4]
+    assert score.curves["accuracy"] == {0.2: (0.5, 0.5, 0.5), 0.4: (0.4, 0.4, 0.4)}
+
+
+@pytest.mark.parametrize("outcome", ["refused", "empty", "invalid"])
+def test_useless_replies_count_as_wrong(outcome):
+    rows = [
+        *trials("a", 0.2, 2, of=2),
+        *[answer("a", 0.2, None, outcome)] * 3,  # two of five
+        *trials("a", 0.4, 4),
+    ]
+    score = score_one(rows)
+    assert score.tables["frs"]["breaking_temperature"].to_pylist() == [0.2]
+    assert score.curves["accuracy"] == {0.2: (0.4, 0.4, 0.4), 0.4: (1.0, 1.0, 1.0)}
+
+
+@pytest.mark.parametrize("outcome", ["error", "filtered_prompt", "filtered_reply"])
+def test_missing_replies_leave_the_denominator(outcome):
+    rows = [
+        *trials("a", 0.2, 1, of=2),
+        *[answer("a", 0.2, None, outcome)] * 3,  # one of two
+        *trials("a", 0.4, 4),
+    ]
+    score = score_one(rows)
+    assert score.tables["frs"]["breaking_temperature"].to_pylist() == [math.inf]
+    assert score.curves["accuracy"] == {0.2: (0.5, 0.5, 0.5), 0.4: (1.0, 1.0, 1.0)}
+
+
+def test_exactly_enumerated_answers_enter_with_their_probability():
+    weighted = [(0.2, True, 0.7), (0.2, True, 0.2), (0.2, False, 0.1), (0.4, True, 0.3), (0.4, False, 0.7)]
+    rows = [answer("a", t, correct, weight=weight) for t, correct, weight in weighted]
+    score = score_one(rows)
+    assert score.curves["accuracy"] == {0.2: pytest.approx([0.9] * 3, rel=1e-12), 0.4: pytest.approx([0.3] * 3)}
+    assert score.tables["frs"]["breaking_temperature"].to_pylist() == [0.4]
+
+
+def test_a_tie_of_probabilities_holds_whatever_the_rounding():
+    right = [0.35, 0.1, 0.05]
+    assert sum(right) != 0.5
+    rows = [answer("a", 0.2, True, weight=weight) for weight in right]
+    rows += [answer("a", 0.2, False, weight=0.5), *trials("a", 0.4, 4)]
+    assert score_one(rows).tables["frs"]["breaking_temperature"].to_pylist() == [math.inf]
+
+
+def test_a_run_without_any_reply_is_undefined_and_counted():
+    score = score_one([*trials("a", 0.2, None), *trials("a", 0.4, None)])
+    counts = {"frs.count.broken": 0.0, "frs.count.unbroken": 0.0, "frs.count.undefined": 1.0, "frs.entropy.mean": 0.0}
+    expected = dict.fromkeys(score.values, math.nan) | counts
+    assert figures(score) == pytest.approx(expected, nan_ok=True)
+    assert score.curves == {name: {0.2: UNKNOWN, 0.4: UNKNOWN} for name in ("accuracy", "frs.survival")}
+    assert score.tables["frs_types"].num_rows == 0
+
+
+def test_where_nothing_breaks_there_is_no_mean_breaking_temperature():
+    score = score_one([*trials("a", 0.2, 4), *trials("a", 0.4, 4)])
+    found = figures(score)
+    assert found["frs.unbroken_share"] == 1.0
+    assert found["frs.breaking_temperature.median"] == math.inf
+    undefined = [name for name, value in found.items() if math.isnan(value)]
+    assert undefined == [
+        "frs.breaking_temperature.mean_broken",
+        "frs.entropy_vs_breaking.pearson_broken",
+        "frs.entropy_vs_breaking.pearson_all",
+        "frs.entropy_vs_breaking.kendall",
+    ]
+
+
+def test_half_unbroken_facts_have_no_finite_median():
+    rows = [*trials("a", 0.2, 4), *trials("a", 0.4, 4), *trials("b", 0.2, 4), *trials("b", 0.4, 0)]
+    score = score_facts(QUESTIONS[:2], graded=answer_table(rows))
+    assert score.values["frs.breaking_temperature.median"].value == math.inf
+
+
+# entropy_against_breaking
+
+
+def test_entropy_against_breaking_of_many_facts():
+    generator = np.random.default_rng(0)
+    grid = np.array(PAPER_GRID)
+    entropy = generator.uniform(size=120)
+    placed = np.clip(np.ceil(11 * (1 - entropy) + 2 * generator.normal(size=120)), 1, 11).astype(int) - 1
+    steps = np.append(grid, 2.2)  # the unbroken stand at the next grid step
+    breaking = np.append(grid, np.inf)[placed]
+    unknown = np.zeros(120, dtype=bool)
+    unknown[::10] = True
+    values = entropy_against_breaking(
+        np.where(np.arange(120) % 20 == 0, np.nan, entropy),
+        np.where(np.arange(120) % 20 == 10, np.nan, breaking),
+        grid,
+        None,
+        seed=0,
+    )
+    broken = ~unknown & np.isfinite(breaking)
+    assert 0 < broken.sum() < (~unknown).sum()
+    prefix = "frs.entropy_vs_breaking"
+    expected = {
+        f"{prefix}.pearson_broken": stats.pearsonr(entropy[broken], breaking[broken]),
+        f"{prefix}.pearson_all": stats.pearsonr(entropy[~unknown], steps[placed][~unknown]),
+    }
+    assert set(values) == {*expected, f"{prefix}.kendall"}
+    for name, result in expected.items():
+        assert values[name].value == pytest.approx(result.statistic, rel=1e-12)
+        fisher = result.confidence_interval()  # another method: near, not equal
+        assert (values[name].low, values[name].high) == pytest.approx((fisher.low, fisher.high), abs=0.06)
+    assert values[f"{prefix}.kendall"].value == pytest.approx(
+        kendall_tau_b(entropy[~unknown], steps[placed][~unknown]), rel=1e-12
+    )
+
+
+def test_the_correlations_of_very_sure_models_are_those_of_the_same_entropies_scaled():
+    grid = np.array([0.5, 1.0, 1.5])
+    entropy, breaking = np.array([0.1, 0.9, 0.3, 0.4]), np.array([np.inf, 0.5, 1.5, 1.0])
+    plain = entropy_against_breaking(entropy, breaking, grid, None, seed=0)
+    scaled = entropy_against_breaking(1e-6 * entropy, breaking, grid, None, seed=0)
+    assert plain["frs.entropy_vs_breaking.pearson_all"].value == pytest.approx(
+        stats.pearsonr(entropy, [2.0, 0.5, 1.5, 1.0]).statistic, rel=1e-12
+    )
+    for name, estimate in plain.items():
+        assert scaled[name] == pytest.approx(estimate, rel=1e-9, nan_ok=True)
