@@ -415,8 +415,9 @@ MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
 """On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
 PROMPT_TOKENS_AT_ONCE = 8192
 """Prompt tokens that are evaluated together at most."""
-PADDING = 4
-"""Prompts in a block differ by at most so many tokens, so that little is computed for nothing."""
+PADDING = 16
+"""Prompts in a block differ by at most so many tokens: few enough that little is computed for nothing, and enough that
+blocks are large (16 questions were answered 7 % faster than with 4)."""
 
 
 def _kind(request: Request) -> tuple[Any, ...]:

@@ -161,8 +161,8 @@ def enumerated():
         for temperature in GRID:
             right = EXACT[name][WIDE.index(temperature)]
             parts = [0.75, 0.25] if name in "ab" else [1.0]
-            rows += [answer(name, temperature, True, right * part) for part in parts]
-            rows.append(answer(name, temperature, False, 1 - right))
+            rows += [answer(name, temperature, True, weight=right * part) for part in parts]
+            rows.append(answer(name, temperature, False, weight=1 - right))
     return answer_table(rows)
 
 
@@ -223,18 +223,18 @@ def test_weights_that_are_probabilities_are_summed():
 
 
 def test_enumerated_answers_that_do_not_sum_to_one_are_shares_of_what_there_is():
-    rows = [answer("a", 0.5, True, 0.3), answer("a", 0.5, False, 0.1), answer("a", 1.0, True, 0.2)]
+    rows = [answer("a", 0.5, True, weight=0.3), answer("a", 0.5, False, weight=0.1), answer("a", 1.0, True, weight=0.2)]
     assert grid(["a"], answer_table(rows)).accuracy == pytest.approx(np.array([[0.75, 1.0]]))
 
 
 def test_enumerated_answers_count_by_their_probability_in_the_certainty_bins():
     sure, unsure = {"sampling_logprobs": [math.log(0.85)]}, {"sampling_logprobs": [math.log(0.15)]}
     rows = [
-        answer("a", 0.5, True, 0.625, answer_tokens=1, **sure),
-        answer("a", 0.5, True, 0.125, answer_tokens=1, **unsure),
-        answer("a", 0.5, False, 0.25, answer_tokens=1, **unsure),
-        answer("b", 0.5, True, 0.5, answer_tokens=1, **sure),
-        answer("b", 0.5, False, 0.25, answer_tokens=0, **sure),
+        answer("a", 0.5, True, weight=0.625, answer_tokens=1, **sure),
+        answer("a", 0.5, True, weight=0.125, answer_tokens=1, **unsure),
+        answer("a", 0.5, False, weight=0.25, answer_tokens=1, **unsure),
+        answer("b", 0.5, True, weight=0.5, answer_tokens=1, **sure),
+        answer("b", 0.5, False, weight=0.25, answer_tokens=0, **sure),
     ]
     assert certainty_bins(answer_table(rows)).to_pylist() == [
         {"temperature": 0.5, "certainty_from": 0.1, "right": 0.125, "wrong": 0.25},

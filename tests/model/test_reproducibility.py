@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from architectures import tiny
 from conftest import PROJECT
@@ -81,16 +82,18 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
         assert differ < len(pairs) / 1000
 
 
-def test_enumerations_are_the_same_at_any_batch_size(embedded: TransformersModel):
+def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded: TransformersModel):
     questions = JsonLines("facts", str(FACTS)).load()[:6]
     asked = Exact(nodes=24).requests(questions, Matching(), seed=5)
     together, alone = (
         {reply.request.question_id: reply.curve for reply in at_once(embedded, most).complete(asked)}
         for most in (24 * 6, 1)
     )
-    for name, curve in together.items():
-        assert curve.accuracy == pytest.approx(alone[name].accuracy, abs=2e-3)
-        assert curve.lower == pytest.approx(alone[name].lower, abs=1e-3)
+    for name, curve in together.items():  # rounding may keep another one of the prefixes that are left to chance
+        difference = np.abs(curve.accuracy - alone[name].accuracy)
+        assert np.all(difference <= 0.001 + np.minimum(curve.standard_error, alone[name].standard_error))
+        assert curve.lower == pytest.approx(alone[name].lower, abs=1e-4)
+        assert curve.upper == pytest.approx(alone[name].upper, abs=1e-4)
 
 
 MEASURED = """
