@@ -2,22 +2,21 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Reply, Request
+from robust_eval.model.blocks import PADDING, blocks
 from robust_eval.model.embedded import converted_model, package_folder
 from robust_eval.model.generation import Generation
+from robust_eval.model.memory import bytes_per_question, free_memory, out_of_memory
 from robust_eval.model.token_texts import token_texts
 from robust_eval.prompt.prompt import Prompt
 
 if TYPE_CHECKING:
-    import torch
-
     from robust_eval.model.answer_tree import Paths, Prefixes
     from robust_eval.model.exact_tree import Enumerated
     from robust_eval.model.vocabulary import Vocabulary
@@ -28,6 +27,8 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 PROMPT_STYLES = ("plain", "chat")
 TODAY = "26 Jul 2024"
 """The date for chat templates that write one (Llama 3): today's would change the answers from day to day."""
+MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
+"""On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
 
 
 @dataclass
@@ -120,7 +121,7 @@ class TransformersModel:
         self._linear = use_faster_linear(model)
         self._system_role = config.prompt_style == "chat" and _takes_system_role(tokenizer)
         self._vocabulary = self._read_vocabulary()
-        self._at_once = config.answers_at_once
+        self._at_once = config.answers_at_once  # less once that was too many
         self._packs: bool | None = None
         self._checked_length = 0
         self._bytes_per_question = 0
@@ -160,10 +161,11 @@ class TransformersModel:
         shared = _common_prefix([ids for ids, _ in encoded])[: len(encoded[0][0]) - 1]
         packs = self._can_pack(shared, [ids for ids, _ in encoded])
         prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
-        most = max(request.answers for request in requests)
-        self._bytes_per_question = self.bytes_per_question(len(encoded[-1][0]), most, requests[0].max_new_tokens)
-        at_once = partial(self._most_at_once, self._bytes_per_question // most)
-        for block in _blocks(encoded, at_once, PADDING if packs else 0):
+        most, tokens = (max(getattr(r, name) for r in requests) for name in ("answers", "max_new_tokens"))
+        self._bytes_per_question = bytes_per_question(self.model, packs, len(encoded[-1][0]), most, tokens)
+        fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // most)
+        pay = MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]
+        for block in blocks(encoded, lambda: self._at_once or max(1, min(fit, pay)), PADDING if packs else 0):
             yield from self._replies(prefixes, block)
 
     def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -181,41 +183,13 @@ class TransformersModel:
             return [replace(request, matcher=None) for request in requests]
         return requests
 
-    def _most_at_once(self, bytes_per_answer: int) -> int:
-        """Prefixes that are evaluated together at most, as many as there may be of as many answers."""
-        if self._at_once is None:
-            fit = free_memory(self.model.device) // 2 // bytes_per_answer
-            self._at_once = max(1, min(fit, MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]))
-        return self._at_once
-
-    def bytes_per_question(self, prompt_tokens: int, answers: int, new_tokens: int) -> int:
-        """Memory that a question in flight takes at most, which is when every answer differs from the first token on.
-
-        These are the keys and values of prompt and answers in every layer, and what one layer computes of each answer.
-        Where prefixes are not packed, each answer has its prompt's keys and values and a row of logits to itself, which
-        are copied when rows are reordered.
-        """
-        settings = self.model.config.get_text_config()
-        heads, hidden = settings.num_attention_heads, settings.hidden_size
-        groups = getattr(settings, "num_key_value_heads", None) or heads
-        size = getattr(settings, "head_dim", None) or hidden // heads
-        inner = getattr(settings, "intermediate_size", None) or 4 * hidden
-        item = self.model.dtype.itemsize
-        cached: int = 2 * groups * size * settings.num_hidden_layers * item  # of a token
-        attention = 4 * heads * (4 * prompt_tokens + 4 * new_tokens) + 4 * groups * size * new_tokens * item
-        each: int = new_tokens * cached + attention + item * (8 * hidden + 4 * inner)
-        if self._packs:
-            return 2 * prompt_tokens * cached + answers * each
-        logits: int = 4 * self.model.get_output_embeddings().weight.shape[0]
-        return answers * (each + 2 * (prompt_tokens * cached + logits))
-
     def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[Reply]:
         """The replies to a block of requests; where they do not fit into the memory, to one half after the other."""
         problem = None
         try:
             replies = self._answered(prefixes, block)
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             problem = first_line(error)  # the error itself holds on to what was computed
         if problem is None:
@@ -374,25 +348,6 @@ class TransformersModel:
         )
 
 
-def free_memory(device: "torch.device") -> int:
-    """Bytes of memory that nobody uses."""
-    if device.type == "cuda":
-        import torch
-
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    import psutil
-
-    return int(psutil.virtual_memory().available)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Torch's CPU allocator raises a plain RuntimeError."""
-    import torch
-
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
 def _takes_system_role(tokenizer: Any) -> bool:
     """Whether the chat template shows a system line; some raise, and some drop it in silence."""
     from jinja2 import TemplateError
@@ -409,36 +364,3 @@ def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
     first, last = min(sequences), max(sequences)
     differ = (index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, len(first))]
-
-
-MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
-"""On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
-PROMPT_TOKENS_AT_ONCE = 8192
-"""Prompt tokens that are evaluated together at most."""
-PADDING = 16
-"""Prompts in a block differ by at most so many tokens: few enough that little is computed for nothing, and enough that
-blocks are large (16 questions were answered 7 % faster than with 4)."""
-
-
-def _kind(request: Request) -> tuple[Any, ...]:
-    """Requests that differ in this are not answered together."""
-    enumeration = request.enumeration
-    return (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
-
-
-def _blocks(
-    encoded: list[tuple[list[int], Request]], answers_at_once: Callable[[], int], padding: int
-) -> Iterator[list[tuple[list[int], Request]]]:
-    """Prompts, sorted by length, as many together as bring at most ``answers_at_once()`` answers (one at least)."""
-    block: list[tuple[list[int], Request]] = []
-    answers = 0
-    for ids, request in encoded:
-        answers += request.answers
-        tokens = (len(block) + 1) * len(ids)
-        other = bool(block) and (len(ids) > len(block[0][0]) + padding or _kind(request) != _kind(block[0][1]))
-        if block and (other or answers > answers_at_once() or tokens > PROMPT_TOKENS_AT_ONCE):
-            yield block
-            block, answers = [], request.answers
-        block.append((ids, request))
-    if block:
-        yield block

@@ -1,0 +1,47 @@
+"""How much memory there is, and how much of it the answers to a question need."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # whoever reads settings need not wait for torch
+    import torch
+
+
+def free_memory(device: "torch.device") -> int:
+    """Bytes of memory that nobody uses."""
+    if device.type == "cuda":
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says so; torch's CPU allocator raises a plain RuntimeError."""
+    import torch
+
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: int, new_tokens: int) -> int:
+    """Memory that a question in flight takes at most, which is when every answer differs from the first token on.
+
+    These are the keys and values of prompt and answers in every layer of ``model``, and what one layer computes of each
+    answer. Where prefixes are not ``packed``, each answer has its prompt's keys and values and a row of logits to
+    itself, which are copied when rows are reordered.
+    """
+    settings = model.config.get_text_config()
+    heads, hidden = settings.num_attention_heads, settings.hidden_size
+    groups = getattr(settings, "num_key_value_heads", None) or heads
+    size = getattr(settings, "head_dim", None) or hidden // heads
+    inner = getattr(settings, "intermediate_size", None) or 4 * hidden
+    item = model.dtype.itemsize
+    cached: int = 2 * groups * size * settings.num_hidden_layers * item  # of a token
+    attention = 4 * heads * (4 * prompt_tokens + 4 * new_tokens) + 4 * groups * size * new_tokens * item
+    each: int = new_tokens * cached + attention + item * (8 * hidden + 4 * inner)
+    if packed:
+        return 2 * prompt_tokens * cached + answers * each
+    logits: int = 4 * model.get_output_embeddings().weight.shape[0]
+    return answers * (each + 2 * (prompt_tokens * cached + logits))
