@@ -73,3 +73,18 @@ def test_greedy_answers_and_requests_without_a_matcher_have_no_curve():
     plain = Request("q", 0, Prompt("", (), "q"), GRID, 2, DEPTH, 0)
     found = sample_answers(Table(0), [greedy, plain], [[1], [1]], vocabulary(), Generation())
     assert [paths.curve for paths in found] == [None, None]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_estimate_does_not_depend_on_how_many_rows_of_logits_are_computed_together(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+):
+    whole = drawn(Table(4), range(5), 10, whole=False)
+    monkeypatch.setattr("robust_eval.model.output_head.BYTES_AT_ONCE", {False: rows * 4 * len(vocabulary().ends)})
+    for one, other in zip(whole, drawn(Table(4), range(5), 10, whole=False), strict=True):
+        assert one.lengths.tolist() == other.lengths.tolist()
+        assert one.finish.tolist() == other.finish.tolist()
+        for row, length in enumerate(one.lengths):
+            assert one.tokens[row, :length].tolist() == other.tokens[row, :length].tolist()
+        assert one.curve.accuracy == pytest.approx(other.curve.accuracy, abs=1e-9)
+        assert one.curve.standard_error == pytest.approx(other.curve.standard_error, abs=1e-9)

@@ -126,3 +126,14 @@ def test_budgets_of_levels_fall_and_stay_within_the_whole():
     assert level_budgets(96, 1) == [96]
     assert level_budgets(96, 0) == []
     assert level_budgets(3, 4) == [2, 2, 2, 2]  # one that is certain and one that is left to chance
+
+
+def test_the_estimate_does_not_depend_on_how_many_rows_of_logits_are_computed_together(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    whole = enumerated(Table(5), 16, range(4))
+    for rows in (1, 20):  # a tree at a time, some trees at a time
+        monkeypatch.setattr("robust_eval.model.output_head.BYTES_AT_ONCE", {False: rows * 4 * len(PIECES)})
+        for one, other in zip(whole, enumerated(Table(5), 16, range(4)), strict=True):
+            assert one.curve.accuracy == pytest.approx(other.curve.accuracy, abs=1e-9)
+            assert one.curve.upper == pytest.approx(other.curve.upper, abs=1e-9)
