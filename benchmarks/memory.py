@@ -22,7 +22,7 @@ from sampling import GRADER, Model, setting, warm_up
 
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
-CASES = ((10, 1, 48), (10, 4, 48), (10, 16, 48), (10, 16, 192), (100, 1, 8), (100, 4, 8))
+CASES = ((10, 1, 48), (10, 4, 48), (10, 16, 48), (10, 16, 192), (10, 16, 384), (100, 1, 8), (100, 4, 8))
 """Trials, questions in flight, questions asked."""
 
 

@@ -1,6 +1,7 @@
 """What a temperature sweep costs: the answer tree beside other ways of drawing the same answers, in one process.
 
-    python benchmarks/sampling.py [--questions 48] [--block 16] [--dtype bfloat16] [--variants] [--skip WAY] [--json F]
+    python benchmarks/sampling.py [--questions 48] [--block 16] [--questions-k100 4] [--dtype bfloat16] [--variants]
+                                  [--skip WAY] [--json FILE]
 
 All ways answer the same questions with the same weights, temperatures, trials, number of new tokens, whole vocabulary,
 rule for the end of an answer and threads, and give texts. Each has its own best settings, which are sought before
@@ -10,6 +11,8 @@ library by hand run with torch's own linear layers, as their users have them.
 The ways take turns, a block of questions at a time. Seconds mean little on a shared machine: read the ratios, which are
 the median over blocks (with least and largest) of a way's seconds over the tree's for the same block. What is done once
 per run stands outside: loading, starting the server, the tree's check of the model's attention.
+
+With k = 100 trials the tree answers all questions; all ways do so for a few, which takes them minutes.
 """
 
 import argparse
@@ -50,14 +53,16 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 GRADER = Matching()
 GENERATE_SIZES = (1, 4, 16)
-SERVER_SLOTS = (10, 20, 50)
-SERVER_QUESTIONS = 4
-"""Questions on which the number of slots is chosen."""
+SERVER_SLOTS = (10, 20, 50, 100)
+SEARCH_TRIALS = 40
+"""Trials at each temperature with which the number of slots is chosen: 4 questions for k = 10, one for k = 100."""
+SEARCH_ROUNDS = 2
+K100_BLOCK = 2
 CAPTION = (
     "Each question at 10 temperatures, with k = 10 trials where no other k is named. Ratio: seconds to those of the "
-    "tree, median and range over blocks. Forwards: tokens that went through the model, padding included. Right: share "
-    "of answers that contain an accepted one; it must be about the same for all ways. The server runs the four-bit "
-    "file, all others the same weights dequantised to {dtype}.\n"
+    "tree (with as many trials in the second table), median and range over blocks. Forwards: tokens that went through "
+    "the model, padding included. Right: share of answers that contain an accepted one; it must be about the same for "
+    "all ways. The server runs the four-bit file, all others the same weights dequantised to {dtype}.\n"
     "This machine multiplies matrices of the model's own shapes at {matmul_gflops:.0f} Gflop/s. The tree's linear "
     "layers reach {matmul_share:.0%} of that over the seconds within the model's forwards, {matmul_share_whole:.0%} "
     "over all of its seconds."
@@ -79,33 +84,38 @@ def main() -> None:
         plain_model = Model(settings)
 
     console = Console()
-    console.print("Looking for the best settings of each way.")
-    makers: dict[str, Callable[[], Way]] = {
-        "generate": lambda: best_generate(plain_model, blocks[0]),
-        "by_hand": lambda: hand(plain_model),
-        "server": lambda: best_server(settings, requests[:SERVER_QUESTIONS]),
+    others = partial(other_ways, settings, plain_model, options.skip)
+    own_makers: dict[str, Callable[[], Way]] = {
         "tree": lambda: Way("tree", partial(tree, tree_model), tree_model.work),
         "tree_k100": lambda: Way("tree, k = 100", partial(tree, tree_model, trials=100), tree_model.work),
         "tree_combined": lambda: Way("tree, combined", partial(combined, tree_model, questions), tree_model.work),
         "exact": lambda: Way("exact, no trials", partial(exact, tree_model, questions), tree_model.work),
     }
-    ways = {key: make() for key, make in makers.items() if key not in options.skip}
+    own = {key: make() for key, make in own_makers.items() if key not in options.skip}
+    console.print("Looking for the best settings of each way.")
+    ways = others(blocks[0]) | own
     once = variants(settings, tree_model, plain_model, blocks[0]) if options.variants else {}
     longest = warm_up(requests, tree_model.tokenizer)
     for way in (*ways.values(), *once.values()):
         with way.ready():
             way.answer(longest)
 
+    def in_turns(ways: Mapping[str, Way], block: Sequence[Request], name: str) -> dict[str, Measurement]:
+        found = {}
+        for key, way in ways.items():
+            with way.ready():
+                way.answer(longest[:1])
+                found[key] = measure(way, block, questions)
+            console.print(f"{name}: {way.label}: {found[key].seconds:.1f} s")
+        return found
+
     measured: dict[str, list[Measurement]] = defaultdict(list)
     shares: dict[str, list[float]] = defaultdict(list)
     for number, block in enumerate(blocks, start=1):
-        for key, way in (ways | once if number == 1 else ways).items():
-            with way.ready():
-                way.answer(longest[:1])
-                measurement = measure(way, block, questions)
+        found = in_turns(ways | once if number == 1 else ways, block, f"block {number} of {len(blocks)}")
+        for key, measurement in found.items():
             measured[key].append(measurement)
-            console.print(f"block {number} of {len(blocks)}: {way.label}: {measurement.seconds:.1f} s")
-        for name, value in matmul_shares(measured["tree"][-1], plain_model.network).items():
+        for name, value in matmul_shares(found["tree"], plain_model.network).items():
             shares[name].append(value)
 
     figures = {
@@ -116,7 +126,19 @@ def main() -> None:
     }
     if options.variants:
         figures["curve_rms_bfloat16"] = curve_difference(measured["tree"][0], measured["tree_bfloat16"][0])
-    console.print(table({key: way.label for key, way in (ways | once).items()}, figures))
+    console.print(table("k = 10", {key: way.label for key, way in (ways | once).items()}, figures))
+    if options.questions_k100:
+        requests = [replace(request, trials=100) for request in requests[: options.questions_k100]]
+        ways = others(requests[:K100_BLOCK]) | {"tree": own["tree"]}
+        measured_k100: dict[str, list[Measurement]] = defaultdict(list)
+        for start in range(0, len(requests), K100_BLOCK):
+            found = in_turns(ways, requests[start : start + K100_BLOCK], f"k = 100, from question {start + 1}")
+            for key, measurement in found.items():
+                measured_k100[key].append(measurement)
+        figures_k100 = per_way(measured_k100)
+        console.print(table("k = 100", {key: way.label for key, way in ways.items()}, figures_k100))
+        figures |= {f"k100_{name}": value for name, value in figures_k100.items()}
+        figures |= {f"k100_label_{key}": way.label for key, way in ways.items()}
     console.print(CAPTION.format(**figures))
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
@@ -126,6 +148,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=48, help="the first so many of the built-in facts")
     parser.add_argument("--block", type=int, default=16, help="questions after which the next way has its turn")
+    parser.add_argument("--questions-k100", type=int, default=4, help="the first so many, for all ways with k = 100")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of all but the server")
     parser.add_argument("--variants", action="store_true", help="also other forms of the ways, on the first block")
     skippable = ("generate", "by_hand", "server", "tree_k100", "tree_combined", "exact")
@@ -200,12 +223,30 @@ class Model:
         self._total.update({"head_tokens": output.shape[:-1].numel(), "nanoseconds": nanoseconds})
 
 
+def other_ways(
+    settings: Transformers, model: Model, skipped: Sequence[str], requests: Sequence[Request]
+) -> dict[str, Way]:
+    """What there is beside the tree, each with its best settings for such requests."""
+    makers: dict[str, Callable[[], Way]] = {
+        "generate": lambda: best_generate(model, requests),
+        "by_hand": lambda: hand(model),
+        "server": lambda: best_server(settings, requests[: max(1, SEARCH_TRIALS // requests[0].trials)]),
+    }
+    return {key: make() for key, make in makers.items() if key not in skipped}
+
+
+def fastest(settings: Sequence[int], seconds: Callable[[int], float]) -> int:
+    """The setting with the shortest of its times; they take turns."""
+    rounds = [{setting: seconds(setting) for setting in settings} for _ in range(SEARCH_ROUNDS)]
+    return min(settings, key=lambda setting: min(times[setting] for times in rounds))
+
+
 def best_generate(model: Model, block: Sequence[Request]) -> Way:
     """The library's generate with the number of questions at once that is fastest at one temperature."""
     sizes = sorted({min(size, len(block)) for size in GENERATE_SIZES})
     trial = [replace(request, temperatures=(1.0,)) for request in block]
     generate(model, 1, trial[:1])
-    best = min(sizes, key=lambda size: timed(partial(generate, model, size, trial))[0])
+    best = fastest(sizes, lambda size: timed(partial(generate, model, size, trial))[0])
     return Way(f"generate, {best} at once", partial(generate, model, best), model.work)
 
 
@@ -252,7 +293,7 @@ def best_server(settings: Transformers, requests: Sequence[Request]) -> Way:
             server.complete(requests[:1])
             return timed(partial(server.complete, requests))[0]
 
-    server = start(min(SERVER_SLOTS, key=seconds))
+    server = start(fastest(SERVER_SLOTS, seconds))
     return Way(f"llama.cpp, {server.slots} slots", server.complete, server.work, server.running)
 
 
@@ -341,10 +382,10 @@ def matmul_shares(tree: Measurement, network: Any) -> dict[str, float]:
     head = network.get_output_embeddings().weight.numel()
     body = sum(layer.weight.numel() for layer in layers) - head
     operations = 2 * (body * tree.work["tokens"] + head * tree.work["head_tokens"])
-    own, fastest = matmul_rates(layers, rows=round(tree.work["tokens"] / tree.work["passes"]))
+    own, fastest_layer = matmul_rates(layers, rows=round(tree.work["tokens"] / tree.work["passes"]))
     return {
         "matmul_gflops": own / 1e9,
-        "matmul_gflops_fastest_layer": fastest / 1e9,
+        "matmul_gflops_fastest_layer": fastest_layer / 1e9,
         "matmul_share": operations / (tree.work["nanoseconds"] / 1e9) / own,
         "matmul_share_whole": operations / tree.seconds / own,
     }
@@ -413,8 +454,8 @@ def curve_difference(one: Measurement, other: Measurement) -> float:
     return float(np.sqrt(squares.sum() / max(squares.size, 1)))
 
 
-def table(labels: Mapping[str, str], figures: Mapping[str, Any]) -> Table:
-    shown = Table(title="A temperature sweep, per question", title_justify="left")
+def table(trials: str, labels: Mapping[str, str], figures: Mapping[str, Any]) -> Table:
+    shown = Table(title=f"A temperature sweep of {trials}, per question", title_justify="left")
     shown.add_column("way", no_wrap=True)
     for name in ("seconds", "forwards", "right", "ratio", "range"):
         shown.add_column(name, justify="right", no_wrap=True)

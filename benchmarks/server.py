@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 
 import openai
@@ -54,28 +55,35 @@ class LlamaServer:
     def complete(self, requests: Sequence[Request]) -> list[list[str]]:
         """The texts of the answers to each request, temperature-major.
 
-        Each temperature of a question is one request for n answers; plain completions honour n as chat completions do,
-        up to the number of slots. One request more is in flight than the slots can hold, so that none waits.
+        Each temperature of a question is one request for n answers, or several where there are fewer slots; plain
+        completions honour n as chat completions do. One request more is in flight than the slots can hold, so that
+        none waits.
         """
-        asked = [(request, temperature) for request in requests for temperature in request.temperatures]
-        with ThreadPoolExecutor(self.slots // requests[0].trials + 1) as pool:
-            replies = iter(list(pool.map(lambda pair: self._ask(*pair), asked)))
+        most = min(requests[0].trials, self.slots)
+        asked = [
+            (request, temperature, min(most, request.trials - first))
+            for request in requests
+            for temperature in request.temperatures
+            for first in range(0, request.trials, most)
+        ]
+        with ThreadPoolExecutor(self.slots // most + 1) as pool:
+            texts = iter(list(chain.from_iterable(pool.map(lambda one: self._ask(*one), asked))))
         self._answers += sum(request.answers for request in requests)
-        return [[text for _ in request.temperatures for text in next(replies)] for request in requests]
+        return [list(islice(texts, request.answers)) for request in requests]
 
-    def _ask(self, request: Request, temperature: float) -> list[str]:
+    def _ask(self, request: Request, temperature: float, n: int) -> list[str]:
         reply = self._client.completions.create(
             model="any",
             prompt=request.prompt.text(),
-            n=request.trials,
+            n=n,
             max_tokens=request.max_new_tokens,
             temperature=temperature,
             top_p=1,
             stop=["\n"],
             extra_body={"top_k": 0, "min_p": 0.0},
         )
-        if len(reply.choices) != request.trials:
-            raise RuntimeError(f"{len(reply.choices)} answers came where {request.trials} were asked for")
+        if len(reply.choices) != n:
+            raise RuntimeError(f"{len(reply.choices)} answers came where {n} were asked for")
         return [choice.text.strip() for choice in reply.choices]
 
     def work(self) -> Counter[str]:

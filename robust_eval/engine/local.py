@@ -15,7 +15,8 @@ class Local:
     """Requests go to the model one block after the other."""
 
     threads: int | None = None
-    """CPU threads of torch; null: its own choice (the physical cores). Set it when several runs share a machine."""
+    """CPU threads of torch; null: as many as are fastest on this machine, measured once. Set it when several runs share
+    a machine."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
@@ -23,10 +24,11 @@ class Local:
 
     def prepare(self) -> None:
         """Set what must be set before a model is loaded."""
-        if self.threads is not None:
-            import torch
+        import torch
 
-            torch.set_num_threads(self.threads)
+        from robust_eval.engine.threads import fastest_threads
+
+        torch.set_num_threads(self.threads or fastest_threads())
 
     def run(self, model: LanguageModel, requests: Sequence[Request], log: AnswerLog, stage: str) -> Answers:
         """The answers to all requests, in the order of the requests; each is in the log as soon as it is there."""

@@ -2,10 +2,9 @@
 
 torch multiplies float32 matrices with MKL, which on some processors leaves half of their vector width unused; oneDNN,
 which torch ships as well, does not. Which is faster is measured on the model's own widest layer when a model of its
-size is first loaded on a machine, and remembered: they differ in the last digits, so the same seed needs the same one.
+size is first loaded on a machine, and remembered.
 """
 
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust_eval.model.embedded import cache_folder
+from robust_eval.model.remembered import remembered
 
 ROWS = 128
 """Tokens in the measurement; the answer tree evaluates some hundred at a time."""
@@ -52,18 +51,18 @@ def use_faster_linear(model: Any) -> str:
     expected = widest(x)
     if not torch.allclose(candidate(x), expected, atol=1e-4 * float(expected.std())):
         return "torch"
-    machine = f"{platform.node()} {platform.machine()} torch-{torch.__version__} threads-{torch.get_num_threads()}"
-    memory = cache_folder() / "linear" / f"{machine} {widest.in_features}x{widest.out_features}"
-    if not memory.is_file():
-        faster = "oneDNN" if _seconds(candidate, x) * WORTH <= _seconds(widest, x) else "torch"
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_text(faster)
-    if memory.read_text() != "oneDNN":
+    size = f"{widest.in_features}x{widest.out_features}"
+    circumstances = f"torch-{torch.__version__} threads-{torch.get_num_threads()} {size}"
+    if remembered("linear", circumstances, lambda: _faster(candidate, widest, x)) != "oneDNN":
         return "torch"
     for name in sizes:  # one after the other, so that no layer is in memory twice for long
         layer = model.get_submodule(name)
         model.set_submodule(name, OneDnnLinear(layer, id(layer.weight) in shared))
     return "oneDNN"
+
+
+def _faster(one_dnn: OneDnnLinear, plain: nn.Linear, x: Tensor) -> str:
+    return "oneDNN" if _seconds(one_dnn, x) * WORTH <= _seconds(plain, x) else "torch"
 
 
 def _seconds(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:

@@ -21,16 +21,16 @@ def rows_at_once(vocabulary: int, device: torch.device) -> int:
 
 
 class OutputHead:
-    """The logits (n, V), in float32, of the n tokens whose hidden states a model's layers have computed.
+    """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
 
     What follows the layers is left to the model itself: besides the output head itself, some scale the logits or cap
     them. While it runs, their finished output stands in for the layers.
     """
 
-    def __init__(self, model: Any, layers_output: Any) -> None:
+    def __init__(self, model: Any, layers_output: Any, n: int) -> None:
         self._model = model
         self._output = layers_output
-        self._hidden: Tensor = layers_output.last_hidden_state.flatten(0, 1)
+        self._hidden: Tensor = layers_output.last_hidden_state.flatten(0, 1)[:n]
 
     def __len__(self) -> int:
         return len(self._hidden)

@@ -19,6 +19,8 @@ from robust_eval.model.output_head import OutputHead
 from robust_eval.model.prefix_rows import SharedPrompt
 
 ATTENTION = "answer_tree"
+TOKENS_AT_A_TIME = 32
+"""The packed row is filled up to a multiple of this: oneDNN keeps a kernel for every number of rows that it meets."""
 
 
 @dataclass
@@ -77,6 +79,9 @@ class PackedPrefixes:
         """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
         ``tokens`` continues them.
         """
+        wanted = len(tokens)
+        gaps = -wanted % TOKENS_AT_A_TIME  # filled with the last prefix over again
+        parents, tokens = (torch.cat([given, given[-1:].expand(gaps)]) for given in (parents, tokens))
         count = len(tokens)
         self._question = self._question[parents]
         position = self._lengths[self._question] + self._ancestors.shape[1]
@@ -104,7 +109,8 @@ class PackedPrefixes:
             )
         finally:
             self._model.set_attn_implementation(before)
-        return OutputHead(self._model, output)
+        self._question, self._ancestors = self._question[:wanted], self._ancestors[:wanted]
+        return OutputHead(self._model, output, wanted)
 
     def _padding(self) -> Tensor:
         places = torch.arange(int(self._lengths.max()), device=self._lengths.device)

@@ -4,13 +4,13 @@ import pytest
 import torch
 from architectures import tiny
 
-from robust_eval.model import cpu_linear
+from robust_eval.model import cpu_linear, remembered
 from robust_eval.model.cpu_linear import OneDnnLinear, use_faster_linear
 
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cpu_linear, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(remembered, "cache_folder", lambda: tmp_path)
     return tmp_path / "linear"
 
 

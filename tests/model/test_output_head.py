@@ -31,9 +31,9 @@ def test_some_rows_are_those_of_the_whole_model_with_what_it_does_after_its_head
     ids = torch.tensor([[5, 9, 31, 7, 12, 40]])
     expected = model(input_ids=ids, use_cache=False).logits[0]
     layers = model.base_model
-    head = OutputHead(model, model.base_model(input_ids=ids, use_cache=False))
-    assert len(head) == 6
-    assert torch.allclose(torch.cat([head[0:4], head[4:8]]), expected, atol=1e-6)
+    head = OutputHead(model, model.base_model(input_ids=ids, use_cache=False), 5)  # the last token only fills a gap
+    assert len(head) == 5
+    assert torch.allclose(torch.cat([head[0:4], head[4:8]]), expected[:5], atol=1e-6)
     if name in ("capped", "scaled"):
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
         assert not torch.allclose(model.get_output_embeddings()(hidden), expected, atol=1e-3)
