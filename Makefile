@@ -1,11 +1,11 @@
-# make run | make run ARGS="sampler.trials=20" | make test | make lint | make ui | make install
+# make run | make run ARGS="sampler.trials=20" | make test | make lint | make ui | make clean-store | make install
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test lint ui install
+.PHONY: run test lint ui clean-store install
 
 run: install
 	$(BIN)/python run.py $(ARGS)
@@ -21,6 +21,11 @@ lint: install
 ui: install
 	mkdir -p mlruns
 	$(BIN)/mlflow ui --backend-store-uri "sqlite:///$(CURDIR)/mlruns/mlflow.db" $(ARGS)
+
+# All stored answers; the runs that were made of them stay.
+clean-store:
+	du -sh mlruns/store 2>/dev/null || echo "there is no store"
+	rm -rf mlruns/store
 
 install: $(STAMP)
 

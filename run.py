@@ -1,9 +1,8 @@
 """Measure how firmly a language model holds its facts: ``python run.py`` or ``python run.py experiment=smoke``."""
 
-import sys
-
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from robust_eval import command_line
@@ -12,9 +11,9 @@ from robust_eval import command_line
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(composed: DictConfig) -> None:
     """Run the experiment that was composed."""
-    command_line.run(composed, HydraConfig.get().runtime.output_dir)
+    hydra_config = HydraConfig.get()
+    command_line.run(composed, hydra_config.runtime.output_dir, hydra_config.mode == RunMode.MULTIRUN)
 
 
 if __name__ == "__main__":
-    sys.argv[1:] = command_line.checked(sys.argv[1:])
-    main()
+    command_line.main(main)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from sampling import GRADER, Model
+from sampling import GRADER, Model, answered
 
 from robust_eval import config
 from robust_eval.engine.local import answers_of
@@ -103,7 +103,7 @@ def main() -> None:
 def known(model: Model, questions: Sequence[Question], count: int) -> tuple[list[Question], Floats]:
     """The first questions that the model answers rightly when greedy, and their initial entropies."""
     requests = SWEEP.baseline(questions, 0, 10)
-    replies = {reply.request.question_id: reply for reply in model.loaded.complete(requests)}
+    replies = {reply.request.question_id: reply for reply in answered(model.loaded, requests)}
     tables = {question.id: GRADER.grade([question], answers_of(replies[question.id])) for question in questions}
     kept = [question for question in questions if tables[question.id]["exact"][0].as_py()][:count]
     entropy = [FactualRobustness().initial_entropy([q.id], tables[q.id])[0] for q in kept]
@@ -113,7 +113,7 @@ def known(model: Model, questions: Sequence[Question], count: int) -> tuple[list
 def run(model: Model, requests: Sequence[Request], read: Callable[[Reply], Floats]) -> Found:
     """The answers to requests; ``read`` makes (2, T) accuracies and standard errors of each reply."""
     before, start = Counter(model.work()), time.perf_counter()
-    replies = {reply.request.question_id: reply for reply in model.loaded.complete(requests)}
+    replies = {reply.request.question_id: reply for reply in answered(model.loaded, requests)}
     seconds = (time.perf_counter() - start) / len(requests)
     forwards = (model.work() - before)["tokens"] / len(requests)
     values = np.stack([read(replies[request.question_id]) for request in requests])

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 from rich.table import Table
-from sampling import GRADER, Model, setting, warm_up
+from sampling import GRADER, Model, answered, setting, warm_up
 
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
@@ -54,7 +54,7 @@ def measured(trials: int, in_flight: int, asked: int) -> tuple[float, float]:
     settings, questions = setting(asked, "float32")
     model = Model(replace(settings, answers_at_once=in_flight * trials * len(TemperatureSweep().temperatures)))
     requests = [replace(r, matcher=None) for r in TemperatureSweep(trials=trials).requests(questions, GRADER, seed=0)]
-    for _ in model.loaded.complete(warm_up(requests, model.tokenizer)):
+    for _ in answered(model.loaded, warm_up(requests, model.tokenizer)):
         pass
     process = psutil.Process()
     before = peak = process.memory_info().rss
@@ -67,7 +67,7 @@ def measured(trials: int, in_flight: int, asked: int) -> tuple[float, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    for _ in model.loaded.complete(requests):
+    for _ in answered(model.loaded, requests):
         pass
     done.set()
     watcher.join()

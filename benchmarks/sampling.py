@@ -21,11 +21,12 @@ import platform
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -43,7 +44,7 @@ from torch import Tensor, nn
 from robust_eval import config
 from robust_eval.grader.matching import Matching, accepted_answers
 from robust_eval.grader.normalization import normalize
-from robust_eval.model.base import Request
+from robust_eval.model.base import LanguageModel, Reply, Request
 from robust_eval.model.cpu_linear import OneDnnLinear
 from robust_eval.model.embedded import package_folder
 from robust_eval.model.transformers import Transformers
@@ -83,7 +84,7 @@ def main() -> None:
     with patch("robust_eval.model.cpu_linear.use_faster_linear", return_value="torch"):
         plain_model = Model(settings)
 
-    console = Console()
+    console = Console(width=120)
     others = partial(other_ways, settings, plain_model, options.skip)
     own_makers: dict[str, Callable[[], Way]] = {
         "tree": lambda: Way("tree", partial(tree, tree_model), tree_model.work),
@@ -241,6 +242,11 @@ def fastest(settings: Sequence[int], seconds: Callable[[int], float]) -> int:
     return min(settings, key=lambda setting: min(times[setting] for times in rounds))
 
 
+def answered(model: LanguageModel, requests: Sequence[Request]) -> Iterator[Reply]:
+    """The replies of a loaded model to all requests."""
+    return chain.from_iterable(model.complete(requests, {request.item for request in requests}))
+
+
 def best_generate(model: Model, block: Sequence[Request]) -> Way:
     """The library's generate with the number of questions at once that is fastest at one temperature."""
     sizes = sorted({min(size, len(block)) for size in GENERATE_SIZES})
@@ -302,7 +308,7 @@ def tree(model: Model, requests: Sequence[Request], trials: int | None = None) -
     asked = [replace(request, trials=trials or request.trials) for request in requests]
     answers = {
         reply.request.question_id: [completion.text for completion in reply.completions]
-        for reply in model.loaded.complete(asked)
+        for reply in answered(model.loaded, asked)
     }
     return [answers[request.question_id] for request in requests]
 
@@ -317,7 +323,9 @@ def exact(model: Model, questions: Sequence[Question], requests: Sequence[Reques
     """The enumeration, as sampler=exact asks for it: probabilities of right answers in place of texts."""
     asked = {request.question_id for request in requests}
     chosen = [question for question in questions if question.id in asked]
-    replies = {reply.request.question_id: reply for reply in model.loaded.complete(Exact().requests(chosen, GRADER, 0))}
+    replies = {
+        reply.request.question_id: reply for reply in answered(model.loaded, Exact().requests(chosen, GRADER, 0))
+    }
     curves = [replies[request.question_id].curve for request in requests]
     at = [list(curve.temperatures).index(t) for curve in curves[:1] for t in requests[0].temperatures]
     return np.stack([curve.accuracy[at] for curve in curves])

@@ -4,7 +4,6 @@ A sampler and a model fill the columns up to ``completion_tokens``; a grader fil
 A sampled trial weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
 """
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -94,40 +93,6 @@ def validated(table: pa.Table) -> pa.Table:
     if unknown:
         raise ValueError(f"unknown outcomes {sorted(unknown)}; known are {', '.join(OUTCOMES)}")
     return table
-
-
-class AnswerLog:
-    """Answers written as they arrive, so that a run that dies keeps what it has asked.
-
-    The log is an Arrow IPC stream: readable up to its last whole block wherever the process was stopped. Use it as a
-    context manager; :func:`read_log` reads it back.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
-
-    def append(self, table: pa.Table) -> None:
-        """Add a table of answers; they are in the file when this returns."""
-        self._writer.write_table(table)
-        self._sink.flush()
-
-    def __enter__(self) -> "AnswerLog":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        self._sink.close()
-
-
-def read_log(path: Path) -> pa.Table:
-    """All whole blocks of an :class:`AnswerLog`, also of one whose writer was killed in the middle of a block."""
-    batches = []
-    ends_inside_a_block = contextlib.suppress(pa.ArrowInvalid, OSError)
-    with pa.OSFile(str(path), "rb") as source, ends_inside_a_block:
-        for batch in pa.ipc.open_stream(source):
-            batches.append(batch)
-    return pa.Table.from_batches(batches, schema=SCHEMA)
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

@@ -1,7 +1,11 @@
 """What stands between the command line and an experiment: checks first, and one sentence where something is wrong."""
 
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import traceback
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,35 +16,78 @@ from rich.markup import escape
 
 from robust_eval.config import register, to_config
 from robust_eval.error import UserError
-from robust_eval.overrides import checked_overrides
+from robust_eval.overrides import Checked, checked_overrides
+from robust_eval.sweep import run_sweep, write_error
 
 
-def checked(arguments: Sequence[str]) -> list[str]:
-    """The arguments for Hydra, with shorthands spelt out; exits with status 1 and a sentence where they are wrong."""
+def main(launch: Callable[[], None]) -> None:
+    """Check the command line, then ``launch`` what Hydra makes of it: a run, or with ``-m`` the jobs of a sweep.
+
+    Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
+    """
     register()
-    parser = get_args_parser()
-    known, _ = parser.parse_known_args(list(arguments))
-    overrides = list(known.overrides)
+    known, _ = get_args_parser().parse_known_args(sys.argv[1:])
     if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
-        return list(arguments)
+        launch()
+        return
     try:
-        expanded = dict(zip(overrides, checked_overrides(overrides), strict=True))
+        checked = checked_overrides(known.overrides)
+        expanded = dict(zip(known.overrides, checked.overrides, strict=True))
+        sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
+        if known.multirun:
+            _sweep(launch, checked)
+        else:
+            launch()
     except UserError as problem:
         _stop(problem)
-    return [expanded.get(argument, argument) for argument in arguments]
 
 
-def run(composed: DictConfig, folder: str) -> None:
-    """Run one experiment into ``folder``; exits with status 1 and a sentence where a user can mend what is wrong."""
+def _sweep(launch: Callable[[], None], checked: Checked) -> None:
+    given = [line.partition("=")[2] for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
+    started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+    folder = given[-1] if given else f"{checked.config.paths.mlruns}/sweeps/{started}"
+    if not given:
+        sys.argv.append(f"hydra.sweep.dir={folder}")
+    run_sweep(launch, checked.config, checked.swept, checked.jobs, Path(folder))
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, which stops a run as Ctrl-C does."""
+
+
+def run(composed: DictConfig, folder: str, sweeping: bool = False) -> None:
+    """Run one experiment into ``folder``.
+
+    Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
+    Ctrl-C or SIGTERM. As a job of a sweep (``sweeping``) it only says what is wrong, so that the next one has its turn.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         config = to_config(composed)
         from robust_eval import experiment
 
         experiment.run(config, composed, Path(folder))
-    except UserError as problem:
-        _stop(problem)
+    except Exception as problem:
+        if sweeping:
+            write_error(problem, Path(folder))
+            _say(problem if isinstance(problem, UserError) else "".join(traceback.format_exception(problem)))
+        elif isinstance(problem, UserError):
+            _stop(problem)
+        else:
+            raise
+    except KeyboardInterrupt as problem:
+        sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
 
 
 def _stop(problem: UserError) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(problem))}")
+    _say(problem)
     sys.exit(1)
+
+
+def _say(problem: object) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(problem))}")

@@ -24,6 +24,7 @@ from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.model.transformers import Transformers
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.store import NoStore, SqliteStore
 from robust_eval.tracking import Mlflow, Untracked
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -51,6 +52,7 @@ class Config:
     metric: dict[str, Any] = field(default_factory=dict)
     grader: Any = MISSING
     engine: Any = MISSING
+    store: Any = MISSING
     tracking: Any = MISSING
     paths: Paths = field(default_factory=Paths)
 
@@ -66,6 +68,7 @@ SCHEMAS: dict[str, dict[str, type]] = {
     "metric": {"frs": FactualRobustness, "certainty": AnswerCertainty},
     "grader": {"matching": Matching},
     "engine": {"local": Local},
+    "store": {"sqlite": SqliteStore, "none": NoStore},
     "tracking": {"mlflow": Mlflow, "none": Untracked},
 }
 SEVERAL = ("sampler", "metric")
@@ -98,7 +101,7 @@ def to_config(composed: DictConfig) -> Config:
         if isinstance(node, DictConfig):
             _instance(path, node)
         elif path != "seed":
-            none = ", or tracking=none" if path == "tracking" else ""
+            none = f", or {path}=none" if path in ("store", "tracking") else ""
             raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
     if len(composed.sampler) > 1:
         raise UserError(f"sampler takes one option, not {', '.join(composed.sampler)}")

@@ -1,16 +1,17 @@
 """Load questions → sample answers → grade them → score the graded table → record the run."""
 
-import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import AnswerLog, read_log, write_parquet
+from robust_eval.answer import write_parquet
 from robust_eval.config import Config
 from robust_eval.dataset.base import Dataset
 from robust_eval.engine.base import Engine
@@ -18,7 +19,8 @@ from robust_eval.environment import environment
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.metric.score import Measured, Metric
-from robust_eval.model.base import LanguageModel
+from robust_eval.model.base import ModelConfig
+from robust_eval.model.stored import StoredModel
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import fingerprint
 from robust_eval.report.figures import save_figures
@@ -27,9 +29,13 @@ from robust_eval.report.terminal import print_summary
 from robust_eval.result import Result, write_summary
 from robust_eval.sampler.base import Sampler
 from robust_eval.stopwatch import Stopwatch
+from robust_eval.store import Entries, Store
 from robust_eval.tracking import Run, Tracking
 
 log = logging.getLogger(__name__)
+
+CONFIG = "config.yaml"
+"""What was run, in the folder of a run."""
 
 
 def run(config: Config, composed: DictConfig, folder: Path) -> Result:
@@ -41,46 +47,67 @@ def run(config: Config, composed: DictConfig, folder: Path) -> Result:
     name = f"{config.model.name} on {config.dataset.name}"
     mlruns = Path(config.paths.mlruns)
     tracking: Tracking = config.tracking
-    with tracking.run(name, mlruns) as record:
+    store: Store = config.store
+    with _owned(folder, composed), tracking.run(name, mlruns) as record:
         try:
             settings = _describe(composed, folder, record)
-            result = _measure(config, name, settings, folder, record)
+            with store.open() as entries:
+                try:
+                    result = _measure(config, name, settings, entries, folder, record)
+                except KeyboardInterrupt:
+                    log.warning("stopped; the same command goes on with what is in the store (%s)", entries.size())
+                    raise
+                size = entries.size()
             _report(result, folder, record)
         except OSError as problem:
             reason = f"{problem.filename or folder}: {problem.strerror or problem}"
-            raise UserError(f"{reason}; what was sampled until then is in {folder}") from problem
-        finally:
-            _keep_answers(folder)
-    print_summary(result, folder, tracking.command(mlruns))
+            raise UserError(f"{reason}; what was sampled until then is in the store") from problem
+    print_summary(result, folder, size, tracking.command(mlruns))
     return result
 
 
-def _keep_answers(folder: Path) -> None:
-    """Turn the log of a run that failed into a table; where that cannot be written, the log stays as it is."""
-    log_file = folder / "answers.arrows"
-    if log_file.is_file():
-        with contextlib.suppress(OSError):
-            write_parquet(read_log(log_file), folder / "answers.parquet")
-            log_file.unlink()
+@contextmanager
+def _owned(folder: Path, composed: DictConfig) -> Iterator[None]:
+    """Hold the folder of a run; UserError where another run has it, or had it with another configuration."""
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as problem:
+        raise UserError(f"a run is going on in {folder}; give this one another folder (hydra.run.dir)") from problem
+    try:
+        file = folder / CONFIG
+        if file.is_file() and file.read_text(encoding="utf-8") != _yaml(composed):
+            raise UserError(f"{folder} holds a run with another configuration; give this one another (hydra.run.dir)")
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def _yaml(composed: DictConfig) -> str:
+    return OmegaConf.to_yaml(composed, resolve=True)
 
 
 def _describe(composed: DictConfig, folder: Path, record: Run) -> dict[str, Any]:
     """Write down the configuration, which is returned flat, and the environment."""
     surroundings = environment()
     settings = flat(OmegaConf.to_container(composed, resolve=True))
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(composed, resolve=True), encoding="utf-8")
+    (folder / CONFIG).write_text(_yaml(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
     record.parameters(settings)
     record.tags(surroundings)
     return settings
 
 
-def _measure(config: Config, name: str, settings: dict[str, Any], folder: Path, record: Run) -> Result:
+def _measure(
+    config: Config, name: str, settings: dict[str, Any], entries: Entries, folder: Path, record: Run
+) -> Result:
     """Load, sample, grade, score."""
     watch = Stopwatch()
     dataset: Dataset = config.dataset
     grader: Grader = config.grader
     engine: Engine = config.engine
+    model_config: ModelConfig = config.model
     metrics: dict[str, Metric] = config.metric
     sampler: Sampler
     (sampler,) = config.sampler.values()
@@ -95,23 +122,23 @@ def _measure(config: Config, name: str, settings: dict[str, Any], folder: Path, 
         log.warning("accepted answers that normalise to nothing are left out: %s", ", ".join(sorted(unusable)))
 
     sampler.requests(sampler.candidates(questions), grader, config.seed)  # says before loading what it cannot ask for
-    with watch.stage("model"):
-        engine.prepare()
-        model: LanguageModel = config.model.load()
-
+    model = StoredModel(model_config, engine, entries, watch)
     wanted = max(metric.top_logprobs for metric in metrics.values())
-    with AnswerLog(folder / "answers.arrows") as arriving:
-        with watch.stage("baseline"):
-            greedy = engine.run(model, sampler.baseline(questions, config.seed, wanted), arriving, "greedy answers")
-            baseline = grader.grade(questions, greedy.table)
-            kept = sampler.select(questions, baseline, config.seed)
-        log.info("greedy answers: %d of %d questions kept", len(kept), len(questions))
-        with watch.stage("sampling"):
-            answers = engine.run(model, sampler.requests(kept, grader, config.seed), arriving, "sampled answers")
+    with watch.stage("baseline"):
+        requests = sampler.baseline(questions, config.seed, wanted)
+        greedy = model.answers(requests, "greedy answers", needs_curves=False)
+        write_parquet(greedy.table, folder / "answers.parquet")
+        baseline = grader.grade(questions, greedy.table)
+        kept = sampler.select(questions, baseline, config.seed)
+    log.info("greedy answers: %d of %d questions kept", len(kept), len(questions))
+    with watch.stage("sampling"):
+        requests = sampler.requests(kept, grader, config.seed)
+        answers = model.answers(requests, "sampled answers", needs_curves=sampler.estimator != "trials")
+    if not model.asked:
+        log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
     write_parquet(pa.concat_tables([greedy.table, answers.table]), folder / "answers.parquet")
     if answers.curves.num_rows:
         write_parquet(answers.curves, folder / "curves.parquet")
-    (folder / "answers.arrows").unlink()  # all of it is in the tables now
 
     with watch.stage("grading"):
         graded = grader.grade(kept, answers.table)
@@ -120,6 +147,7 @@ def _measure(config: Config, name: str, settings: dict[str, Any], folder: Path, 
         measured = Measured(baseline, graded, answers.curves, sampler.estimator)
         scores = {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
     loaded = {f"loaded.{name}": value for name, value in model.description().items()}
+    loaded |= {"answers.asked": model.asked, "answers.found": model.found}
     loaded |= {"loaded.dataset.fingerprint": digest, "loaded.dataset.unusable_aliases": sum(unusable.values())}
     record.parameters(loaded)
     return Result(name, settings | loaded, questions, kept, baseline, graded, scores, watch)

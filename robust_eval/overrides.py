@@ -1,10 +1,11 @@
 """Overrides from the command line, checked before anything is loaded: one sentence with the nearest right name."""
 
+import math
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -13,16 +14,28 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from robust_eval.config import CONF, SEVERAL, nearest, no_setting, to_config
+from robust_eval.config import CONF, SEVERAL, Config, nearest, no_setting, to_config
 from robust_eval.error import UserError, first_line
 
 
-def checked_overrides(overrides: Sequence[str]) -> list[str]:
+class Checked(NamedTuple):
+    """What a command line asks for: ``overrides`` with shorthands spelt out, and the ``config`` of its last job.
+
+    ``swept`` holds the overrides of a sweep that differ between its ``jobs``.
+    """
+
+    overrides: list[str]
+    config: Config
+    swept: list[str]
+    jobs: int
+
+
+def checked_overrides(overrides: Sequence[str]) -> Checked:
     """Compose and check the configuration that these overrides ask for, before anything is loaded or written.
 
-    Returns the overrides with shorthands spelt out: where a group that takes several options holds one, the option's
-    name may be left out (``sampler.trials=20`` is ``sampler.temperature_sweep.trials=20``). Raises UserError with what
-    is wrong and the nearest right name. Of a sweep, each value is checked by itself.
+    Where a group that takes several options holds one, the option's name may be left out (``sampler.trials=20`` is
+    ``sampler.temperature_sweep.trials=20``). Raises UserError with what is wrong and the nearest right name. Of a
+    sweep, each value is checked by itself.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -45,7 +58,11 @@ def checked_overrides(overrides: Sequence[str]) -> list[str]:
         for variant in _variants([*choices, *settings], single, expanded):
             config = to_config(_compose(variant, chosen))
     _check_writable(Path(config.paths.mlruns))
-    return [expanded.get(id(override), str(override.input_line)) for override in parsed]
+    lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
+    sweeps = [override.is_sweep_override() and not _is_hydra(override) for override in parsed]
+    swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
+    values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
+    return Checked(lines, config, swept, math.prod(values))
 
 
 def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> DictConfig:

@@ -10,12 +10,16 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._inner = 0.0
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the block under this name."""
+        """Measure the block under this name, without the stages within it; blocks of the same name add up."""
         start = time.perf_counter()
+        before, self._inner = self._inner, 0.0
         try:
             yield
         finally:
-            self.seconds[name] = round(time.perf_counter() - start, 3)
+            seconds = time.perf_counter() - start
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds - self._inner, 3)
+            self._inner = before + seconds

@@ -7,8 +7,9 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ from robust_eval.question import Question
 
 log = logging.getLogger(__name__)
 
+_PARENT = "ROBUST_EVAL_SWEEP"
+"""The variable that tells the jobs of a sweep, also in other processes, of which run they are children."""
 RESERVE = 1 << 20
 """Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
 
@@ -30,6 +33,9 @@ class Tracking(Protocol):
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager["Run"]:
         """Record the run that happens inside of the context; one that is left by an exception has failed."""
+
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[None]:
+        """Record a sweep: the runs that happen inside of the context, in any process, become its children."""
 
     def command(self, mlruns: Path) -> str | None:
         """The command that shows the runs, if there is one."""
@@ -62,6 +68,10 @@ class Untracked:
     def run(self, name: str, mlruns: Path) -> Iterator[Run]:
         """A run that is recorded nowhere."""
         yield _Nothing()
+
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[None]:
+        """A sweep that is recorded nowhere."""
+        return nullcontext()
 
     def command(self, mlruns: Path) -> str | None:
         """No user interface."""
@@ -101,17 +111,26 @@ class Mlflow:
 
     @contextmanager
     def run(self, name: str, mlruns: Path) -> Iterator[Run]:
-        """Record a run; one that is left by an exception, or interrupted, is FAILED."""
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
-        import mlflow
+        """Record a run; one that is left by an exception is FAILED, and one that is interrupted KILLED.
+
+        A server that is away stops no run: what cannot be recorded is said, and how to make up for it.
+        """
+        mlflow = _mlflow()
         from mlflow.exceptions import MlflowException
 
-        for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
-            logging.getLogger(library).setLevel(logging.WARNING)
+        served = (self.uri or "").startswith(("http://", "https://"))
         try:
             run_id = self._start(name, mlruns)
         except (MlflowException, OSError) as problem:
-            raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+            if not served:
+                raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+            log.warning("tracking: %s cannot be used: %s", self.uri, first_line(problem))
+            yield _Nothing()
+            log.warning(_MAKE_UP, self.uri)
+            return
+        if served:
+            yield from self._on_server(run_id)
+            return
         reserve = mlruns / f"reserve-{run_id}"
         try:
             reserve.write_bytes(bytes(RESERVE))
@@ -125,9 +144,56 @@ class Mlflow:
             raise
         reserve.unlink()
 
+    @contextmanager
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[None]:
+        """Record a sweep as the parent of its runs. Its status is theirs: FAILED if any of them failed."""
+        _mlflow()
+        from mlflow.exceptions import MlflowException
+
+        try:
+            client, experiment_id = self._experiment(mlruns)
+            parent = client.create_run(experiment_id, run_name=name, tags={"sweep.folder": str(folder)}).info.run_id
+        except (MlflowException, OSError) as problem:
+            raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+        os.environ[_PARENT] = parent
+        status = "FAILED"
+        try:
+            yield
+            status = "FINISHED"
+        except (KeyboardInterrupt, SystemExit) as end:
+            if isinstance(end, KeyboardInterrupt) or end.code in (130, 143):
+                status = "KILLED"
+            raise
+        except Exception as problem:
+            client.set_tag(parent, "error", str(problem)[:5000])
+            raise
+        finally:
+            del os.environ[_PARENT]
+            client.set_terminated(parent, status)
+
+    def _on_server(self, run_id: str) -> Iterator[Run]:
+        import mlflow
+
+        run = _OnServer(_MlflowRun(run_id))
+        try:
+            yield run
+            run.attempt(mlflow.end_run)
+        except BaseException as problem:
+            self._fail(problem)
+            raise
+        if run.lost:
+            log.warning(_MAKE_UP, self.uri)
+
     def _start(self, name: str, mlruns: Path) -> str:
         import mlflow
 
+        _, experiment_id = self._experiment(mlruns)
+        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else None
+        return str(mlflow.start_run(experiment_id=experiment_id, run_name=name, tags=parent).info.run_id)
+
+    def _experiment(self, mlruns: Path) -> tuple[Any, str]:
+        """A client, and the id of the experiment, which is made if it is not there."""
+        mlflow = _mlflow()
         mlruns.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(self.store(mlruns))
         with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
@@ -135,7 +201,7 @@ class Mlflow:
             found = client.get_experiment_by_name(self.experiment)
             location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
             experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
-        return str(mlflow.start_run(experiment_id=experiment_id, run_name=name).info.run_id)
+        return client, experiment_id
 
     def _fail(self, problem: BaseException) -> None:
         import mlflow
@@ -143,9 +209,62 @@ class Mlflow:
 
         try:
             mlflow.set_tag("error", f"{type(problem).__name__}: {problem}"[:5000])
-            mlflow.end_run("FAILED")
+            mlflow.log_text("".join(traceback.format_exception(problem)), "error.txt")
+            mlflow.end_run("KILLED" if isinstance(problem, KeyboardInterrupt) else "FAILED")
         except MlflowException as second:
             log.warning("the run could not be marked as failed: %s", first_line(second))
+
+
+def _mlflow() -> Any:
+    """The library, set up before it is first imported."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes, at every call
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    import mlflow
+
+    for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
+        logging.getLogger(library).setLevel(logging.WARNING)
+    return mlflow
+
+
+_MAKE_UP = (
+    "tracking: not all of this run is in %s; it is all in the run's folder, and the same command with the server there "
+    "records it within seconds, from the store"
+)
+
+
+class _OnServer:
+    """A run on a server that may go away: nothing is sent after the first failure; see :class:`Run`."""
+
+    def __init__(self, run: "_MlflowRun") -> None:
+        self._run = run
+        self.lost = False
+
+    def attempt(self, call: Callable[[], object]) -> None:
+        from mlflow.exceptions import MlflowException
+
+        if self.lost:
+            return
+        try:
+            call()
+        except (MlflowException, OSError) as problem:
+            log.warning("tracking: the server went away: %s", first_line(problem))
+            self.lost = True
+
+    def parameters(self, values: Mapping[str, Any]) -> None:
+        self.attempt(lambda: self._run.parameters(values))
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        self.attempt(lambda: self._run.tags(values))
+
+    def dataset(self, name: str, file: Path, questions: Sequence[Question], digest: str) -> None:
+        self.attempt(lambda: self._run.dataset(name, file, questions, digest))
+
+    def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
+        self.attempt(lambda: self._run.scores(scores, figures))
+
+    def folder(self, path: Path) -> None:
+        self.attempt(lambda: self._run.folder(path))
 
 
 class _MlflowRun:

@@ -2,7 +2,6 @@ import os
 import random
 import resource
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,10 +9,8 @@ import pytest
 
 from robust_eval.answer import (
     SCHEMA,
-    AnswerLog,
     answer_table,
     read_answers,
-    read_log,
     validated,
     write_parquet,
 )
@@ -40,7 +37,6 @@ COLUMNS = [
     "completion_tokens",
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
-DEVICE_WITHOUT_ROOM = Path("/dev/full")
 
 # Figures that float32 holds exactly, so that rows come back equal.
 FULL = {
@@ -165,97 +161,6 @@ def test_columns_may_come_in_any_order():
 def test_a_column_of_another_type_is_refused(column, values):
     with pytest.raises(ValueError):  # noqa: PT011  # the words are Arrow's
         validated(replaced(column, values))
-
-
-def test_a_log_gives_back_what_was_appended_in_order(tmp_path, blocks):
-    path = tmp_path / "answers.arrow"
-    with AnswerLog(path) as log:
-        for block in blocks:
-            log.append(block)
-    assert read_log(path).schema == SCHEMA
-    assert read_log(path).to_pylist() == [row for block in blocks for row in block.to_pylist()]
-
-
-def test_a_log_of_nothing_is_an_empty_answer_table(tmp_path):
-    with AnswerLog(tmp_path / "answers.arrow"):
-        pass
-    assert read_log(tmp_path / "answers.arrow").equals(SCHEMA.empty_table())
-
-
-def test_appended_answers_are_in_the_file_before_the_log_is_closed(tmp_path, blocks):
-    path, seen = tmp_path / "answers.arrow", []
-    with AnswerLog(path) as log:
-        for block in blocks:
-            log.append(block)
-            seen.append(read_log(path).num_rows)
-    assert seen == [2, 2, 7]
-
-
-def test_an_error_inside_leaves_the_log_readable(tmp_path, blocks):
-    path = tmp_path / "answers.arrow"
-
-    def interrupted():
-        with AnswerLog(path) as log:
-            log.append(blocks[0])
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert read_log(path).equals(blocks[0])
-
-
-def test_a_new_log_replaces_an_old_one(tmp_path, blocks):
-    for block in (blocks[2], blocks[0]):
-        with AnswerLog(tmp_path / "answers.arrow") as log:
-            log.append(block)
-    assert read_log(tmp_path / "answers.arrow").equals(blocks[0])
-
-
-def test_all_whole_blocks_come_back_wherever_the_log_was_cut_off(tmp_path):
-    path = tmp_path / "answers.arrow"
-    texts, ends = ["first", "second", "third"], []
-    with AnswerLog(path) as log:
-        for text in texts:
-            log.append(answer_table([FULL | {"text": text}]))
-            ends.append(path.stat().st_size)
-    lost = {}
-    for length in range(path.stat().st_size, ends[1] - 1, -1):  # every byte of the end mark and of the last block
-        os.truncate(path, length)
-        expected = texts[: sum(length >= end for end in ends)]
-        try:
-            found = read_log(path)["text"].to_pylist()
-        except Exception as problem:
-            found = type(problem).__name__
-        if found != expected:
-            lost[length] = found
-    assert lost == {}
-
-
-@pytest.mark.parametrize("length", [0, 1, 4, 8, 100])
-def test_a_log_cut_off_before_its_first_block_holds_no_answers(tmp_path, length):
-    path = tmp_path / "answers.arrow"
-    with AnswerLog(path) as log:
-        log.append(answer_table([FULL]))
-    path.write_bytes(path.read_bytes()[:length])
-    assert read_log(path).equals(SCHEMA.empty_table())
-
-
-def test_a_log_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        read_log(tmp_path / "answers.arrow")
-
-
-@pytest.mark.skipif(not DEVICE_WITHOUT_ROOM.exists(), reason="there is no /dev/full")
-def test_answers_that_cannot_be_written_are_an_error_at_once():
-    log = AnswerLog(DEVICE_WITHOUT_ROOM)
-    with pytest.raises(OSError, match="No space left on device"):
-        log.append(answer_table([FULL]))
-
-
-@pytest.mark.skipif(not DEVICE_WITHOUT_ROOM.exists(), reason="there is no /dev/full")
-def test_a_log_without_room_raises_from_the_with_statement_too():
-    with pytest.raises(OSError, match="No space left on device"), AnswerLog(DEVICE_WITHOUT_ROOM) as log:
-        log.append(answer_table([FULL]))
 
 
 def test_a_table_in_a_parquet_file_is_read_back_equal(tmp_path, blocks):

@@ -9,6 +9,7 @@ import mlflow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from filelock import FileLock
 from omegaconf import OmegaConf
 from tiny_model import save_tiny_model
 
@@ -44,10 +45,10 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
     """Run an experiment on a tiny random model that keeps whatever it answers, without tracking unless asked."""
 
-    def run(*overrides: str, base: Path | None = None) -> tuple[Result, Path]:
+    def run(*overrides: str, base: Path | None = None, folder: str | None = None) -> tuple[Result, Path]:
         config.register()
         base = base or tmp_path_factory.mktemp("measure")
-        folder = base / "run"
+        folder = base / (folder or f"run{len(list(base.glob('run*')))}")
         folder.mkdir(exist_ok=True)
         settings = [
             "model=transformers",
@@ -65,6 +66,14 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
         return experiment.run(to_config(composed), composed, folder), folder
 
     return run
+
+
+@pytest.fixture(scope="module")
+def complete(measure: Callable[..., tuple[Result, Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose store has all answers of a run."""
+    base = tmp_path_factory.mktemp("complete")
+    measure(base=base)
+    return base
 
 
 def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, capsys: pytest.CaptureFixture[str]):
@@ -131,19 +140,74 @@ def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Cal
         measure("sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
     assert failed_run(tmp_path).info.status == "FAILED"
     assert failed_run(tmp_path).data.tags["error"].startswith("UserError: none of the 12 questions")
-    assert pq.read_table(tmp_path / "run" / "answers.parquet").num_rows == 12
+    assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
 
 
 def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path):
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "answers.arrows").symlink_to("/dev/full")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "answers.parquet.partial").symlink_to("/dev/full")
     with pytest.raises(UserError) as problem:
-        measure("tracking=mlflow", base=tmp_path)
+        measure("tracking=mlflow", base=tmp_path, folder="full")
     assert "No space left on device" in str(problem.value)
-    assert str(problem.value).endswith(f"what was sampled until then is in {tmp_path / 'run'}")
+    assert str(problem.value).endswith("what was sampled until then is in the store")
     assert failed_run(tmp_path).info.status == "FAILED"
+
+
+def test_a_run_that_is_complete_in_the_store_asks_nothing(
+    measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    first, folder = measure(base=tmp_path)
+    answers, curves = (pq.read_table(folder / f"{name}.parquet") for name in ("answers", "curves"))
+    assert (first.description["answers.asked"], first.description["answers.found"]) == (24, 0)
+    with caplog.at_level("INFO"):
+        again, folder = measure(base=tmp_path)
+    assert pq.read_table(folder / "answers.parquet") == answers
+    assert pq.read_table(folder / "curves.parquet") == curves
+    assert (again.description["answers.asked"], again.description["answers.found"]) == (0, 24)
+    assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
+    loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
+    assert {name: again.description[name] for name in loaded} == loaded
+    figures = {name: value for name, value in first.summary().items() if not name.startswith("seconds.")}
+    assert {name: again.summary()[name] for name in figures} == figures
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["metric.frs.d=[3]"],
+        ["metric.frs.threshold=0.7"],
+        ["metric=[frs,certainty]"],
+        ["grader.contains=substring"],
+        ["sampler.temperature_sweep.trials=2"],
+        ["sampler.temperature_sweep.temperatures=[0.2,1.0]"],
+        ["dataset.limit=5"],
+    ],
+)
+def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complete: Path, other: list[str]):
+    result, _ = measure(*other, base=complete)
+    assert result.description["answers.asked"] == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["seed=1"],
+        ["sampler.temperature_sweep.trials=4"],
+        ["sampler.temperature_sweep.max_new_tokens=4"],
+        ["model.generation.top_k=5"],
+        ["model.dtype=bfloat16"],
+    ],
+)
+def test_other_answers_are_asked_for(measure: Callable, complete: Path, other: list[str]):
+    result, _ = measure(*other, base=complete)
+    assert result.description["answers.asked"] > 0
+
+
+def test_without_a_store_everything_is_asked_again(measure: Callable, complete: Path):
+    result, _ = measure("store=none", base=complete)
+    assert (result.description["answers.asked"], result.description["answers.found"]) == (24, 0)
 
 
 def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
@@ -158,6 +222,24 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
         result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
         assert len(result.kept) == 12
         assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+
+
+def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
+    measure(base=tmp_path, folder="mine")
+    result, _ = measure(base=tmp_path, folder="mine")  # the same once more
+    assert result.description["answers.asked"] == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()}
+    with pytest.raises(UserError) as problem:
+        measure("seed=1", base=tmp_path, folder="mine")
+    assert str(problem.value) == (
+        f"{tmp_path / 'mine'} holds a run with another configuration; give this one another (hydra.run.dir)"
+    )
+    with FileLock(tmp_path / "mine.lock"), pytest.raises(UserError) as problem:
+        measure(base=tmp_path, folder="mine")
+    assert str(problem.value) == (
+        f"a run is going on in {tmp_path / 'mine'}; give this one another folder (hydra.run.dir)"
+    )
+    assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()} == before
 
 
 @pytest.fixture(scope="module")

@@ -80,13 +80,13 @@ def test_a_metric_that_lacks_its_axis_says_which():
 
 def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     place = f"paths.mlruns={tmp_path}"
-    assert checked_overrides(["sampler.trials=20", "metric.d=3", "seed=1", place]) == [
+    assert checked_overrides(["sampler.trials=20", "metric.d=3", "seed=1", place]).overrides == [
         "sampler.temperature_sweep.trials=20",
         "metric.frs.d=3",
         "seed=1",
         place,
     ]
-    assert checked_overrides(["sampler.temperature_sweep.trials=2,4", "metric.d=1,2", place])[:2] == [
+    assert checked_overrides(["sampler.temperature_sweep.trials=2,4", "metric.d=1,2", place]).overrides[:2] == [
         "sampler.temperature_sweep.trials=2,4",
         "metric.frs.d=1,2",
     ]
@@ -130,7 +130,10 @@ def test_yaml_spells_out_every_default_of_the_schemas():
 
 
 def test_the_exact_sampler_asks_for_full_precision_unless_told_otherwise():
-    assert checked_overrides(["sampler=exact", "sampler.nodes=7"]) == ["sampler=exact", "sampler.exact.nodes=7"]
+    assert checked_overrides(["sampler=exact", "sampler.nodes=7"]).overrides == [
+        "sampler=exact",
+        "sampler.exact.nodes=7",
+    ]
     for more, dtype in (([], "float32"), (["model.dtype=bfloat16"], "bfloat16")):
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             settings = to_config(hydra.compose("config", ["sampler=exact", *more]))

@@ -1,5 +1,12 @@
+import contextlib
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
@@ -65,9 +72,9 @@ def test_a_curve_is_logged_by_integer_step(mlruns: Path):
     assert {(entry.step, entry.value) for entry in history} == {(2, 1.0), (10, 0.5)}
 
 
-def test_an_interrupted_run_is_failed_and_says_why(mlruns: Path):
+def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):
     bad = runs(mlruns)["bad"]
-    assert bad.info.status == "FAILED"
+    assert bad.info.status == "KILLED"
     assert bad.data.tags["error"] == "KeyboardInterrupt: "
 
 
@@ -94,6 +101,66 @@ def test_a_store_that_cannot_be_used_is_named(tmp_path: Path):
         Mlflow(uri="nonsense://x").run("a", tmp_path),
     ):
         pass
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A tracking server in a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db", "--artifacts-destination", f"{tmp_path}/kept"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **quiet)
+    until = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+            break
+        except OSError:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+    yield f"http://127.0.0.1:{port}", process
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_server_that_goes_away_stops_no_run(
+    server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    uri, process = server
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "report.html").write_text("<p>report")
+    tracking = Mlflow(uri=uri)
+    with tracking.run("whole", tmp_path / "mlruns") as record:
+        record.scores([SCORE], {})
+        record.folder(folder)
+    assert caplog.messages == []
+    client = mlflow.MlflowClient(uri)
+    (whole,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    assert (whole.info.status, whole.data.metrics["frs.d1"]) == ("FINISHED", 0.5)
+    assert [file.path for file in client.list_artifacts(whole.info.run_id)] == ["report.html"]
+
+    with tracking.run("cut off", tmp_path / "mlruns") as record:
+        record.parameters({"a": 1})
+        os.killpg(process.pid, signal.SIGKILL)
+        record.scores([SCORE], {})
+        record.folder(folder)
+    went_away, make_up = caplog.messages
+    assert went_away.startswith("tracking: the server went away: ")
+    assert make_up == (
+        f"tracking: not all of this run is in {uri}; it is all in the run's folder, and the same command with the "
+        "server there records it within seconds, from the store"
+    )
+    caplog.clear()
+    with tracking.run("never there", tmp_path / "mlruns") as record:
+        record.parameters({"a": 1})
+    not_there, make_up = caplog.messages
+    assert not_there.startswith(f"tracking: {uri} cannot be used: ")
+    assert make_up.startswith(f"tracking: not all of this run is in {uri}; ")
 
 
 def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(tmp_path: Path):

@@ -1,10 +1,9 @@
 """What every engine can be asked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
-from robust_eval.answer import AnswerLog, Answers
-from robust_eval.model.base import LanguageModel, Request
+from robust_eval.model.base import Item, LanguageModel, Reply, Request
 
 
 class Engine(Protocol):
@@ -13,5 +12,7 @@ class Engine(Protocol):
     def prepare(self) -> None:
         """Set what must be set before a model is loaded."""
 
-    def run(self, model: LanguageModel, requests: Sequence[Request], log: AnswerLog, stage: str) -> Answers:
-        """The answers to all requests, in their order; each is in the log as soon as it is there."""
+    def run(
+        self, model: LanguageModel, requests: Sequence[Request], missing: Set[Item], stage: str
+    ) -> Iterator[list[Reply]]:
+        """The replies to the missing requests, a block at a time; see LanguageModel.complete."""

@@ -28,6 +28,7 @@ class AnswerMatcher:
     """The accepted answers to one question, as normal forms; a reply is right if it contains one as whole words."""
 
     def __init__(self, accepted: Sequence[str]) -> None:
+        self.identity = f"whole words {list(accepted)}"
         self._accepted = accepted
         self._pattern = whole_words(*accepted)
         without_number = [form for form in accepted if not _NUMBER.search(form)]

@@ -49,6 +49,11 @@ class LetterChoices:
     count: int
     correct: int | None
 
+    @property
+    def identity(self) -> str:
+        """See Choices."""
+        return f"letters {self.count} {self.correct}"
+
     def tokens(self, texts: TokenTexts) -> list[Ids]:
         """For each choice the ids of the tokens that choose it: "B", " B", "B." and the like."""
         return _tokens_by_letter(texts, self.count)

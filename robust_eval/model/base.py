@@ -1,6 +1,6 @@
 """What a sampler asks of a language model, and what it gets back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -11,11 +11,15 @@ from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 from robust_eval.prompt.prompt import Prompt
 
 Floats = NDArray[np.float64]
+Item = tuple[str, int]
+"""A question's id and the number of its rewrite."""
 
 
 class Choices(Protocol):
     """The choices of one question, and the tokens that choose them."""
 
+    identity: str
+    """Equal for choices that are the same tokens, of which the same one is right."""
     correct: int | None
     """Index of the right one."""
 
@@ -37,6 +41,9 @@ class NextTokens(NamedTuple):
 
 class Matcher(Protocol):
     """Tells right from wrong while an answer is being written."""
+
+    identity: str
+    """Equal for matchers that always say the same."""
 
     def right(self, reply: str) -> bool:
         """Whether a whole reply is right."""
@@ -80,6 +87,11 @@ class Request:
     """False: an answer ends as soon as it is right whatever follows."""
     enumeration: Enumeration | None = None
     """Enumerate instead of drawing; needs a matcher or choices."""
+
+    @property
+    def item(self) -> Item:
+        """What tells it from the other requests of a sampler."""
+        return self.question_id, self.rewrite
 
     @property
     def answers(self) -> int:
@@ -133,8 +145,12 @@ class Reply(NamedTuple):
 class LanguageModel(Protocol):
     """A model that is loaded and ready."""
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[Reply]:
-        """Answer every request, in an order of the model's choice; answers come as soon as a block of them is done."""
+    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
+        """Answer those of the requests whose items are ``missing``, a block of them at a time, in any order.
+
+        The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
+        another was stopped: numbers depend in their last digits on what is computed together.
+        """
 
     def description(self) -> dict[str, Any]:
         """What was loaded and the generation settings in effect, flat, for the record of the run."""
@@ -144,6 +160,12 @@ class ModelConfig(Protocol):
     """Settings from which a model is loaded; a dataclass whose fields are its configuration."""
 
     name: str
+
+    def identity(self) -> Mapping[str, Any]:
+        """Everything that determines the answers and is not part of a request, found without loading the model.
+
+        UserError where there is no such model.
+        """
 
     def load(self) -> LanguageModel:
         """Load the model; UserError if that is not possible."""

@@ -1,9 +1,22 @@
 """How much memory there is, and how much of it the answers to a question need."""
 
+import ctypes
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # whoever reads settings need not wait for torch
     import torch
+
+
+def cuda_is_there() -> bool:
+    """Whether there is a CUDA device that torch can use; torch itself is only asked where a driver is installed."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def free_memory(device: "torch.device") -> int:

@@ -2,17 +2,18 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.base import Completion, Reply, Request
+from robust_eval.model.base import Completion, Item, Reply, Request
 from robust_eval.model.blocks import PADDING, blocks
-from robust_eval.model.embedded import converted_model, package_folder
+from robust_eval.model.embedded import CONVERSION, converted_model, package_folder
+from robust_eval.model.files import folder_hash, hub_commit
 from robust_eval.model.generation import Generation
-from robust_eval.model.memory import bytes_per_question, free_memory, out_of_memory
+from robust_eval.model.memory import bytes_per_question, cuda_is_there, free_memory, out_of_memory
 from robust_eval.model.token_texts import token_texts
 from robust_eval.prompt.prompt import Prompt
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+VERSION = 1
+"""To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 PROMPT_STYLES = ("plain", "chat")
 TODAY = "26 Jul 2024"
@@ -72,6 +75,25 @@ class Transformers:
         if self.path.startswith("embedded:") and not self.sha256:
             raise ValueError("sha256 must be given for an embedded model")
 
+    def identity(self) -> dict[str, Any]:
+        """The files of the model, its number format, and how it is prompted; see ModelConfig."""
+        device = self._device()
+        if self.path.startswith("embedded:"):
+            files = f"{self.sha256} {CONVERSION}"
+        elif Path(self.path).is_dir():
+            files = folder_hash(Path(self.path))
+        else:
+            files = f"{self.path} {hub_commit(self.path, self.revision)}"
+        return {
+            "version": VERSION,
+            "files": files,
+            "dtype": self._dtype(device),
+            "device": device.partition(":")[0],
+            "prompt_style": self.prompt_style,
+            "stop": self.stop,
+            "generation": asdict(self.generation),
+        }
+
     def load(self) -> "TransformersModel":
         """Load weights and tokenizer; UserError names what is missing."""
         import torch
@@ -81,8 +103,8 @@ class Transformers:
 
         if not sys.stderr.isatty():
             library_log.disable_progress_bar()
-        device = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-        dtype = self.dtype if self.dtype != "auto" else ("bfloat16" if device.startswith("cuda") else "float32")
+        device = self._device()
+        dtype = self._dtype(device)
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         try:
             torch.empty(0, device=device)
@@ -99,6 +121,16 @@ class Transformers:
         loaded = TransformersModel(self, model.eval(), tokenizer)
         log.info("model %s: %s on %s", self.name, dtype, device)
         return loaded
+
+    def _device(self) -> str:
+        if self.device != "auto":
+            return self.device
+        return "cuda" if cuda_is_there() else "cpu"
+
+    def _dtype(self, device: str) -> str:
+        if self.dtype != "auto":
+            return self.dtype
+        return "bfloat16" if device.startswith("cuda") else "float32"
 
     def _folder(self) -> str | Path:
         if not self.path.startswith("embedded:"):
@@ -147,8 +179,8 @@ class TransformersModel:
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
         }
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[Reply]:
-        """Answer the requests in blocks of prompts of about the same length."""
+    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
+        """Answer the missing requests in blocks of prompts of about the same length."""
         from robust_eval.model.packed_prefixes import PackedPrefixes
         from robust_eval.model.prefix_rows import PrefixRows
 
@@ -166,7 +198,8 @@ class TransformersModel:
         fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // most)
         pay = MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]
         for block in blocks(encoded, lambda: self._at_once or max(1, min(fit, pay)), PADDING if packs else 0):
-            yield from self._replies(prefixes, block)
+            if wanted := [pair for pair in block if pair[1].item in missing]:
+                yield from self._replies(prefixes, wanted)
 
     def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests without their matchers where these cannot read the tokens; UserError where they must."""
@@ -183,7 +216,7 @@ class TransformersModel:
             return [replace(request, matcher=None) for request in requests]
         return requests
 
-    def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[Reply]:
+    def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[list[Reply]]:
         """The replies to a block of requests; where they do not fit into the memory, to one half after the other."""
         problem = None
         try:
@@ -193,7 +226,7 @@ class TransformersModel:
                 raise
             problem = first_line(error)  # the error itself holds on to what was computed
         if problem is None:
-            yield from replies
+            yield replies
             return
         if len(block) == 1:
             reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"

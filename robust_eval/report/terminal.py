@@ -12,7 +12,7 @@ from robust_eval.metric.score import Score
 from robust_eval.result import Result
 
 
-def print_summary(result: Result, folder: Path, ui_command: str | None) -> None:
+def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
     """The figures that matter most, and where the rest is."""
     table = Table(
         title=f"{result.name}: {len(result.kept)} of {len(result.asked)} questions kept", title_justify="left"
@@ -28,6 +28,7 @@ def print_summary(result: Result, folder: Path, ui_command: str | None) -> None:
     console.print(table)
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / 'graded.parquet'}")
+    console.print(f"store:   {store}")
     if ui_command:
         console.print(f"tracker: {ui_command}")
 

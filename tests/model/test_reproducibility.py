@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from architectures import tiny
+from asking import answered
 from conftest import PROJECT
 from tiny_model import byte_tokenizer
 
@@ -24,10 +25,10 @@ FACTS = PROJECT / "robust_eval" / "dataset" / "builtin" / "facts.jsonl"
 IN_A_PROCESS = """
 import json, sys
 sys.path[:0] = ["tests", "tests/model"]
-from test_reproducibility import EMBEDDED, answered, requests
+from test_reproducibility import EMBEDDED, requests, token_ids
 from robust_eval.model.transformers import Transformers
 model = Transformers(**EMBEDDED).load()
-print(json.dumps(answered(model, requests()[int(sys.argv[1]) :: 2])))
+print(json.dumps(token_ids(model, requests()[int(sys.argv[1]) :: 2])))
 """
 EMBEDDED = {
     "name": "smollm2-135m",
@@ -43,9 +44,9 @@ def requests() -> list[Request]:
     return [replace(request, matcher=None) for request in asked]
 
 
-def answered(model: TransformersModel, asked: Sequence[Request]) -> dict[str, list[list[int]]]:
+def token_ids(model: TransformersModel, asked: Sequence[Request]) -> dict[str, list[list[int]]]:
     return {
-        r.request.question_id: [completion.token_ids for completion in r.completions] for r in model.complete(asked)
+        r.request.question_id: [completion.token_ids for completion in r.completions] for r in answered(model, asked)
     }
 
 
@@ -60,11 +61,11 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
     embedded: TransformersModel, capsys: pytest.CaptureFixture[str]
 ):
     asked = requests()
-    reference = answered(at_once(embedded, 48 * 64), asked)
+    reference = token_ids(at_once(embedded, 48 * 64), asked)
     shuffled = random.Random(1).sample(asked, len(asked))
     found = {
-        "one question at once": answered(at_once(embedded, 1), asked),
-        "in another order": answered(at_once(embedded, 48 * 5), shuffled),
+        "one question at once": token_ids(at_once(embedded, 1), asked),
+        "in another order": token_ids(at_once(embedded, 48 * 5), shuffled),
         "in two processes": {},
     }
     for half in "01":
@@ -86,7 +87,7 @@ def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded
     questions = JsonLines("facts", str(FACTS)).load()[:6]
     asked = Exact(nodes=24).requests(questions, Matching(), seed=5)
     together, alone = (
-        {reply.request.question_id: reply.curve for reply in at_once(embedded, most).complete(asked)}
+        {reply.request.question_id: reply.curve for reply in answered(at_once(embedded, most), asked)}
         for most in (24 * 6, 1)
     )
     for name, curve in together.items():  # rounding may keep another one of the prefixes that are left to chance
@@ -99,8 +100,9 @@ def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded
 MEASURED = """
 import resource, sys
 sys.path[:0] = ["tests", "tests/model"]
+from asking import answered
 from test_reproducibility import large_vocabulary, sweep_of
-for count, reply in enumerate(large_vocabulary().complete(sweep_of(240)), start=1):
+for count, reply in enumerate(answered(large_vocabulary(), sweep_of(240)), start=1):
     if count in (60, 240):
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 from architectures import tiny
+from asking import answered
 from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 
 from robust_eval.engine.local import answers_of
@@ -84,7 +85,7 @@ def test_plain_prompts_are_continued_and_end_at_a_line_break(folder: Path):
     ends = torch.nonzero(model._vocabulary.ends).flatten().tolist()
     assert ends == sorted([2, newline])
     assert not model._vocabulary.carries[newline]
-    completions = [c for reply in model.complete([request("Two?", 400, (3.0,))]) for c in reply.completions]
+    completions = [c for reply in answered(model, [request("Two?", 400, (3.0,))]) for c in reply.completions]
     stopped = [c for c in completions if c.finish_reason == "stop"]
     assert stopped
     for completion in completions:
@@ -140,7 +141,7 @@ def test_broken_weights_are_named(folder: Path, tmp_path: Path):
 def test_more_log_probabilities_than_tokens_are_padded_with_probability_zero(folder: Path):
     model = load(folder, prompt_style="plain")
     asked = Request("q", 0, Prompt("", (), "Two?"), (0.0,), 1, 2, 0, top_logprobs=VOCABULARY + 5)
-    ((_, (completion,), _),) = model.complete([asked])
+    ((_, (completion,), _),) = answered(model, [asked])
     first = torch.tensor(completion.top_logprobs[0])
     assert len(first) == VOCABULARY + 5
     assert first.exp().sum().item() == pytest.approx(1, abs=1e-4)
@@ -161,7 +162,7 @@ def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
 
     def ask(answers_at_once: int | None, asked: list[Request]) -> dict:
         model = load(folder, prompt_style="plain", answers_at_once=answers_at_once)
-        return {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in model.complete(asked)}
+        return {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in answered(model, asked)}
 
     together = ask(1600, requests)
     assert len(together) == 9
@@ -214,10 +215,10 @@ def test_being_out_of_memory_is_survived_with_smaller_blocks(
     folder: Path, style: str, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     requests = [free_request("a" * (1 + index % 3) + str(index)) for index in range(13)]
-    undisturbed = {r.request.question_id: r for r in load(folder, prompt_style=style).complete(requests)}
+    undisturbed = {r.request.question_id: r for r in answered(load(folder, prompt_style=style), requests)}
     asked = out_of_memory_beyond(monkeypatch, 2, error)
     with caplog.at_level("WARNING"):
-        replies = list(load(folder, prompt_style=style).complete(requests))
+        replies = list(answered(load(folder, prompt_style=style), requests))
     assert len(replies) == 13
     assert everything(replies) == everything(undisturbed.values())
     for reply in replies:
@@ -238,7 +239,7 @@ def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
 ):
     requests = [free_request(f"{index:02}") for index in range(8)]
     monkeypatch.setattr(TransformersModel, "_can_pack", lambda *_: evaluator is PackedPrefixes)
-    undisturbed = everything(load(folder, prompt_style="plain").complete(requests))
+    undisturbed = everything(answered(load(folder, prompt_style="plain"), requests))
     children, failed = evaluator.children, []
 
     def limited(self: object, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -248,7 +249,7 @@ def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
         return children(self, parents, tokens)
 
     monkeypatch.setattr(evaluator, "children", limited)
-    assert everything(load(folder, prompt_style="plain").complete(requests)) == undisturbed
+    assert everything(answered(load(folder, prompt_style="plain"), requests)) == undisturbed
     assert failed
 
 
@@ -256,7 +257,7 @@ def test_a_block_that_was_too_large_makes_those_after_it_smaller(folder: Path, m
     requests = [free_request(f"{index:02}") for index in range(32)]  # 60 answers each
     asked = out_of_memory_beyond(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory."))
     model = load(folder, prompt_style="plain", answers_at_once=8 * 60)
-    assert len(list(model.complete(requests))) == 32
+    assert len(list(answered(model, requests))) == 32
     assert asked[:4] == [8, 4, 2, 2]
     assert sum(size > 3 for size in asked) <= 3  # at 8, and at each of its halves
     assert set(asked[7:]) == {2}
@@ -267,7 +268,7 @@ def test_one_question_that_is_too_large_stops_the_run_in_one_sentence(folder: Pa
         monkeypatch, 0, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore")
     )
     with pytest.raises(UserError) as problem:
-        list(load(folder, prompt_style="plain").complete([free_request("a"), free_request("b")]))
+        list(answered(load(folder, prompt_style="plain"), [free_request("a"), free_request("b")]))
     assert str(problem.value) == (
         "model tiny: out of memory with the answers to one question: CUDA out of memory. Tried to allocate 2.00 GiB.; "
         "ask for fewer of them, or on a device with more memory"
@@ -277,7 +278,7 @@ def test_one_question_that_is_too_large_stops_the_run_in_one_sentence(folder: Pa
 def test_other_errors_are_not_taken_for_a_lack_of_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
     asked = out_of_memory_beyond(monkeypatch, 0, RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match=r"^shapes differ$"):
-        list(load(folder, prompt_style="plain").complete([free_request("a"), free_request("b")]))
+        list(answered(load(folder, prompt_style="plain"), [free_request("a"), free_request("b")]))
     assert len(asked) == 1
 
 
@@ -285,7 +286,7 @@ def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytes
     requests = [free_request(f"{index:02}") for index in range(12)]  # 60 answers each
     everywhere = {}
     asked_before = load(folder, prompt_style="plain")
-    everything(asked_before.complete(requests))
+    everything(answered(asked_before, requests))
     one_question = asked_before.description()["bytes_per_question_at_most"]
     for free, block in ((1, 1), (3, 1), (4, 2), (10, 5), (10**6, 12)):
         with monkeypatch.context() as patch:
@@ -293,7 +294,7 @@ def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytes
             model = load(folder, prompt_style="plain")
             memory = free * one_question  # half of it holds so many times 30 answers
             patch.setattr(transformers, "free_memory", lambda device, memory=memory: memory)
-            everywhere[free] = everything(model.complete(requests))
+            everywhere[free] = everything(answered(model, requests))
         assert max(asked) == block
         assert sum(asked) == 12
     assert all(found == everywhere[1] for found in everywhere.values())
@@ -306,7 +307,7 @@ def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_i
     monkeypatch.setattr(transformers, "MOST_ANSWERS_AT_ONCE", {False: 130, True: 130})
     asked = out_of_memory_beyond(monkeypatch, 10**6, MemoryError())
     requests = [free_request(f"{index:02}") for index in range(5)]
-    assert len(list(load(folder, prompt_style="plain").complete(requests))) == 5
+    assert len(list(answered(load(folder, prompt_style="plain"), requests))) == 5
     assert asked == [2, 2, 1]
 
 
@@ -320,7 +321,7 @@ def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, styl
     asked = Request("Two?", 0, Prompt("", (), "Two?"), (1.0, 4.0), 300, 12, 0)
     free = load(folder, prompt_style=style)
     stopped = load(folder, prompt_style=style, stop=stop)
-    ((_, without, _),), ((_, found, _),) = free.complete([asked]), stopped.complete([asked])
+    ((_, without, _),), ((_, found, _),) = answered(free, [asked]), answered(stopped, [asked])
     ends = torch.nonzero(free._vocabulary.ends).flatten().tolist()
     raw = free._vocabulary.texts.raw
     earlier = 0
@@ -351,8 +352,8 @@ def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, styl
 def test_stop_strings_reach_answers_that_bring_no_matcher_and_need_not_be_whole(folder: Path):
     asked = free_request("Two?", whole=False)
     model = load(folder, prompt_style="plain", stop=["e"])
-    ((_, whole, _),) = model.complete([replace(asked, matcher=None, whole=True)])
-    ((_, found, curve),) = model.complete([replace(asked, matcher=None)])
+    ((_, whole, _),) = answered(model, [replace(asked, matcher=None, whole=True)])
+    ((_, found, curve),) = answered(model, [replace(asked, matcher=None)])
     assert (found, curve) == (whole, None)
 
 
@@ -360,7 +361,7 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     asked = free_request("Two?")
-    ((_, expected, curve),) = load(folder, prompt_style="plain").complete([asked])
+    ((_, expected, curve),) = answered(load(folder, prompt_style="plain"), [asked])
     assert curve is not None
 
     def unreadable(tokenizer: object, size: int) -> None:
@@ -369,13 +370,13 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(
     monkeypatch.setattr(transformers, "token_texts", unreadable)
     model = load(folder, prompt_style="plain")
     with caplog.at_level("WARNING"):
-        ((_, found, curve),) = model.complete([asked])
+        ((_, found, curve),) = answered(model, [asked])
     assert (found, curve) == (expected, None)
     assert caplog.messages == ["model tiny: no combined estimate: what its tokens write is unknown"]
     enumeration = Enumeration(8, (0.5, 1.0, 2.0, 4.0))
     for needs_them in (replace(asked, whole=False), replace(asked, trials=0, enumeration=enumeration)):
         with pytest.raises(UserError) as problem:
-            list(model.complete([needs_them]))
+            list(answered(model, [needs_them]))
         assert str(problem.value) == ("model tiny: what its tokens write is unknown; choose sampler=temperature_sweep")
 
 
@@ -394,7 +395,7 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
 ):
     model = load(folder, prompt_style=style, stop=stop)
     replies = {
-        whole: list(model.complete([free_request(f"q{i}", 60, whole, tokens=5) for i in range(3)]))
+        whole: list(answered(model, [free_request(f"q{i}", 60, whole, tokens=5) for i in range(3)]))
         for whole in (True, False)
     }
     assert grades(replies[True]) == grades(replies[False])
@@ -419,11 +420,11 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
 
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
     model = load(folder, prompt_style="plain")
-    ((asked, completions, curve),) = model.complete([request("Two?", 2, (0.0, 1.0))])
+    ((asked, completions, curve),) = answered(model, [request("Two?", 2, (0.0, 1.0))])
     assert asked.question_id == "Two?"
     assert curve is None
     assert [(c.temperature, c.trial) for c in completions] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
-    assert list(model.complete([])) == []
+    assert list(answered(model, [])) == []
 
 
 @pytest.mark.parametrize("style", ["plain", "chat"])
@@ -435,7 +436,7 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
     )
     questions = ["What is the capital of Italy?", "How many legs does a spider have?", "Who painted the Mona Lisa?"]
     requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
-    for asked, (completion,), _ in model.complete(requests):
+    for asked, (completion,), _ in answered(model, requests):
         ids = torch.tensor([model._encode(asked.prompt)])
         ends = torch.nonzero(model._vocabulary.ends).flatten().tolist()
         generated = model.model.generate(
@@ -465,7 +466,7 @@ def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: Tra
 
     def ask(answers_at_once: int, asked: list[Request]) -> list[list[int]]:
         config = replace(embedded.config, answers_at_once=answers_at_once)
-        replies = TransformersModel(config, embedded.model, embedded.tokenizer).complete(asked)
+        replies = answered(TransformersModel(config, embedded.model, embedded.tokenizer), asked)
         found = {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in replies}
         return [ids for text in texts for ids in found[text]]
 
@@ -490,7 +491,7 @@ def test_settings_that_make_no_sense_are_refused():
 
 def test_the_mean_probability_of_a_greedy_answer_is_its_confidence(embedded: TransformersModel):
     question = Question("q", "What is the capital of France?", ("Paris",))
-    ((_, (completion,), _),) = embedded.complete([Request("q", 0, prompt_for(question), (0.0,), 1, 5, 0, 10)])
+    ((_, (completion,), _),) = answered(embedded, [Request("q", 0, prompt_for(question), (0.0,), 1, 5, 0, 10)])
     assert completion.text == "Paris"
     assert 0 < math.exp(completion.token_logprobs[0]) <= 1
     assert completion.token_logprobs[0] == pytest.approx(completion.top_logprobs[0][0], abs=1e-6)

@@ -1,0 +1,46 @@
+"""What tells one set of model files from another, without loading them."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from robust_eval.error import UserError, first_line
+from robust_eval.model.embedded import cache_folder
+
+
+def folder_hash(folder: Path) -> str:
+    """SHA-256 over the names and contents of the files in a folder.
+
+    Those of the contents are remembered as long as size and time of a file stay, because weights take seconds to read.
+    """
+    memory = cache_folder() / "hashes" / f"{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()}.json"
+    known = json.loads(memory.read_text()) if memory.is_file() else {}
+    found = {}
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        status = file.stat()
+        stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+        name = file.relative_to(folder).as_posix()
+        if name in known and known[name][0] == stamp:
+            found[name] = known[name]
+        else:
+            with open(file, "rb") as content:
+                found[name] = [stamp, hashlib.file_digest(content, "sha256").hexdigest()]
+    if found != known:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(json.dumps(found))
+    contents = {name: digest for name, (_, digest) in found.items()}
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def hub_commit(repository: str, revision: str | None) -> str:
+    """The commit that a revision of a hub model is at: as the hub says now, or its cache where that is out of reach.
+
+    Raises UserError where there is no such model in either.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import RevisionResolutionError
+
+    try:
+        return Path(hf_hub_download(repository, "config.json", revision=revision)).parent.name
+    except (OSError, RevisionResolutionError, ValueError) as problem:  # of which the hub's own errors are kinds
+        raise UserError(f"{repository} cannot be loaded: {first_line(problem)}") from problem

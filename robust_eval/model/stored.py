@@ -1,0 +1,235 @@
+"""A model as a run sees it: an answer that the store has is not asked again, and without need nothing is loaded."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import CURVES, SCHEMA, Answers, answer_table
+from robust_eval.engine.base import Engine
+from robust_eval.model.base import Choices, Item, LanguageModel, Matcher, ModelConfig, Reply, Request
+from robust_eval.stopwatch import Stopwatch
+from robust_eval.store import Entries
+
+log = logging.getLogger(__name__)
+
+
+class StoredModel:
+    """Answers of a model, each from the store or, if it is not there, from the model, which is then loaded.
+
+    ``asked`` counts the requests that the model was asked, ``found`` those whose answers were in the store.
+    """
+
+    def __init__(self, config: ModelConfig, engine: Engine, entries: Entries, watch: Stopwatch) -> None:
+        self._config = config
+        self._engine = engine
+        self._entries = entries
+        self._watch = watch
+        self._identity = config.identity()
+        self._loaded: LanguageModel | None = None
+        self.asked = self.found = 0
+
+    def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Answers:
+        """The answers to all requests, in their order; each is in the store as soon as it is there.
+
+        A curve that is not in the store is only asked for if it ``needs_curves``: it depends on what counts as right,
+        and answers do not.
+        """
+        keys = {request.item: answers_key(self._identity, request) for request in requests}
+        with self._entries.asking(keys.values()):
+            tables, curves = self._stored(requests, keys)
+            lacking = {r.item for r in requests if _judge(r) is not None and r.item not in curves}
+            wanting = (keys.keys() - tables.keys()) | (lacking if needs_curves else set())
+            self.found += len(requests) - len(wanting)
+            self.asked += len(wanting)
+            if len(wanting) < len(requests):
+                log.info("%s: %d of %d questions are in the store", stage, len(requests) - len(wanting), len(requests))
+            if wanting:
+                by_item = {request.item: request for request in requests}
+                for replies in self._engine.run(self._model(), requests, wanting, stage):
+                    for reply in replies:
+                        tables[reply.request.item] = answers_of(reply)
+                        curves[reply.request.item] = curve_of(reply)
+                    asked = [by_item[reply.request.item] for reply in replies]
+                    self._entries.put(self._to_store(asked, keys, tables, curves))
+                self._entries.put({description_key(self._identity): json.dumps(self.description()).encode()})
+        if lacking - wanting:
+            log.warning("%s: no estimate from all draws together: it is made while answers are drawn", stage)
+            curves.clear()
+        return Answers(
+            _concatenated(SCHEMA, [tables[request.item] for request in requests]),
+            _concatenated(CURVES, [curves[request.item] for request in requests if request.item in curves]),
+        )
+
+    def description(self) -> dict[str, Any]:
+        """What the model was when it was last asked; its identity alone if that is not known."""
+        if self._loaded is not None:
+            return self._loaded.description()
+        for _, value in self._entries.get([description_key(self._identity)]):
+            known: dict[str, Any] = json.loads(value)
+            return known
+        return {"name": self._config.name, **self._identity}
+
+    def _model(self) -> LanguageModel:
+        if self._loaded is None:
+            with self._watch.stage("model"):
+                self._engine.prepare()
+                self._loaded = self._config.load()
+        return self._loaded
+
+    def _stored(
+        self, requests: Sequence[Request], keys: Mapping[Item, bytes]
+    ) -> tuple[dict[Item, pa.Table], dict[Item, pa.Table]]:
+        """The answers that the store has, and the curves, by item; only of requests that it has whole."""
+        wanted = {keys[request.item]: request for request in requests}
+        with_curve = {curve_key(keys[r.item], r): r for r in requests if _judge(r) is not None}
+        tables, curves = {}, {}
+        for key, value in self._entries.get([*wanted, *with_curve]):
+            if key in wanted:
+                request = wanted[key]
+                table = chosen(_from_bytes(value, SCHEMA), request)
+                if table is not None:
+                    tables[request.item] = table
+            else:
+                curves[with_curve[key].item] = _from_bytes(value, CURVES)
+        return tables, curves
+
+    def _to_store(
+        self,
+        requests: Iterable[Request],
+        keys: Mapping[Item, bytes],
+        tables: Mapping[Item, pa.Table],
+        curves: Mapping[Item, pa.Table],
+    ) -> dict[bytes, bytes]:
+        entries = {}
+        for request in requests:
+            key = keys[request.item]
+            entries[key] = _to_bytes(tables[request.item])
+            if _judge(request) is not None:
+                entries[curve_key(key, request)] = _to_bytes(curves[request.item])
+        return entries
+
+
+def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
+    """What determines the answers to a request, but for the temperatures and trials that were drawn.
+
+    Every trial has random numbers of its own, so more of them may stand beside one another. What decides whether an
+    answer is right is no part of it, except where answers are ended or gathered by it.
+    """
+    enumeration = request.enumeration
+    judge = _judge(request) if enumeration is not None or not request.whole else None
+    return _digest(
+        {
+            "model": identity,
+            "prompt": asdict(request.prompt),
+            "question_id": request.question_id,
+            "rewrite": request.rewrite,
+            "seed": request.seed,
+            "max_new_tokens": request.max_new_tokens,
+            "top_logprobs": request.top_logprobs,
+            "judge": judge and judge.identity,
+            "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+        }
+    )
+
+
+def curve_key(answers: bytes, request: Request) -> bytes:
+    """What determines the accuracy curve of a request whose answers have the key ``answers``."""
+    judge = _judge(request)
+    asked = [answers.hex(), judge and judge.identity, request.temperatures, request.trials]
+    return _digest({"curve": asked})
+
+
+def description_key(identity: Mapping[str, Any]) -> bytes:
+    """Where the description of a model is kept."""
+    return _digest({"description": identity})
+
+
+def _judge(request: Request) -> Choices | Matcher | None:
+    """What tells right from wrong answers to this request."""
+    return (request.enumeration and request.enumeration.choices) or request.matcher
+
+
+def _digest(asked: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
+
+
+def chosen(table: pa.Table, request: Request) -> pa.Table | None:
+    """The rows of a stored table that the request asks for, in its order; None where some are missing.
+
+    Errors of a service are no answers: they are asked for again.
+    """
+    if request.enumeration is not None:
+        return table
+    asked = [(t, k) for t in request.temperatures for k in range(request.trials)]
+    table = table.filter(pc.not_equal(table["outcome"], "error"))
+    there = zip(table["temperature"].to_pylist(), table["trial"].to_pylist(), strict=True)
+    place = {condition: row for row, condition in enumerate(there)}
+    if any(condition not in place for condition in asked):
+        return None
+    weight = pa.array(np.full(len(asked), 1 / request.trials))
+    table = table.take([place[condition] for condition in asked])
+    return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    """A table as its length and its compressed Arrow record batch, without the schema, which all tables share."""
+    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    raw = batch.serialize()
+    return len(raw).to_bytes(8, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
+
+
+def _from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
+    raw = pa.decompress(value[8:], decompressed_size=int.from_bytes(value[:8], "little"), codec="zstd")
+    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+
+
+def _concatenated(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+
+
+def answers_of(reply: Reply) -> pa.Table:
+    """The completions of one request as rows of the answer table, not yet graded."""
+    return answer_table(
+        {
+            "question_id": reply.request.question_id,
+            "rewrite": reply.request.rewrite,
+            "temperature": completion.temperature,
+            "trial": completion.trial,
+            "text": completion.text,
+            "outcome": "ok" if completion.text else "empty",
+            "weight": completion.weight,
+            "token_ids": completion.token_ids,
+            "token_logprobs": completion.token_logprobs,
+            "sampling_logprobs": completion.sampling_logprobs,
+            "top_logprobs": completion.top_logprobs,
+            "answer_tokens": completion.answer_tokens,
+            "finish_reason": completion.finish_reason,
+            "prompt_tokens": completion.prompt_tokens,
+            "completion_tokens": len(completion.token_ids),
+        }
+        for completion in reply.completions
+    )
+
+
+def curve_of(reply: Reply) -> pa.Table:
+    """The accuracy curve of one request as rows of a table of curves; none where it has no curve."""
+    if reply.curve is None:
+        return CURVES.empty_table()
+    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
+    rows = len(reply.curve.temperatures)
+    return pa.table(
+        {
+            "question_id": [reply.request.question_id] * rows,
+            "rewrite": [reply.request.rewrite] * rows,
+            "temperature": reply.curve.temperatures,
+            **columns,
+        },
+        schema=CURVES,
+    )

@@ -1,0 +1,41 @@
+"""Many runs from one command (``-m``): one that fails stops no other, and the tracker shows them under one parent."""
+
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from robust_eval.config import Config
+from robust_eval.error import UserError
+from robust_eval.tracking import Tracking
+
+log = logging.getLogger(__name__)
+
+ERROR = "error.txt"
+"""Why a job failed, in its folder."""
+SUMMARY = "summary.json"
+"""What a job found; a job without it has not finished."""
+
+
+def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
+    """Run the jobs that ``launch`` starts, each in a folder of its own under ``folder``.
+
+    ``config`` is that of any one job, ``swept`` what differs between them. UserError where a job failed, once all the
+    others are done.
+    """
+    tracking: Tracking = config.tracking
+    with tracking.sweep(f"sweep over {', '.join(swept)}", Path(config.paths.mlruns), folder):
+        launch()
+        finished = len(list(folder.glob(f"*/{SUMMARY}")))
+        if finished < jobs:
+            reasons = [
+                f"{file.parent.name}: {file.read_text(encoding='utf-8').splitlines()[-1]}"
+                for file in sorted(folder.glob(f"*/{ERROR}"))
+            ]
+            raise UserError(f"{jobs - finished} of {jobs} jobs failed, in {folder}: {'; '.join(reasons)}")
+
+
+def write_error(problem: Exception, folder: Path) -> None:
+    """Leave the reason in the folder of a job that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ERROR).write_text("".join(traceback.format_exception(problem)), encoding="utf-8")

@@ -1,0 +1,200 @@
+"""Runs that are stopped at any moment go on where they were, and end with the same table as if nothing had been."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+from conftest import PROJECT
+from tiny_model import save_tiny_model
+
+KILLS = 30
+# A process that has imported everything forks for each run, so that what is killed is a run and not an import.
+SERVER = """
+import logging, os, resource, sys
+import hydra, matplotlib.pyplot, mlflow, torch, transformers
+from robust_eval import command_line, config, experiment
+from robust_eval.model import transformers as _, packed_prefixes, exact_tree, choices
+config.register()
+print("ready", flush=True)
+for line in sys.stdin:
+    folder, limit, *overrides = line.split()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(folder + ".log", os.O_CREAT | os.O_WRONLY | os.O_APPEND), 2)
+        logging.basicConfig(level="INFO", format="%(message)s")
+        if int(limit):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+        code = 0
+        try:
+            with hydra.initialize_config_dir(str(config.CONF), version_base="1.3"):
+                composed = hydra.compose("config", overrides)
+            os.makedirs(folder, exist_ok=True)
+            command_line.run(composed, folder)
+        except SystemExit as end:
+            code = end.code
+        sys.stderr.flush()
+        os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Runs:
+    """Runs of a tiny model, each in a process of its own."""
+
+    def __init__(self, model: Path, base: Path) -> None:
+        self._base = base
+        self._settings = [
+            "model=transformers",
+            f"model.path={model}",
+            "model.name=tiny",
+            "model.prompt_style=plain",
+            "model.answers_at_once=60",
+            "dataset.limit=40",
+            "sampler.temperature_sweep.selection=none",
+            "sampler.temperature_sweep.trials=3",
+            "engine.threads=1",
+        ]
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", SERVER],
+            cwd=PROJECT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._number = 0
+        assert self._read() == "ready"
+
+    def _read(self) -> str:
+        assert self._server.stdout is not None
+        return self._server.stdout.readline().strip()
+
+    def run(
+        self, mlruns: Path, stop: Callable[[int, Path], object] = lambda *_: None, limit: int = 0
+    ) -> tuple[int, Path]:
+        """Exit status and folder of a run, during which ``stop`` is called with its process and its log."""
+        assert self._server.stdin is not None
+        self._number += 1
+        folder = self._base / f"run{self._number}"
+        settings = [*self._settings, f"paths.mlruns={mlruns}"]
+        self._server.stdin.write(f"{folder} {limit} {' '.join(settings)}\n")
+        self._server.stdin.flush()
+        stop(int(self._read()), folder.with_name(f"{folder.name}.log"))
+        return int(self._read()), folder
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    started = Runs(save_tiny_model(tmp_path_factory.mktemp("model")), tmp_path_factory.mktemp("runs"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """The folder of a run that nothing stops, and the seconds that it takes once the database is there."""
+    mlruns = tmp_path_factory.mktemp("undisturbed")
+    start = time.perf_counter()
+    code, folder = runs.run(mlruns)
+    assert code == 0, folder.with_name(f"{folder.name}.log").read_text()
+    return folder, time.perf_counter() - start
+
+
+def assert_the_same(folder: Path, other: Path) -> None:
+    """To the last digit."""
+    for name in ("answers", "graded", "curves"):
+        assert pq.read_table(folder / f"{name}.parquet").equals(pq.read_table(other / f"{name}.parquet")), name
+
+
+def asked(folder: Path) -> int:
+    """How many requests a run sent to the model."""
+    log = folder.with_name(f"{folder.name}.log").read_text()
+    found = sum(int(line.split(": ")[-1].split()[0]) for line in log.splitlines() if "are in the store" in line)
+    return 80 - found
+
+
+def test_a_run_killed_at_thirty_moments_ends_with_the_same_table(
+    runs: Runs, undisturbed: tuple[Path, float], tmp_path: Path
+):
+    expected, seconds = undisturbed
+    generator = random.Random(7)
+    kills, rounds, gone_on = 0, 0, 0
+    while kills < KILLS:
+        rounds += 1
+        mlruns = tmp_path / str(rounds)
+        while True:
+            after = generator.uniform(0, seconds / 2)
+
+            def kill(process: int, _: Path, after: float = after) -> None:
+                time.sleep(after)
+                os.kill(process, signal.SIGKILL)
+
+            code, folder = runs.run(mlruns, kill)
+            if code == 0:  # it was finished before
+                break
+            assert code == -signal.SIGKILL
+            kills += 1
+            if kills == KILLS:
+                code, folder = runs.run(mlruns)
+                assert code == 0, folder.with_name(f"{folder.name}.log").read_text()
+                break
+        assert_the_same(folder, expected)
+        gone_on += asked(folder) < 80
+    assert gone_on > 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_that_is_stopped_says_how_to_go_on(
+    runs: Runs, undisturbed: tuple[Path, float], tmp_path: Path, number: int, status: int
+):
+    def stop(process: int, log: Path) -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and "questions kept" not in (log.read_text() if log.is_file() else ""):
+            time.sleep(0.01)
+        os.kill(process, number)
+
+    code, folder = runs.run(tmp_path, stop)
+    log = folder.with_name(f"{folder.name}.log").read_text()
+    assert code == status, log
+    assert "stopped; the same command goes on with what is in the store (0." in log
+    assert "Traceback" not in log
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    experiment = client.get_experiment_by_name("robust_eval").experiment_id
+    assert [run.info.status for run in client.search_runs([experiment])] == ["KILLED"]
+    code, folder = runs.run(tmp_path)
+    assert code == 0
+    assert asked(folder) <= 40  # the greedy answers were there
+    assert_the_same(folder, undisturbed[0])
+
+
+def test_a_run_on_a_disk_that_is_full_goes_on_when_there_is_room(
+    runs: Runs, undisturbed: tuple[Path, float], tmp_path: Path
+):
+    stopped = []
+    for kilobytes in (650, 800, 100):
+        mlruns = tmp_path / str(kilobytes)
+        if kilobytes > 100:  # MLflow's fresh database alone is larger
+            assert runs.run(mlruns)[0] == 0
+            (mlruns / "store" / "answers.sqlite").unlink()
+        code, folder = runs.run(mlruns, limit=kilobytes * 1024)
+        log = folder.with_name(f"{folder.name}.log").read_text()
+        assert "Traceback" not in log
+        stopped.append((code, "error: " in log))
+        code, folder = runs.run(mlruns)
+        assert code == 0
+        assert_the_same(folder, undisturbed[0])
+    assert (1, True) in stopped
