@@ -24,7 +24,8 @@ from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.model.transformers import Transformers
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
-from robust_eval.store import NoStore, SqliteStore
+from robust_eval.sqlite_store import SqliteStore
+from robust_eval.store import NoStore
 from robust_eval.tracking import Mlflow, Untracked
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -22,6 +22,7 @@ from robust_eval.question import Question
 
 log = logging.getLogger(__name__)
 
+DATABASE = "mlflow.db"
 _PARENT = "ROBUST_EVAL_SWEEP"
 """The variable that tells the jobs of a sweep, also in other processes, of which run they are children."""
 RESERVE = 1 << 20
@@ -101,7 +102,7 @@ class Mlflow:
 
     def store(self, mlruns: Path) -> str:
         """The tracking URI. Absolute, because MLflow's default depends on the working directory."""
-        return self.uri or f"sqlite:///{mlruns.resolve()}/mlflow.db"
+        return self.uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
 
     def command(self, mlruns: Path) -> str | None:
         """The command that opens MLflow's user interface on this store; None for a server, which has one."""
@@ -197,6 +198,8 @@ class Mlflow:
         mlruns.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(self.store(mlruns))
         with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+            if self.uri is None:
+                _make_database(mlruns / DATABASE)
             client = mlflow.MlflowClient()
             found = client.get_experiment_by_name(self.experiment)
             location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
@@ -225,6 +228,18 @@ def _mlflow() -> Any:
     for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
         logging.getLogger(library).setLevel(logging.WARNING)
     return mlflow
+
+
+def _make_database(file: Path) -> None:
+    """Make a fresh database beside its place: one whose tables are only half made cannot be used ever after."""
+    if file.exists():
+        return
+    import mlflow
+
+    fresh = file.with_name(f"{file.name}.fresh")
+    fresh.unlink(missing_ok=True)
+    mlflow.MlflowClient(f"sqlite:///{fresh.resolve()}").search_experiments(max_results=1)
+    os.replace(fresh, file)
 
 
 _MAKE_UP = (

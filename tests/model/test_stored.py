@@ -17,8 +17,9 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Completion, Curve, Enumeration, Item, Reply, Request
 from robust_eval.model.stored import StoredModel, answers_key, curve_key
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.sqlite_store import FILE, SqliteStore
 from robust_eval.stopwatch import Stopwatch
-from robust_eval.store import FILE, NoStore, SqliteStore, Store
+from robust_eval.store import NoStore, Store
 
 NAMES = ["b", "a", "c"]
 PARIS, ROME = AnswerMatcher(["paris"]), AnswerMatcher(["rome"])

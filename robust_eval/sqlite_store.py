@@ -1,0 +1,426 @@
+"""A store in one SQLite file, with a checksum for each entry.
+
+Nothing that is damaged is given out: it counts as missing, and what is missing is asked again. A file that is damaged
+itself is set aside, and what can still be read of it goes into a new one.
+
+Entries lie in a single tree under numbers taken from their keys, so that there is no index which could be damaged by
+itself. SQLite's rollback journal is used, and not its write-ahead log, which belongs to the name of a file and not to
+the file: it would not survive that another process puts a mended file in its place.
+"""
+
+import errno
+import hashlib
+import logging
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock, Timeout
+
+from robust_eval.error import UserError
+from robust_eval.store import Entries
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+"""Of the file; a greater number than this was written by a newer program."""
+FILE = "answers.sqlite"
+PATIENCE = (2, 600)
+"""Seconds that a process waits until another has written: in silence, and then after saying so."""
+AT_ONCE = 500
+"""Entries in one query."""
+LOCKS = 4096
+"""Files by which processes lock one another out that ask for the same."""
+
+_FORMAT = re.compile(rb"robust_eval answers, format (\d+)")
+_TABLES = f"""
+    CREATE TABLE format (name TEXT NOT NULL);
+    INSERT INTO format VALUES ('robust_eval answers, format {FORMAT}');
+    CREATE TABLE entries (id INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL);
+    CREATE TABLE uses (id INTEGER PRIMARY KEY, used_at INTEGER NOT NULL);
+"""
+_SURROUNDINGS = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+)
+"""Errors that say nothing about the file."""
+_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes from a damaged file
+
+Row = tuple[bytes, bytes, bytes]
+"""Key, value, checksum."""
+Result = TypeVar("Result")
+
+
+@dataclass
+class SqliteStore:
+    """store=sqlite: a file that all runs share, also at the same time."""
+
+    folder: str
+    """Where it lies; must be on a disk of this machine for several processes to use it at once."""
+    most_megabytes: int = 4096
+    """Beyond this the entries that were not used for longest are dropped, but none that this run uses."""
+
+    def __post_init__(self) -> None:
+        if self.most_megabytes < 1:
+            raise ValueError(f"most_megabytes must be at least 1, not {self.most_megabytes}")
+
+    @contextmanager
+    def open(self) -> Iterator[Entries]:
+        """See :class:`robust_eval.store.Store`."""
+        entries = SqliteEntries(Path(self.folder), self.most_megabytes * 2**20)
+        try:
+            yield entries
+        finally:
+            entries.close()
+
+
+class SqliteEntries:
+    """The entries of an SQLite file; see :class:`robust_eval.store.Entries`."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._file = folder / FILE
+        self._most_bytes = most_bytes
+        self._over_full = False
+        self._opened_at = time.time_ns()
+        self._read_only = False
+        self._lock = FileLock(folder / "store.lock")
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
+        self._whole(self._reopen)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+
+    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """See :class:`robust_eval.store.Entries`. Entries that are damaged are left out, with a warning."""
+        remaining = iter(keys)
+        while some := list(islice(remaining, AT_ONCE)):
+            found = self._whole(lambda some=some: self._select(some))  # type: ignore[misc]
+            intact = {key: value for row in found for key, value, _ in _intact(*row)}
+            if len(intact) < len(found):
+                log.warning("store: %d entries are damaged; what they held is asked again", len(found) - len(intact))
+            self._use(intact)
+            yield from ((key, intact[key]) for key in some if key in intact)
+
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """See :class:`robust_eval.store.Entries`."""
+        if self._read_only or not entries:
+            return
+        rows = [(key, value, _checksum(key, value)) for key, value in entries.items()]
+        with self._alone():
+            if self._replaced():
+                self._whole(self._reopen)
+            self._whole(lambda: _insert(self._connected, rows, time.time_ns()))
+            if not self._over_full and self._bytes() > self._most_bytes:
+                self._whole(self._evict)
+
+    @contextmanager
+    def asking(self, keys: Iterable[bytes]) -> Iterator[None]:
+        """See :class:`robust_eval.store.Entries`."""
+        if self._read_only:
+            yield
+            return
+        digest = hashlib.blake2b(b"".join(sorted(keys)), digest_size=4).digest()
+        locks = self._folder / "locks"
+        locks.mkdir(exist_ok=True)
+        lock = FileLock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            log.info("store: another process is asking the same; waiting for its answers")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def size(self) -> str:
+        """See :class:`robust_eval.store.Entries`."""
+        most = f"of at most {self._most_bytes / 2**20:,.0f} MB"
+        return f"{self._whole(self._bytes) / 2**20:,.1f} MB {most} in {self._folder}"
+
+    @property
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RuntimeError("the store is closed")
+        return self._connection
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While this is held no other process writes, or puts another file in the place of this one."""
+        try:
+            self._lock.acquire(timeout=PATIENCE[0])
+        except Timeout:
+            log.info("store: another process is writing to it; waiting")
+            try:
+                self._lock.acquire(timeout=PATIENCE[1])
+            except Timeout as problem:
+                waited = f"another process has been writing to it for {PATIENCE[1]} s"
+                raise UserError(f"store: {waited}; {self._goes_on()}") from problem
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _whole(self, work: Callable[[], Result]) -> Result:
+        """Do the work, once more if the file turns out to be damaged and is mended; UserError where that fails."""
+        try:
+            return work()
+        except _ERRORS as problem:
+            first = problem
+        try:
+            self._mend(first)
+            return work()
+        except _ERRORS as problem:
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
+
+    def _goes_on(self) -> str:
+        return "what it took until then is kept, and the same command goes on from there"
+
+    def _replaced(self) -> bool:
+        """Whether the file is no longer the one that was opened: another process has mended or removed it."""
+        try:
+            return self._file.stat().st_ino != self._inode
+        except FileNotFoundError:
+            return True
+
+    def _reopen(self) -> None:
+        """Connect to the file, which is made if it is not there; one of _ERRORS where it is damaged."""
+        self.close()
+        try:
+            with self._alone():
+                self._connection = sqlite3.connect(self._file, timeout=PATIENCE[1], isolation_level=None)
+                self._inode = self._file.stat().st_ino
+                _prepare(self._connection, new=self._file.stat().st_size == 0)
+        except (OSError, sqlite3.OperationalError) as problem:
+            if not self._may_only_read(problem):
+                if isinstance(problem, OSError):
+                    raise UserError(f"store: {self._folder} cannot be used: {problem.strerror}") from problem
+                raise
+            self._open_read_only(problem)
+        self._connected.text_factory = bytes  # damaged text need not be any
+        names = self._connected.execute("SELECT name FROM format").fetchall()
+        known = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
+        if not known:
+            raise sqlite3.DatabaseError("its format cannot be read")
+        if int(known.group(1)) > FORMAT:
+            raise UserError(
+                f"store: {self._file} was written by a newer robust_eval (format {int(known.group(1))}, this one knows "
+                f"{FORMAT}): update it, or choose another store.folder"
+            )
+
+    def _may_only_read(self, problem: OSError | sqlite3.OperationalError) -> bool:
+        if isinstance(problem, OSError):
+            return problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        writable = os.access(self._folder, os.W_OK) and os.access(self._file, os.W_OK)
+        return _code(problem) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) and not writable
+
+    def _open_read_only(self, problem: Exception) -> None:
+        if not self._file.is_file():
+            raise UserError(f"store: nothing can be written to {self._folder} ({problem})") from problem
+        log.warning("store: %s can only be read: answers that it lacks are kept by this run alone", self._file)
+        self._read_only = True
+        self.close()
+        uri = f"{self._file.resolve().as_uri()}?immutable=1"
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+
+    def _select(self, keys: Sequence[bytes]) -> list[tuple[object, object, object]]:
+        marks = ", ".join("?" * len(keys))
+        query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
+        return self._connected.execute(query, [_number(key) for key in keys]).fetchall()
+
+    def _use(self, keys: Iterable[bytes]) -> None:
+        """Write down that these are in use; another process that writes is no reason to wait, nor an error to fail."""
+        if self._read_only:
+            return
+        uses = [(_number(key), time.time_ns()) for key in keys]
+        with suppress(Timeout, sqlite3.Error), self._lock.acquire(timeout=0):
+            if not self._replaced():
+                with _transaction(self._connected):
+                    self._connected.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", uses)
+
+    def _bytes(self) -> int:
+        pages, free, size = (
+            int(self._connected.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+    def _evict(self) -> None:
+        """Drop what was not used for longest, down to nine tenths of the limit."""
+        surplus = self._bytes() - self._most_bytes * 9 // 10
+        query = (
+            "SELECT id, length(value) FROM entries LEFT JOIN uses USING (id) "
+            "WHERE coalesce(used_at, 0) < ? ORDER BY coalesce(used_at, 0)"
+        )
+        dropped = []
+        for number, length in self._connected.execute(query, (self._opened_at,)):
+            if surplus <= 0:
+                break
+            dropped.append((number,))
+            surplus -= length
+        if not dropped:
+            log.warning("store: what this run uses is more than store.most_megabytes; it is kept all the same")
+            self._over_full = True
+            return
+        with _transaction(self._connected):
+            for table in ("entries", "uses"):
+                self._connected.executemany(f"DELETE FROM {table} WHERE id = ?", dropped)
+        self._connected.executescript("PRAGMA incremental_vacuum")
+        log.info("store: %d entries that were not used for longest made room", len(dropped))
+
+    def _mend(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
+        """Go on with a new file that holds what can still be read of this one; UserError where that is not to be."""
+        if not _damaged(problem, self._read_only):
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
+        if self._read_only:
+            raise UserError(f"store: {self._file} is damaged ({problem}) and can only be read") from problem
+        with self._alone():
+            if not self._replaced():
+                try:
+                    self._rebuild(problem)
+                except (OSError, sqlite3.Error) as second:
+                    raise UserError(f"store: {self._file} is damaged, and cannot be mended: {second}") from second
+            self._reopen()
+
+    def _rebuild(self, problem: Exception) -> None:
+        """Put a new file in the place of the damaged one, once it holds all that is left."""
+        new = self._folder / "mended.sqlite"
+        new.unlink(missing_ok=True)
+        rescued = 0
+        try:
+            with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+                _prepare(connection, new=True)
+                readable = _readable(self._file)
+                while rows := list(islice(readable, AT_ONCE)):
+                    _insert(connection, rows, used_at=0)
+                    rescued += len(rows)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+        aside = self._folder / f"damaged-{time.time_ns()}.sqlite"
+        with suppress(FileNotFoundError):  # it belongs to the damaged file, and would be played back into the new one
+            self._file.with_name(f"{FILE}-journal").rename(aside.with_name(f"{aside.name}-journal"))
+        with suppress(OSError):  # some file systems have no links; then it is gone
+            os.link(self._file, aside)
+        os.replace(new, self._file)
+        log.warning(
+            "store: %s was damaged (%s); %d entries could be read, the rest is asked again; the damaged file is now %s",
+            *(self._file, problem, rescued, aside.name),
+        )
+
+
+def _checksum(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(value, key=key[:64], digest_size=16).digest()
+
+
+def _number(key: bytes) -> int:
+    """Of an entry; where two keys have the same, the later one takes the place, and the checksum tells them apart."""
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
+
+
+def _intact(key: object, value: object, checksum: object) -> Iterator[Row]:
+    """The row, if it is what was once written."""
+    if isinstance(key, bytes) and isinstance(value, bytes) and checksum == _checksum(key, value):
+        yield key, value, checksum
+
+
+def _damaged(problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
+    """Whether the file itself is broken, rather than locked, full or out of reach."""
+    if not isinstance(problem, sqlite3.OperationalError):
+        return type(problem) in _ERRORS
+    if getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ:
+        return True
+    says_read_only = _code(problem) == sqlite3.SQLITE_READONLY and not read_only  # a header may be damaged to say so
+    return says_read_only or _code(problem) not in _SURROUNDINGS
+
+
+def _code(problem: sqlite3.Error) -> int:
+    return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
+
+
+def _prepare(connection: sqlite3.Connection, new: bool) -> None:
+    """Make the tables in a new file, and make sure that it can be written."""
+    if new:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+    connection.execute("PRAGMA cell_size_check = ON")
+    with _transaction(connection):
+        pass
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing; waits for another process that writes."""
+    connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE[0] * 1000)}")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as problem:
+        if _code(problem) != sqlite3.SQLITE_BUSY:
+            raise
+        log.info("store: another process is writing to it; waiting")
+        connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE[1] * 1000)}")
+        connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # some errors have rolled it back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) -> None:
+    with _transaction(connection):
+        entries = [(_number(key), key, value, checksum) for key, value, checksum in rows]
+        connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", entries)
+        connection.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", [(row[0], used_at) for row in entries])
+
+
+def _readable(file: Path) -> Iterator[Row]:
+    """The intact entries of a damaged file, as far as they can be reached."""
+    with (
+        suppress(sqlite3.Error, UnicodeDecodeError),
+        closing(sqlite3.connect(file, isolation_level=None)) as connection,
+    ):
+        connection.text_factory = bytes
+        connection.execute("PRAGMA writable_schema = ON")  # reads a file that is shorter than its head says
+
+        def entries(low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
+            query = f"SELECT id, key, value, checksum FROM entries WHERE id BETWEEN ? AND ? ORDER BY id {order}"
+            with suppress(sqlite3.Error, UnicodeDecodeError):
+                yield from (row for row in connection.execute(query, (low, high)) if isinstance(row[0], int))
+
+        ranges = [(-(2**63), 2**63 - 1)]
+        while ranges:
+            low, high = ranges.pop()
+            first, last = low, high
+            for number, *row in entries(low, high, "ASC"):  # up to the first page that is broken
+                first = max(first, number + 1)
+                yield from _intact(*row)
+            for number, *row in entries(first, high, "DESC"):  # down to the last
+                last = min(last, number - 1)
+                yield from _intact(*row)
+            if (first, last) != (low, high) and first < last:  # and between, as long as anything is found there
+                middle = (first + last) // 2
+                ranges += [(first, middle), (middle + 1, last)]
