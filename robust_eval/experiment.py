@@ -30,6 +30,7 @@ from robust_eval.result import Result, write_summary
 from robust_eval.sampler.base import Sampler
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, Store
+from robust_eval.sweep import ERROR, SUMMARY
 from robust_eval.tracking import Run, Tracking
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,8 @@ def _describe(composed: DictConfig, folder: Path, record: Run) -> dict[str, Any]
     """Write down the configuration, which is returned flat, and the environment."""
     surroundings = environment()
     settings = flat(OmegaConf.to_container(composed, resolve=True))
+    for left in (ERROR, SUMMARY):  # of the same run before: it has not finished yet
+        (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(_yaml(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
     record.parameters(settings)
@@ -161,7 +164,7 @@ def _report(result: Result, folder: Path, record: Run) -> None:
                 write_parquet(table, folder / f"{name}.parquet")
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / "report.html")
-    write_summary(result, folder / "summary.json")
+    write_summary(result, folder / SUMMARY)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)
 

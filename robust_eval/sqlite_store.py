@@ -34,6 +34,8 @@ FORMAT = 1
 FILE = "answers.sqlite"
 PATIENCE = (2, 600)
 """Seconds that a process waits until another has written: in silence, and then after saying so."""
+FOREIGN = 60
+"""Seconds that is waited for another program that has the file open in SQLite."""
 AT_ONCE = 500
 """Entries in one query."""
 LOCKS = 4096
@@ -112,15 +114,12 @@ class SqliteEntries:
                 self._connection.close()
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """See :class:`robust_eval.store.Entries`. Entries that are damaged are left out, with a warning."""
+        """See :class:`robust_eval.store.Entries`."""
         remaining = iter(keys)
         while some := list(islice(remaining, AT_ONCE)):
-            found = self._whole(lambda some=some: self._select(some))  # type: ignore[misc]
-            intact = {key: value for row in found for key, value, _ in _intact(*row)}
-            if len(intact) < len(found):
-                log.warning("store: %d entries are damaged; what they held is asked again", len(found) - len(intact))
-            self._use(intact)
-            yield from ((key, intact[key]) for key in some if key in intact)
+            with self._alone():
+                found = self._whole(lambda some=some: self._select(some))  # type: ignore[misc]
+            yield from ((key, found[key]) for key in some if key in found)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """See :class:`robust_eval.store.Entries`."""
@@ -128,8 +127,6 @@ class SqliteEntries:
             return
         rows = [(key, value, _checksum(key, value)) for key, value in entries.items()]
         with self._alone():
-            if self._replaced():
-                self._whole(self._reopen)
             self._whole(lambda: _insert(self._connected, rows, time.time_ns()))
             if not self._over_full and self._bytes() > self._most_bytes:
                 self._whole(self._evict)
@@ -142,7 +139,7 @@ class SqliteEntries:
             return
         digest = hashlib.blake2b(b"".join(sorted(keys)), digest_size=4).digest()
         locks = self._folder / "locks"
-        locks.mkdir(exist_ok=True)
+        locks.mkdir(parents=True, exist_ok=True)
         lock = FileLock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
         try:
             lock.acquire(timeout=1)
@@ -167,17 +164,22 @@ class SqliteEntries:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While this is held no other process writes, or puts another file in the place of this one."""
+        """While this is held no other process touches the file; if one has put another in its place, that is opened."""
+        if self._read_only:
+            yield
+            return
         try:
             self._lock.acquire(timeout=PATIENCE[0])
         except Timeout:
-            log.info("store: another process is writing to it; waiting")
+            log.info("store: another process is using it; waiting")
             try:
                 self._lock.acquire(timeout=PATIENCE[1])
             except Timeout as problem:
-                waited = f"another process has been writing to it for {PATIENCE[1]} s"
+                waited = f"another process has been using it for {PATIENCE[1]} s"
                 raise UserError(f"store: {waited}; {self._goes_on()}") from problem
         try:
+            if self._connection is not None and self._replaced():
+                self._whole(self._reopen)
             yield
         finally:
             self._lock.release()
@@ -207,9 +209,11 @@ class SqliteEntries:
     def _reopen(self) -> None:
         """Connect to the file, which is made if it is not there; one of _ERRORS where it is damaged."""
         self.close()
+        self._connection = None
         try:
             with self._alone():
-                self._connection = sqlite3.connect(self._file, timeout=PATIENCE[1], isolation_level=None)
+                self._connection = sqlite3.connect(self._file, timeout=FOREIGN, isolation_level=None)
+                self._connection.text_factory = bytes  # damaged text need not be any
                 self._inode = self._file.stat().st_ino
                 _prepare(self._connection, new=self._file.stat().st_size == 0)
         except (OSError, sqlite3.OperationalError) as problem:
@@ -218,7 +222,6 @@ class SqliteEntries:
                     raise UserError(f"store: {self._folder} cannot be used: {problem.strerror}") from problem
                 raise
             self._open_read_only(problem)
-        self._connected.text_factory = bytes  # damaged text need not be any
         names = self._connected.execute("SELECT name FROM format").fetchall()
         known = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
         if not known:
@@ -243,21 +246,24 @@ class SqliteEntries:
         self.close()
         uri = f"{self._file.resolve().as_uri()}?immutable=1"
         self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        self._connection.text_factory = bytes
 
-    def _select(self, keys: Sequence[bytes]) -> list[tuple[object, object, object]]:
+    def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The entries of these keys, which are noted as in use."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
-        return self._connected.execute(query, [_number(key) for key in keys]).fetchall()
-
-    def _use(self, keys: Iterable[bytes]) -> None:
-        """Write down that these are in use; another process that writes is no reason to wait, nor an error to fail."""
+        found = self._connected.execute(query, [_number(key) for key in keys]).fetchall()
+        intact = {key: value for row in found for key, value, _ in _intact(*row)}
         if self._read_only:
-            return
-        uses = [(_number(key), time.time_ns()) for key in keys]
-        with suppress(Timeout, sqlite3.Error), self._lock.acquire(timeout=0):
-            if not self._replaced():
-                with _transaction(self._connected):
-                    self._connected.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", uses)
+            if len(intact) < len(found):
+                log.warning("store: %d entries are damaged; what they held is asked again", len(found) - len(intact))
+            return intact
+        if len(intact) < len(found):  # to write in the place of these would lose their neighbours
+            raise sqlite3.DatabaseError(f"{len(found) - len(intact)} entries are damaged")
+        uses = [(_number(key), time.time_ns()) for key in intact]
+        with _transaction(self._connected):
+            self._connected.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", uses)
+        return intact
 
     def _bytes(self) -> int:
         pages, free, size = (
@@ -291,17 +297,26 @@ class SqliteEntries:
 
     def _mend(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
         """Go on with a new file that holds what can still be read of this one; UserError where that is not to be."""
-        if not _damaged(problem, self._read_only):
+        if not _damaged(problem, self._read_only) and not self._says_full(problem):
             raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
         if self._read_only:
             raise UserError(f"store: {self._file} is damaged ({problem}) and can only be read") from problem
+        inode = self._inode
         with self._alone():
-            if not self._replaced():
+            if self._inode == inode and not self._replaced():  # else another process has mended it
                 try:
                     self._rebuild(problem)
                 except (OSError, sqlite3.Error) as second:
                     raise UserError(f"store: {self._file} is damaged, and cannot be mended: {second}") from second
             self._reopen()
+
+    def _says_full(self, problem: Exception) -> bool:
+        """Whether SQLite takes a damaged file for one that cannot grow any more."""
+        if not isinstance(problem, sqlite3.OperationalError) or _code(problem) != sqlite3.SQLITE_FULL:
+            return False
+        with suppress(*_ERRORS):
+            return bool(self._connected.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)])
+        return True
 
     def _rebuild(self, problem: Exception) -> None:
         """Put a new file in the place of the damaged one, once it holds all that is left."""
@@ -371,16 +386,8 @@ def _prepare(connection: sqlite3.Connection, new: bool) -> None:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing; waits for another process that writes."""
-    connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE[0] * 1000)}")
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError as problem:
-        if _code(problem) != sqlite3.SQLITE_BUSY:
-            raise
-        log.info("store: another process is writing to it; waiting")
-        connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE[1] * 1000)}")
-        connection.execute("BEGIN IMMEDIATE")
+    """All of it or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
@@ -411,16 +418,17 @@ def _readable(file: Path) -> Iterator[Row]:
             with suppress(sqlite3.Error, UnicodeDecodeError):
                 yield from (row for row in connection.execute(query, (low, high)) if isinstance(row[0], int))
 
+        narrow = 2**64 // (4 * max(1, file.stat().st_size // 4096))  # less than a page's share of all numbers
         ranges = [(-(2**63), 2**63 - 1)]
         while ranges:
             low, high = ranges.pop()
             first, last = low, high
             for number, *row in entries(low, high, "ASC"):  # up to the first page that is broken
-                first = max(first, number + 1)
+                first = min(number + 1, high)
                 yield from _intact(*row)
             for number, *row in entries(first, high, "DESC"):  # down to the last
-                last = min(last, number - 1)
+                last = max(number - 1, low)
                 yield from _intact(*row)
-            if (first, last) != (low, high) and first < last:  # and between, as long as anything is found there
+            if first < last and ((first, last) != (low, high) or high - low > narrow):  # and between, if there is any
                 middle = (first + last) // 2
                 ranges += [(first, middle), (middle + 1, last)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robust_eval.config import Config
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.tracking import Tracking
 
 log = logging.getLogger(__name__)
@@ -28,14 +28,15 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
         launch()
         finished = len(list(folder.glob(f"*/{SUMMARY}")))
         if finished < jobs:
-            reasons = [
-                f"{file.parent.name}: {file.read_text(encoding='utf-8').splitlines()[-1]}"
-                for file in sorted(folder.glob(f"*/{ERROR}"))
-            ]
-            raise UserError(f"{jobs - finished} of {jobs} jobs failed, in {folder}: {'; '.join(reasons)}")
+            failed: dict[str, list[str]] = {}
+            for file in sorted(folder.glob(f"*/{ERROR}")):
+                failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
+            reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items())
+            raise UserError(f"{jobs - finished} of {jobs} jobs failed, in {folder}: {reasons or 'without a word'}")
 
 
 def write_error(problem: Exception, folder: Path) -> None:
-    """Leave the reason in the folder of a job that failed."""
+    """Leave the reason in the folder of a job that failed, and under it where it came from."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ERROR).write_text("".join(traceback.format_exception(problem)), encoding="utf-8")
+    lines = "".join(traceback.format_exception(problem))
+    (folder / ERROR).write_text(f"{first_line(problem)}\n\n{lines}", encoding="utf-8")

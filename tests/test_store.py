@@ -159,12 +159,6 @@ def test_more_keys_than_fit_into_one_query_are_all_found_once(tmp_path: Path):
     assert dict(got) == entries
 
 
-def test_nothing_may_be_put_and_nothing_asked_for(tmp_path: Path):
-    with SqliteStore(str(tmp_path)).open() as opened:
-        opened.put({})
-        assert list(opened.get([])) == []
-
-
 def test_the_folder_is_made_and_its_size_said(tmp_path: Path):
     folder = tmp_path / "new" / "store"
     with SqliteStore(str(folder), most_megabytes=2048).open() as opened:
@@ -297,7 +291,7 @@ with SqliteStore(sys.argv[1]).open() as entries:
 """
 
 
-@pytest.mark.parametrize("attempt", range(6))
+@pytest.mark.parametrize("attempt", range(4))
 def test_a_process_killed_at_any_moment_leaves_all_whole_batches_that_it_put(tmp_path: Path, attempt: int):
     rng = random.Random(attempt)
     with process(PUT_BATCHES, tmp_path) as writer:
@@ -345,13 +339,15 @@ def test_a_change_that_was_half_written_is_rolled_back(tmp_path: Path, killed: P
     assert warnings == []
 
 
-@pytest.mark.parametrize("name", [FILE, JOURNAL])
 @pytest.mark.parametrize(
-    "damage",
+    ("name", "damage"),
     [
-        *(pytest.param(lambda content, n=n: flipped(content, n, 0), id=f"{n} bytes flipped") for n in (1, 20)),
-        *(pytest.param(lambda content, n=n: content[: len(content) // 10 * n], id=f"{n} tenths") for n in (0, 5, 9)),
-        pytest.param(None, id="removed"),
+        pytest.param(FILE, lambda content: flipped(content, 20, 0), id="file flipped"),
+        pytest.param(FILE, lambda content: content[: len(content) // 2], id="file cut off"),
+        pytest.param(FILE, None, id="file removed"),
+        pytest.param(JOURNAL, lambda content: flipped(content, 20, 0), id="journal flipped"),
+        pytest.param(JOURNAL, lambda content: content[: len(content) // 2], id="journal cut"),
+        pytest.param(JOURNAL, None, id="journal removed"),
     ],
 )
 def test_damage_to_a_change_that_was_half_written_costs_entries_at_most(
@@ -359,10 +355,10 @@ def test_damage_to_a_change_that_was_half_written_costs_entries_at_most(
 ):
     folder = tmp_path / "copy"
     shutil.copytree(killed, folder)
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
     if damage:
-        (folder / name).write_bytes(damage((folder / name).read_bytes()))
-    else:
-        (folder / name).unlink()
+        (folder / name).write_bytes(damage(content))
     outcome(folder).check()
 
 
@@ -431,17 +427,28 @@ def broken(content: bytes, value: bytes) -> bytes:
     return changed(content, content.index(value[:20]) // PAGE * PAGE, 0xFF)
 
 
-@pytest.mark.parametrize(("count", "most"), [(1, 0.95), (5, 0.9), (50, 0.5)])
-def test_flipped_bytes_cost_entries_at_most(tmp_path: Path, sound: bytes, count: int, most: float):
-    """One more is possible: the number of the format, one byte of many thousands, is taken for a newer one."""
-    outcomes = []
-    for seed in range(60):
-        (folder := tmp_path / str(seed)).mkdir()
+@pytest.fixture(scope="module")
+def with_flips(sound: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Outcome]]:
+    """What becomes of 40 stores in each of which 1, 5 or 50 random bytes, anywhere, are others."""
+    outcomes: dict[int, list[Outcome]] = {1: [], 5: [], 50: []}
+    for count, seed in itertools.product(outcomes, range(40)):
+        folder = tmp_path_factory.mktemp("flipped")
         (folder / FILE).write_bytes(flipped(sound, count, seed))
-        outcomes.append(outcome(folder, seed))
-    for seen in outcomes:
-        seen.check()
-    assert sum(seen.share >= most for seen in outcomes) >= 0.8 * len(outcomes)
+        outcomes[count].append(outcome(folder, seed))
+    return outcomes
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 0.99), (5, 0.97), (50, 0.8)])
+def test_flipped_bytes_stop_nothing_and_cost_few_entries_and_never_give_a_wrong_value(
+    with_flips: dict[int, list[Outcome]], count: int, most: float
+):
+    assert [seen for seen in with_flips[count] if seen.problem or seen.wrong] == []
+    assert sum(seen.share >= most for seen in with_flips[count]) >= 0.9 * len(with_flips[count])
+
+
+@pytest.mark.parametrize("count", [1, 5, 50])
+def test_what_flipped_bytes_cost_is_found_after_it_was_put_again(with_flips: dict[int, list[Outcome]], count: int):
+    assert [seen for seen in with_flips[count] if not seen.restored] == []
 
 
 @pytest.mark.parametrize(
@@ -488,7 +495,6 @@ def test_a_file_that_was_cut_off_costs_entries_at_most(tmp_path: Path, sound: by
         (folder / FILE).write_bytes(sound[:length])
         seen = outcome(folder, length)
         seen.check()
-        assert seen.warnings or length == 0
         assert seen.share > 0.9 or length < size - PAGE
 
 
@@ -499,10 +505,11 @@ def test_garbage_is_set_aside_as_it_was(tmp_path: Path, size: int):
     seen = outcome(tmp_path)
     (name,) = set_aside(tmp_path)
     assert (tmp_path / name).read_bytes() == garbage
-    assert seen.warnings == [
+    (warning,) = seen.warnings
+    assert warning == (
         f"store: {tmp_path / FILE} was damaged (file is not a database); 0 entries could be read, the rest is asked "
         f"again; the damaged file is now {name}"
-    ]
+    )
     seen.check()
 
 
@@ -514,24 +521,14 @@ def test_what_can_be_read_of_a_damaged_file_moves_into_a_new_one(tmp_path: Path,
         there = found(tmp_path, ENTRIES)
         assert found(tmp_path, ENTRIES) == there
     (name,) = set_aside(tmp_path)
-    assert warnings == [
+    (warning,) = warnings
+    assert warning == (
         f"store: {tmp_path / FILE} was damaged (database disk image is malformed); {len(there)} entries could be read, "
         f"the rest is asked again; the damaged file is now {name}"
-    ]
+    )
     assert (tmp_path / name).read_bytes() == content
     assert len(there) >= 290
     assert there.items() <= ENTRIES.items()
-
-
-def test_damage_that_is_met_while_putting_is_mended_and_what_was_put_is_there(tmp_path: Path, sound: bytes):
-    (tmp_path / FILE).write_bytes(broken(sound, VALUE))
-    more = random_entries(300, seed=1)
-    with listening() as warnings:
-        put(tmp_path, more)
-        there = found(tmp_path, ENTRIES | more)
-    assert len(warnings) == 1
-    assert there.items() >= more.items()
-    assert len(there) >= 590
 
 
 def test_a_value_that_was_changed_within_the_file_is_missing_and_said(tmp_path: Path, sound: bytes):
@@ -539,25 +536,29 @@ def test_a_value_that_was_changed_within_the_file_is_missing_and_said(tmp_path: 
     with listening() as warnings:
         there = found(tmp_path, ENTRIES)
     assert there == {key: value for key, value in ENTRIES.items() if value != VALUE}
-    assert warnings == ["store: 1 entries are damaged; what they held is asked again"]
-    assert set_aside(tmp_path) == []
+    (name,) = set_aside(tmp_path)
+    damage = f"store: {tmp_path / FILE} was damaged (1 entries are damaged); {len(there)} entries could be read"
+    assert warnings == [f"{damage}, the rest is asked again; the damaged file is now {name}"]
 
 
-@pytest.mark.parametrize("whole_folder", [False, True], ids=["file", "folder"])
-@pytest.mark.parametrize("opened_before", [False, True])
-def test_what_was_removed_is_made_anew(tmp_path: Path, whole_folder: bool, opened_before: bool):
+@pytest.mark.parametrize("removed", ["file", "folder"])
+def test_what_was_removed_is_made_anew(tmp_path: Path, removed: str):
     folder = tmp_path / "store"
     put(folder, ENTRIES)
-    with ExitStack() as stack:
-        if opened_before:
-            opened = stack.enter_context(SqliteStore(str(folder)).open())
-        if whole_folder:
-            shutil.rmtree(folder)
-        else:
-            (folder / FILE).unlink()
-        if not opened_before:
-            opened = stack.enter_context(SqliteStore(str(folder)).open())
-            assert dict(opened.get(list(ENTRIES))) == {}
+    shutil.rmtree(folder) if removed == "folder" else (folder / FILE).unlink()
+    with SqliteStore(str(folder)).open() as opened:
+        assert dict(opened.get(list(ENTRIES))) == {}
+        opened.put(NEW)
+    assert found(folder, ENTRIES | NEW) == NEW
+    assert set_aside(folder) == []
+
+
+@pytest.mark.parametrize("removed", ["file", "folder"])
+def test_what_was_removed_while_it_was_open_is_made_anew(tmp_path: Path, removed: str):
+    folder = tmp_path / "store"
+    put(folder, ENTRIES)
+    with SqliteStore(str(folder)).open() as opened:
+        shutil.rmtree(folder) if removed == "folder" else (folder / FILE).unlink()
         with opened.asking([b"key"]):
             opened.put(NEW)
         assert dict(opened.get(list(NEW))) == NEW
@@ -573,9 +574,8 @@ def test_a_file_that_another_process_mends_is_mended_once_and_nothing_put_is_los
         mending.put({b"mending": b"2"})
         assert len(dict(unaware.get(list(ENTRIES)))) >= 290
         unaware.put({b"unaware again": b"3"})
-    assert found(tmp_path, [b"unaware", b"mending", b"unaware again"]).keys() == {
-        b"unaware", b"mending", b"unaware again"
-    }
+    there = found(tmp_path, [b"unaware", b"mending", b"unaware again"])
+    assert there == {b"unaware": b"1", b"mending": b"2", b"unaware again": b"3"}
     assert len(set_aside(tmp_path)) == 1
 
 
@@ -639,7 +639,7 @@ def test_what_a_full_disk_keeps_from_being_mended_is_left_as_it_was_and_mended_l
 # Several processes.
 
 ASKING = "store: another process is asking the same; waiting for its answers"
-WRITING = "store: another process is writing to it; waiting"
+WRITING = "store: another process is using it; waiting"
 ANSWERS = {b"one": b"1", b"two": b"2"}
 
 ASK = """
@@ -684,19 +684,13 @@ with FileLock(sys.argv[1] + "/store.lock"):
     print("writing", flush=True)
     sys.stdin.readline()
 """
-WRITE = """
-with sqlite3.connect(sys.argv[1] + "/" + FILE, isolation_level=None) as connection:
-    connection.execute("BEGIN IMMEDIATE")
-    print("writing", flush=True)
-    sys.stdin.readline()
-"""
 
 
-@pytest.fixture(params=[GUARD, WRITE], ids=["store", "another program"])
-def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that keeps others from writing to a store of ENTRIES until it is released."""
     put(tmp_path, ENTRIES)
-    with process(request.param, tmp_path) as running:
+    with process(GUARD, tmp_path) as running:
         assert line(running) == "writing"
         yield running
 
@@ -721,43 +715,23 @@ def test_who_writes_second_waits_and_says_so(
     assert found(tmp_path, ENTRIES | NEW) == ENTRIES | NEW
 
 
-def test_who_waits_too_long_for_another_process_to_write_gives_up_and_can_try_again(
+def test_who_waits_too_long_for_another_process_gives_up_and_can_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sqlite_store, "PATIENCE", (0.1, 0.3))
     put(tmp_path, ENTRIES)
-    times = []
-    for code, problem in [
-        (GUARD, "store: another process has been writing to it for 0.3 s"),
-        (WRITE, f"store: {tmp_path / FILE} cannot be used: database is locked"),
-    ]:
-        with SqliteStore(str(tmp_path)).open() as opened, process(code, tmp_path) as writer:
-            assert line(writer) == "writing"
-            for _ in range(2):
-                begin = time.monotonic()
-                with (
-                    pytest.raises(UserError) as caught,
-                    listening(lambda message: times.append(time.monotonic() - begin)),  # noqa: B023
-                ):
-                    opened.put(NEW)
-                assert str(caught.value) == problem + GOES_ON
-            assert refusal(tmp_path) == problem + GOES_ON
-            release(writer)
-            writer.wait()
-            opened.put({code.encode(): b"value"})
-    assert [waited < 0.25 for waited in times] == [True] * 4
-    assert found(tmp_path, ENTRIES | NEW) == ENTRIES
-
-
-def test_reading_does_not_wait_for_our_other_processes_to_write(tmp_path: Path):
-    put(tmp_path, ENTRIES)
-    said: list[str] = []
-    with SqliteStore(str(tmp_path)).open() as opened, process(GUARD, tmp_path) as writer, listening(said.append):
+    problem = f"store: another process has been using it for 0.3 s{GOES_ON}"
+    with SqliteStore(str(tmp_path)).open() as opened, process(GUARD, tmp_path) as writer:
         assert line(writer) == "writing"
-        begin = time.monotonic()
-        assert dict(opened.get(list(ENTRIES))) == ENTRIES
-        assert time.monotonic() - begin < 1
-    assert said == []
+        for _ in range(2):
+            with pytest.raises(UserError) as caught, listening() as said:
+                opened.put(NEW)
+            assert (str(caught.value), said) == (problem, [])
+        assert refusal(tmp_path) == problem
+        release(writer)
+        writer.wait()
+        opened.put(NEW)
+    assert found(tmp_path, ENTRIES | NEW) == ENTRIES | NEW
 
 
 def test_reading_waits_as_long_as_writing_while_another_process_commits(
@@ -819,10 +793,10 @@ SOME_YOUNG = dict(itertools.islice(YOUNG.items(), 6))
 def test_what_was_not_used_for_longest_makes_room(tmp_path: Path):
     often = list(LARGE)[:2]
     sizes = []
-    for start in range(0, 36, 6):
+    for key, value in LARGE.items():
         with SqliteStore(str(tmp_path), most_megabytes=1).open() as opened:
             list(opened.get(often))
-            opened.put(dict(itertools.islice(LARGE.items(), start, start + 6)))
+            opened.put({key: value})
         sizes.append((tmp_path / FILE).stat().st_size)
     there = found(tmp_path, LARGE)
     assert there == {key: LARGE[key] for key in [*often, *list(LARGE)[-len(there) + 2 :]]}
@@ -830,22 +804,16 @@ def test_what_was_not_used_for_longest_makes_room(tmp_path: Path):
     assert max(sizes) <= MEGABYTE
 
 
-def test_that_room_was_made_is_said(tmp_path: Path):
-    put(tmp_path, OLD, most_megabytes=1)
-    said: list[str] = []
-    with listening(said.append) as warnings:
-        put(tmp_path, SOME_YOUNG, most_megabytes=1)
-    lost = len(OLD) - len(found(tmp_path, OLD))
-    assert lost > 0
-    assert said == [f"store: {lost} entries that were not used for longest made room"]
-    assert warnings == []
-
-
 def test_a_store_that_is_opened_with_less_room_shrinks(tmp_path: Path):
     put(tmp_path, LARGE)
     assert (tmp_path / FILE).stat().st_size > 1.7 * MEGABYTE
-    put(tmp_path, NEW, most_megabytes=1)
+    said: list[str] = []
+    with listening(said.append) as warnings:
+        put(tmp_path, NEW, most_megabytes=1)
     assert (tmp_path / FILE).stat().st_size < MEGABYTE
+    lost = len(LARGE) - len(found(tmp_path, LARGE))
+    assert said == [f"store: {lost} entries that were not used for longest made room"]
+    assert warnings == []
     assert found(tmp_path, NEW) == NEW
 
 

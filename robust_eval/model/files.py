@@ -37,10 +37,15 @@ def hub_commit(repository: str, revision: str | None) -> str:
 
     Raises UserError where there is no such model in either.
     """
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import RevisionResolutionError
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of the HTTP library that it uses
 
     try:
-        return Path(hf_hub_download(repository, "config.json", revision=revision)).parent.name
-    except (OSError, RevisionResolutionError, ValueError) as problem:  # of which the hub's own errors are kinds
-        raise UserError(f"{repository} cannot be loaded: {first_line(problem)}") from problem
+        return str(HfApi().model_info(repository, revision=revision, timeout=10).sha)
+    except (HTTPError, OSError, ValueError) as problem:
+        reason = problem
+    try:
+        cached = hf_hub_download(repository, "config.json", revision=revision, local_files_only=True)
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{repository} cannot be loaded: {first_line(reason)}") from problem
+    return Path(cached).parent.name

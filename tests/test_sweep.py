@@ -1,0 +1,137 @@
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import mlflow
+import pytest
+from conftest import PROJECT
+from safetensors.torch import load_file, save_file
+from tiny_model import save_tiny_model
+
+COUNTING = """
+import atexit, pathlib, runpy, sys
+from transformers.models.llama.modeling_llama import LlamaModel
+forward, passes = LlamaModel.forward, []
+def counted(*arguments, **options):
+    passes.append(1)
+    return forward(*arguments, **options)
+LlamaModel.forward = counted
+file = pathlib.Path(sys.argv.pop(1))
+atexit.register(lambda: file.write_text(str(len(passes))))
+sys.argv[0] = "run.py"
+runpy.run_path("run.py", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two models of the same size that are not the same."""
+    one, two = (save_tiny_model(tmp_path_factory.mktemp(name)) for name in ("one", "two"))
+    weights = load_file(two / "model.safetensors")
+    save_file({name: 1.1 * weight for name, weight in weights.items()}, two / "model.safetensors", {"format": "pt"})
+    return [one, two]
+
+
+def settings(mlruns: Path, *overrides: str) -> list[str]:
+    fixed = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", "dataset.limit=6"]
+    fixed += ["sampler.selection=none", "sampler.trials=2", "engine.threads=1", f"paths.mlruns={mlruns}"]
+    return [*fixed, *overrides]
+
+
+def run(*arguments: str, passes: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["-c", COUNTING, str(passes)] if passes else ["run.py"]
+    environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *command, *arguments],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def recorded(mlruns: Path) -> tuple[mlflow.entities.Run, list[mlflow.entities.Run]]:
+    """The parent run and its children."""
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    (parent,) = [found for found in runs if "mlflow.parentRunId" not in found.data.tags]
+    children = [found for found in runs if found is not parent]
+    assert {child.data.tags["mlflow.parentRunId"] for child in children} == {parent.info.run_id}
+    return parent, children
+
+
+def test_a_sweep_asks_each_model_once(models: list[Path], tmp_path: Path):
+    single = []
+    for number, model in enumerate(models):
+        done = run(*settings(tmp_path / f"single{number}", f"model.path={model}"), passes=tmp_path / "passes")
+        assert done.returncode == 0, done.stderr
+        single.append(int((tmp_path / "passes").read_text()))
+    swept = [f"model.path={models[0]},{models[1]}", "metric.frs.d=1,2,5,10,50"]
+    done = run("-m", *settings(tmp_path / "sweep", *swept), passes=tmp_path / "passes")
+    assert done.returncode == 0, done.stderr
+    assert int((tmp_path / "passes").read_text()) == sum(single) > 0
+    parent, children = recorded(tmp_path / "sweep")
+    assert (parent.info.run_name, parent.info.status) == (f"sweep over {', '.join(swept)}", "FINISHED")
+    assert {child.info.status for child in children} == {"FINISHED"}
+    jobs = Counter((child.data.params["model.path"], child.data.params["metric.frs.d"]) for child in children)
+    assert jobs == Counter((str(model), d) for model in models for d in ("1", "2", "5", "10", "50"))
+    assert Counter(child.data.params["answers.asked"] for child in children) == {"12": 2, "0": 8}
+    assert all(f"frs.d{child.data.params['metric.frs.d']}" in child.data.metrics for child in children)
+
+
+def test_a_job_that_fails_stops_no_other_and_is_not_hidden(models: list[Path], tmp_path: Path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = run("-m", *settings(tmp_path / "sweep", f"model.path={empty},{models[0]}"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (folder,) = (tmp_path / "sweep" / "sweeps").glob("*/*")
+    reason = (folder / "0" / "error.txt").read_text().splitlines()[0]
+    assert reason.startswith(f"model tiny: {empty} cannot be loaded: ")
+    assert done.stderr.splitlines()[-1] == f"error: 1 of 2 jobs failed, in {folder}: 0: {reason}"
+    parent, children = recorded(tmp_path / "sweep")
+    assert parent.info.status == "FAILED"
+    assert {child.data.params["model.path"]: child.info.status for child in children} == {
+        str(empty): "FAILED",
+        str(models[0]): "FINISHED",
+    }
+    (failed,) = [child for child in children if child.info.status == "FAILED"]
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/sweep/mlflow.db")
+    kept = client.download_artifacts(failed.info.run_id, "error.txt", str(tmp_path))
+    assert Path(kept).read_text().startswith("Traceback (most recent call last):\n")
+    assert f"UserError: {reason}" in Path(kept).read_text()
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database(
+    models: list[Path], tmp_path: Path, launcher: str
+):
+    swept = [f"model.path={models[0]}", "metric.frs.d=1,2,5", f"hydra/launcher={launcher}"]
+    done = run("-m", *settings(tmp_path, *swept))
+    assert done.returncode == 0, done.stderr
+    parent, children = recorded(tmp_path)
+    assert [found.info.status for found in (parent, *children)] == ["FINISHED"] * 4
+    assert Counter(child.data.params["answers.asked"] for child in children) == {"12": 1, "0": 2}
+
+
+def test_eight_runs_that_start_at_once_on_nothing_all_finish(models: list[Path], tmp_path: Path):
+    command = [sys.executable, "run.py"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [
+        subprocess.Popen(
+            [*command, *settings(tmp_path, f"model.path={models[number % 2]}")], cwd=PROJECT, env=environment, **pipes
+        )
+        for number in range(8)
+    ]
+    for process in started:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    assert [found.info.status for found in runs] == ["FINISHED"] * 8
+    asked = Counter((found.data.params["model.path"], found.data.params["answers.asked"]) for found in runs)
+    assert asked == {(str(model), asked): count for model in models for asked, count in (("12", 1), ("0", 3))}
