@@ -12,7 +12,9 @@ from robust_eval import command_line
 def main(composed: DictConfig) -> None:
     """Run the experiment that was composed."""
     hydra_config = HydraConfig.get()
-    command_line.run(composed, hydra_config.runtime.output_dir, hydra_config.mode == RunMode.MULTIRUN)
+    sweeping = hydra_config.mode == RunMode.MULTIRUN
+    repeated = command_line.repeated_run(hydra_config.runtime.config_sources)
+    command_line.run(composed, hydra_config.runtime.output_dir, sweeping, repeated)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,17 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
-from robust_eval.config import register, to_config
+from robust_eval.config import CONF, register, to_config
 from robust_eval.error import UserError
 from robust_eval.overrides import Checked, checked_overrides
 from robust_eval.sweep import run_sweep, write_error
@@ -31,6 +31,10 @@ def main(launch: Callable[[], None]) -> None:
         launch()
         return
     try:
+        if any(line.startswith("repeat=") for line in known.overrides):
+            sys.argv[1:] = _repeating(known.overrides)
+            launch()
+            return
         checked = checked_overrides(known.overrides)
         expanded = dict(zip(known.overrides, checked.overrides, strict=True))
         sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
@@ -40,6 +44,17 @@ def main(launch: Callable[[], None]) -> None:
             launch()
     except UserError as problem:
         _stop(problem)
+
+
+def _repeating(overrides: Sequence[str]) -> list[str]:
+    """Arguments with which Hydra takes the configuration from the folder of a run."""
+    *_, last = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
+    folder = Path(last).resolve()
+    for name in ("config.yaml", "answers.parquet"):
+        if not (folder / name).is_file():
+            raise UserError(f"repeat={last}: there is no {name} of a finished run")
+    others = [line for line in overrides if not line.startswith("repeat=")]
+    return ["--config-path", str(folder), "--config-name", "config", f"hydra.searchpath=[file://{CONF}]", *others]
 
 
 def _sweep(launch: Callable[[], None], checked: Checked) -> None:
@@ -55,8 +70,8 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came, which stops a run as Ctrl-C does."""
 
 
-def run(composed: DictConfig, folder: str, sweeping: bool = False) -> None:
-    """Run one experiment into ``folder``.
+def run(composed: DictConfig, folder: str, sweeping: bool = False, repeated: Path | None = None) -> None:
+    """Run one experiment into ``folder``, or once more the one in the folder ``repeated``.
 
     Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
     Ctrl-C or SIGTERM. As a job of a sweep (``sweeping``) it only says what is wrong, so that the next one has its turn.
@@ -67,7 +82,7 @@ def run(composed: DictConfig, folder: str, sweeping: bool = False) -> None:
         config = to_config(composed)
         from robust_eval import experiment
 
-        experiment.run(config, composed, Path(folder))
+        experiment.run(config, composed, Path(folder), repeated)
     except Exception as problem:
         if sweeping:
             write_error(problem, Path(folder))
@@ -78,6 +93,12 @@ def run(composed: DictConfig, folder: str, sweeping: bool = False) -> None:
             raise
     except KeyboardInterrupt as problem:
         sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
+
+
+def repeated_run(sources: Iterable[Any]) -> Path | None:
+    """The folder of an earlier run, if Hydra has the configuration from there (``repeat=FOLDER``)."""
+    folders = [Path(source.path) for source in sources if source.schema == "file"]
+    return next((folder for folder in folders if (folder / "answers.parquet").is_file()), None)
 
 
 def _terminate(*_: object) -> NoReturn:

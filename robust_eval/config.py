@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
@@ -84,6 +85,24 @@ def register() -> None:
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)
     OmegaConf.register_new_resolver("project", lambda: str(PROJECT), replace=True)
+
+
+def repeatable(composed: DictConfig) -> str:
+    """The composed configuration as a file that Hydra composes to the same (``repeat=FOLDER``).
+
+    It names the schemas of its parts, which are all that it takes from elsewhere, and where Hydra puts runs.
+    """
+    names = {schema: f"{group}/{name}" for group, schemas in SCHEMAS.items() for name, schema in schemas.items()}
+    parts = {group: composed[group] for group in SCHEMAS if group not in SEVERAL}
+    parts |= {f"{group}.{name}": node for group in SEVERAL for name, node in composed[group].items()}
+    types = {path: OmegaConf.get_type(node) for path, node in parts.items()}
+    schemas = [f"/schema/{names[schema]}@{path}" for path, schema in types.items() if schema is not None]
+    main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
+    logging = [entry for entry in main["defaults"] if isinstance(entry, dict) and "override" in next(iter(entry))]
+    head = {"defaults": ["schema", *schemas, "_self_", *logging]}
+    settings = OmegaConf.to_container(composed, resolve=True)
+    assert isinstance(settings, dict)
+    return str(yaml.safe_dump({**head, **settings, "hydra": main["hydra"]}, sort_keys=False, allow_unicode=True))
 
 
 def to_config(composed: DictConfig) -> Config:

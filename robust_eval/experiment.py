@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.answer import write_parquet
-from robust_eval.config import Config
+from robust_eval.config import Config, repeatable
 from robust_eval.dataset.base import Dataset
 from robust_eval.engine.base import Engine
 from robust_eval.environment import environment
@@ -26,10 +26,11 @@ from robust_eval.question import fingerprint
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_summary
+from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
 from robust_eval.sampler.base import Sampler
 from robust_eval.stopwatch import Stopwatch
-from robust_eval.store import Entries, Store
+from robust_eval.store import Entries, NoStore, Store
 from robust_eval.sweep import ERROR, SUMMARY
 from robust_eval.tracking import Run, Tracking
 
@@ -37,18 +38,21 @@ log = logging.getLogger(__name__)
 
 CONFIG = "config.yaml"
 """What was run, in the folder of a run."""
+ANSWERS = "answers.parquet"
+"""What was answered, beside it."""
 
 
-def run(config: Config, composed: DictConfig, folder: Path) -> Result:
+def run(config: Config, composed: DictConfig, folder: Path, repeated: Path | None = None) -> Result:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
-    ``composed`` is the configuration as Hydra composed it, for the record. Raises UserError for what a person can mend;
-    the tracker then shows the run as failed, and the answers that had come lie in ``folder``.
+    ``composed`` is the configuration as Hydra composed it, for the record. Where it is that of an earlier run, in the
+    folder ``repeated``, everything is asked anew and compared with what came then. Raises UserError for what a person
+    can mend; the tracker then shows the run as failed.
     """
     name = f"{config.model.name} on {config.dataset.name}"
     mlruns = Path(config.paths.mlruns)
     tracking: Tracking = config.tracking
-    store: Store = config.store
+    store: Store = config.store if repeated is None else NoStore()
     with _owned(folder, composed), tracking.run(name, mlruns) as record:
         try:
             settings = _describe(composed, folder, record)
@@ -63,7 +67,12 @@ def run(config: Config, composed: DictConfig, folder: Path) -> Result:
         except OSError as problem:
             reason = f"{problem.filename or folder}: {problem.strerror or problem}"
             raise UserError(f"{reason}; what was sampled until then is in the store") from problem
+        if repeated is not None:
+            same = compared(repeated / ANSWERS, folder / ANSWERS)
+            record.tags({"repeated": str(repeated), "repeated.answers": same})
     print_summary(result, folder, size, tracking.command(mlruns))
+    if repeated is not None:
+        log.info("compared with %s: %s", repeated, same)
     return result
 
 
@@ -77,16 +86,12 @@ def _owned(folder: Path, composed: DictConfig) -> Iterator[None]:
         raise UserError(f"a run is going on in {folder}; give this one another folder (hydra.run.dir)") from problem
     try:
         file = folder / CONFIG
-        if file.is_file() and file.read_text(encoding="utf-8") != _yaml(composed):
+        if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):
             raise UserError(f"{folder} holds a run with another configuration; give this one another (hydra.run.dir)")
         yield
     finally:
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
-
-
-def _yaml(composed: DictConfig) -> str:
-    return OmegaConf.to_yaml(composed, resolve=True)
 
 
 def _describe(composed: DictConfig, folder: Path, record: Run) -> dict[str, Any]:
@@ -95,7 +100,7 @@ def _describe(composed: DictConfig, folder: Path, record: Run) -> dict[str, Any]
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     for left in (ERROR, SUMMARY):  # of the same run before: it has not finished yet
         (folder / left).unlink(missing_ok=True)
-    (folder / CONFIG).write_text(_yaml(composed), encoding="utf-8")
+    (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
     record.parameters(settings)
     record.tags(surroundings)
@@ -130,7 +135,7 @@ def _measure(
     with watch.stage("baseline"):
         requests = sampler.baseline(questions, config.seed, wanted)
         greedy = model.answers(requests, "greedy answers", needs_curves=False)
-        write_parquet(greedy.table, folder / "answers.parquet")
+        write_parquet(greedy.table, folder / ANSWERS)
         baseline = grader.grade(questions, greedy.table)
         kept = sampler.select(questions, baseline, config.seed)
     log.info("greedy answers: %d of %d questions kept", len(kept), len(questions))
@@ -139,7 +144,7 @@ def _measure(
         answers = model.answers(requests, "sampled answers", needs_curves=sampler.estimator != "trials")
     if not model.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
-    write_parquet(pa.concat_tables([greedy.table, answers.table]), folder / "answers.parquet")
+    write_parquet(pa.concat_tables([greedy.table, answers.table]), folder / ANSWERS)
     if answers.curves.num_rows:
         write_parquet(answers.curves, folder / "curves.parquet")
 

@@ -167,14 +167,17 @@ def chosen(table: pa.Table, request: Request) -> pa.Table | None:
     """
     if request.enumeration is not None:
         return table
-    asked = [(t, k) for t in request.temperatures for k in range(request.trials)]
     table = table.filter(pc.not_equal(table["outcome"], "error"))
-    there = zip(table["temperature"].to_pylist(), table["trial"].to_pylist(), strict=True)
-    place = {condition: row for row, condition in enumerate(there)}
-    if any(condition not in place for condition in asked):
+    there = [table[name].to_numpy() for name in ("temperature", "trial")]
+    asked = [np.repeat(request.temperatures, request.trials), np.tile(range(request.trials), len(request.temperatures))]
+    if all(map(np.array_equal, there, asked)):
+        return table
+    place = {condition: row for row, condition in enumerate(zip(*there, strict=True))}
+    conditions = list(zip(*asked, strict=True))
+    if any(condition not in place for condition in conditions):
         return None
-    weight = pa.array(np.full(len(asked), 1 / request.trials))
-    table = table.take([place[condition] for condition in asked])
+    weight = pa.array(np.full(len(conditions), 1 / request.trials))
+    table = table.take([place[condition] for condition in conditions])
     return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)
 
 

@@ -41,5 +41,6 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
 
 def _save(drawn: Figure, path: Path) -> Path:
     drawn.savefig(path.with_suffix(".png"))
+    drawn.set_layout_engine("none")  # it is laid out; doing so again takes as long as drawing
     drawn.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     return path.with_suffix(".svg")

@@ -322,4 +322,4 @@ def test_a_damaged_answer_is_asked_again(store: SqliteStore, caplog: pytest.LogC
     model = Scripted()
     assert ask(model, store, requests) == expected
     assert model.asked == ["a"]
-    assert "store: 1 entries are damaged; what they held is asked again" in caplog.messages
+    assert "was damaged (1 entries are damaged); 3 entries could be read" in caplog.text

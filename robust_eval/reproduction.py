@@ -1,0 +1,54 @@
+"""Whether a run that was repeated gave the same answers, row by row."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import read_answers, rows
+
+SHOWN = 3
+"""Answers that differ and are shown."""
+_PLACE = ("question_id", "rewrite", "temperature", "trial")
+
+
+def compared(before: Path, after: Path) -> str:
+    """One sentence on how the answers in one file differ from those in another; UserError where one is no such file."""
+    first, second = (_by_place(read_answers(file)) for file in (before, after))
+    places = first.keys() | second.keys()
+    differ = sorted(place for place in places if _said(first.get(place)) != _said(second.get(place)))
+    pairs = [(first[place][2], second[place][2]) for place in places if place not in set(differ)]
+    largest = max((_largest(one, other) for one, other in pairs), default=0.0)
+    logprobs = "to the last digit" if largest == 0 else f"log-probabilities differ by {largest:.1g} at most"
+    if not differ:
+        return f"the same answers came, all {len(places):,} of them; {logprobs}"
+    shown = "; ".join(
+        f"question {place[0]} at t = {place[2]:g}, trial {place[3]}: {_shown(first.get(place))} → "
+        f"{_shown(second.get(place))}"
+        for place in differ[:SHOWN]
+    )
+    return f"{len(differ):,} of {len(places):,} answers differ, for example {shown}; of the others {logprobs}"
+
+
+_Row = tuple[str, list[int] | None, list[float] | None]
+
+
+def _by_place(table: pa.Table) -> dict[tuple[str, int, float, int], _Row]:
+    found = rows(table, *_PLACE, "text", "token_ids", "token_logprobs")
+    return {(question, rewrite, t, trial): rest for question, rewrite, t, trial, *rest in found}  # type: ignore[misc]
+
+
+def _said(row: _Row | None) -> tuple[str, list[int] | None] | None:
+    return None if row is None else (row[0], row[1])
+
+
+def _shown(row: _Row | None) -> str:
+    return "missing" if row is None else repr(row[0])
+
+
+def _largest(one: list[float] | None, other: list[float] | None) -> float:
+    if one is None or other is None or len(one) != len(other):
+        return 0.0 if one == other else float("inf")
+    with np.errstate(invalid="ignore"):  # −inf on both sides is no difference
+        difference = np.abs(np.subtract(one, other))
+    return float(np.nan_to_num(difference).max(initial=0.0))
