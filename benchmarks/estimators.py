@@ -25,11 +25,11 @@ from rich.table import Table
 from sampling import GRADER, Model, answered
 
 from robust_eval import config
-from robust_eval.engine.local import answers_of
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.score import grid
 from robust_eval.model.base import Reply, Request
+from robust_eval.model.stored import answers_of
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +192,9 @@ class TransformersModel:
             ((self._encode(request.prompt), request) for request in requests), key=lambda pair: len(pair[0])
         )
         shared = _common_prefix([ids for ids, _ in encoded])[: len(encoded[0][0]) - 1]
-        packs = self._can_pack(shared, [ids for ids, _ in encoded])
-        prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
         most, tokens = (max(getattr(r, name) for r in requests) for name in ("answers", "max_new_tokens"))
+        packs = self._can_pack(shared, [ids for ids, _ in encoded], tokens)
+        prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
         self._bytes_per_question = bytes_per_question(self.model, packs, len(encoded[-1][0]), most, tokens)
         fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // most)
         pay = MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]
@@ -252,15 +253,21 @@ class TransformersModel:
         read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
         return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
 
-    def _can_pack(self, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
-        """Whether packed prefixes give this model's own logits at these lengths; ``prompts`` ascend in length."""
+    def _can_pack(self, shared: Sequence[int], prompts: Sequence[Sequence[int]], new_tokens: int) -> bool:
+        """Whether packed prefixes give this model's own logits at these lengths; ``prompts`` ascend in length.
+
+        A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
+        length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
+        """
         from robust_eval.model.packed_prefixes import agrees_with_plain_passes
 
         longest = prompts[-1]
-        if len(longest) > self._checked_length:
+        length = len(longest) + new_tokens
+        if length > self._checked_length:
             shorter = [prompt for prompt in prompts if len(prompt) < len(longest)]
-            self._packs = agrees_with_plain_passes(self.model, shared, [*shorter[-1:], longest])
-            self._checked_length = len(longest)
+            answered = [[*prompt, *islice(cycle(prompt), new_tokens)] for prompt in (*shorter[-1:], longest)]
+            self._packs = agrees_with_plain_passes(self.model, shared, answered)
+            self._checked_length = length
             if not self._packs:
                 log.info(
                     "model %s: tree attention differs from plain passes; using a row for each prefix", self.config.name

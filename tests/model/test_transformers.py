@@ -11,13 +11,13 @@ from architectures import tiny
 from asking import answered
 from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 
-from robust_eval.engine.local import answers_of
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model import answer_tree, transformers
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
 from robust_eval.model.packed_prefixes import PackedPrefixes
 from robust_eval.model.prefix_rows import PrefixRows
+from robust_eval.model.stored import answers_of
 from robust_eval.model.transformers import Transformers, TransformersModel
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question
@@ -416,6 +416,26 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
                 assert drawn(early) == drawn(whole)
         assert "closed" not in {completion.finish_reason for completion in long.completions}
     assert closed > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ["mistral_short_window", "gemma3_short_window"])
+def test_a_window_that_only_the_answers_exceed_is_respected(architecture: str):
+    network = tiny(architecture, vocabulary=VOCABULARY)  # sees 6 tokens
+    config = Transformers(name="tiny", path="nowhere", prompt_style="plain")
+    model = TransformersModel(config, network, byte_tokenizer())
+    asked = [Request(name, 0, Prompt("", (), name), (1.0,), 4, 8, seed=0) for name in ("ab", "abc")]
+    longest = 0
+    for reply in answered(model, asked):
+        prompt = model._encode(reply.request.prompt)
+        for completion in reply.completions:
+            ids = torch.tensor([prompt + completion.token_ids])
+            logprobs = network(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].log_softmax(dim=-1)
+            expected = logprobs.gather(1, ids[0, len(prompt) :, None]).flatten().tolist()
+            assert completion.token_logprobs == pytest.approx(expected, abs=1e-4)
+            longest = max(longest, ids.shape[1])
+    assert longest > 8
+    assert model.description()["prefixes"] == "a row each"
 
 
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
