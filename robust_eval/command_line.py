@@ -17,6 +17,7 @@ from rich.markup import escape
 from robust_eval.config import CONF, register, to_config
 from robust_eval.error import UserError
 from robust_eval.overrides import Checked, checked_overrides
+from robust_eval.run_folder import ANSWERS, CONFIG
 from robust_eval.sweep import run_sweep, write_error
 
 
@@ -26,6 +27,7 @@ def main(launch: Callable[[], None]) -> None:
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
     register()
+    _heed_termination()
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])
     if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
         launch()
@@ -44,13 +46,15 @@ def main(launch: Callable[[], None]) -> None:
             launch()
     except UserError as problem:
         _stop(problem)
+    except KeyboardInterrupt as problem:
+        _exit(problem)
 
 
 def _repeating(overrides: Sequence[str]) -> list[str]:
     """Arguments with which Hydra takes the configuration from the folder of a run."""
     *_, last = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
     folder = Path(last).resolve()
-    for name in ("config.yaml", "answers.parquet"):
+    for name in (CONFIG, ANSWERS):
         if not (folder / name).is_file():
             raise UserError(f"repeat={last}: there is no {name} of a finished run")
     others = [line for line in overrides if not line.startswith("repeat=")]
@@ -76,8 +80,7 @@ def run(composed: DictConfig, folder: str, sweeping: bool = False, repeated: Pat
     Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
     Ctrl-C or SIGTERM. As a job of a sweep (``sweeping``) it only says what is wrong, so that the next one has its turn.
     """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+    _heed_termination()
     try:
         config = to_config(composed)
         from robust_eval import experiment
@@ -92,17 +95,26 @@ def run(composed: DictConfig, folder: str, sweeping: bool = False, repeated: Pat
         else:
             raise
     except KeyboardInterrupt as problem:
-        sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
+        _exit(problem)
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:
     """The folder of an earlier run, if Hydra has the configuration from there (``repeat=FOLDER``)."""
     folders = [Path(source.path) for source in sources if source.schema == "file"]
-    return next((folder for folder in folders if (folder / "answers.parquet").is_file()), None)
+    return next((folder for folder in folders if (folder / ANSWERS).is_file()), None)
+
+
+def _heed_termination() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
 
 
 def _terminate(*_: object) -> NoReturn:
     raise Terminated
+
+
+def _exit(problem: KeyboardInterrupt) -> NoReturn:
+    sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
 
 
 def _stop(problem: UserError) -> NoReturn:

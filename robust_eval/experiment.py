@@ -28,18 +28,13 @@ from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_summary
 from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
+from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, SUMMARY
 from robust_eval.sampler.base import Sampler
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, NoStore, Store
-from robust_eval.sweep import ERROR, SUMMARY
 from robust_eval.tracking import Run, Tracking
 
 log = logging.getLogger(__name__)
-
-CONFIG = "config.yaml"
-"""What was run, in the folder of a run."""
-ANSWERS = "answers.parquet"
-"""What was answered, beside it."""
 
 
 def run(config: Config, composed: DictConfig, folder: Path, repeated: Path | None = None) -> Result:
@@ -155,6 +150,7 @@ def _measure(
         measured = Measured(baseline, graded, answers.curves, sampler.estimator)
         scores = {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
     loaded = {f"loaded.{name}": value for name, value in model.description().items()}
+    loaded |= {f"identity.{name}": value for name, value in model.identity.items()}
     loaded |= {"answers.asked": model.asked, "answers.found": model.found}
     loaded |= {"loaded.dataset.fingerprint": digest, "loaded.dataset.unusable_aliases": sum(unusable.values())}
     record.parameters(loaded)

@@ -1,20 +1,13 @@
 """Many runs from one command (``-m``): one that fails stops no other, and the tracker shows them under one parent."""
 
-import logging
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robust_eval.config import Config
 from robust_eval.error import UserError, first_line
+from robust_eval.run_folder import ERROR, SUMMARY
 from robust_eval.tracking import Tracking
-
-log = logging.getLogger(__name__)
-
-ERROR = "error.txt"
-"""Why a job failed, in its folder."""
-SUMMARY = "summary.json"
-"""What a job found; a job without it has not finished."""
 
 
 def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
@@ -24,7 +17,8 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
     others are done.
     """
     tracking: Tracking = config.tracking
-    with tracking.sweep(f"sweep over {', '.join(swept)}", Path(config.paths.mlruns), folder):
+    name = f"sweep over {', '.join(swept)}" if swept else "sweep"
+    with tracking.sweep(name, Path(config.paths.mlruns), folder):
         launch()
         finished = len(list(folder.glob(f"*/{SUMMARY}")))
         if finished < jobs:

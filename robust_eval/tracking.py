@@ -19,6 +19,7 @@ from filelock import FileLock
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.run_folder import ERROR
 
 log = logging.getLogger(__name__)
 
@@ -116,12 +117,12 @@ class Mlflow:
 
         A server that is away stops no run: what cannot be recorded is said, and how to make up for it.
         """
-        mlflow = _mlflow()
+        _mlflow()
         from mlflow.exceptions import MlflowException
 
         served = (self.uri or "").startswith(("http://", "https://"))
         try:
-            run_id = self._start(name, mlruns)
+            started = self._start(name, mlruns)
         except (MlflowException, OSError) as problem:
             if not served:
                 raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
@@ -130,16 +131,16 @@ class Mlflow:
             log.warning(_MAKE_UP, self.uri)
             return
         if served:
-            yield from self._on_server(run_id)
+            yield from self._on_server(started)
             return
-        reserve = mlruns / f"reserve-{run_id}"
+        reserve = mlruns / f"reserve-{started.run_id}"
         try:
             reserve.write_bytes(bytes(RESERVE))
-            yield _MlflowRun(run_id)
-            mlflow.end_run()
+            yield started
+            started.end("FINISHED")
         except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
             reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
-            self._fail(problem)
+            started.fail(problem)
             if isinstance(problem, MlflowException | OSError):
                 raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
             raise
@@ -172,50 +173,37 @@ class Mlflow:
             del os.environ[_PARENT]
             client.set_terminated(parent, status)
 
-    def _on_server(self, run_id: str) -> Iterator[Run]:
-        import mlflow
-
-        run = _OnServer(_MlflowRun(run_id))
+    def _on_server(self, started: "_MlflowRun") -> Iterator[Run]:
+        run = _OnServer(started)
         try:
             yield run
-            run.attempt(mlflow.end_run)
         except BaseException as problem:
-            self._fail(problem)
+            started.fail(problem)
             raise
+        run.attempt(lambda: started.end("FINISHED"))
         if run.lost:
             log.warning(_MAKE_UP, self.uri)
 
-    def _start(self, name: str, mlruns: Path) -> str:
-        import mlflow
+    def _start(self, name: str, mlruns: Path) -> "_MlflowRun":
+        client, experiment_id = self._experiment(mlruns)
+        from mlflow.tracking.context.registry import resolve_tags
 
-        _, experiment_id = self._experiment(mlruns)
-        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else None
-        return str(mlflow.start_run(experiment_id=experiment_id, run_name=name, tags=parent).info.run_id)
+        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
+        run = client.create_run(experiment_id, run_name=name, tags=resolve_tags() | parent)
+        return _MlflowRun(client, run.info.run_id)
 
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
         """A client, and the id of the experiment, which is made if it is not there."""
         mlflow = _mlflow()
         mlruns.mkdir(parents=True, exist_ok=True)
-        mlflow.set_tracking_uri(self.store(mlruns))
         with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
             if self.uri is None:
                 _make_database(mlruns / DATABASE)
-            client = mlflow.MlflowClient()
+            client = mlflow.MlflowClient(self.store(mlruns))
             found = client.get_experiment_by_name(self.experiment)
             location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
             experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
         return client, experiment_id
-
-    def _fail(self, problem: BaseException) -> None:
-        import mlflow
-        from mlflow.exceptions import MlflowException
-
-        try:
-            mlflow.set_tag("error", f"{type(problem).__name__}: {problem}"[:5000])
-            mlflow.log_text("".join(traceback.format_exception(problem)), "error.txt")
-            mlflow.end_run("KILLED" if isinstance(problem, KeyboardInterrupt) else "FAILED")
-        except MlflowException as second:
-            log.warning("the run could not be marked as failed: %s", first_line(second))
 
 
 def _mlflow() -> Any:
@@ -283,26 +271,42 @@ class _OnServer:
 
 
 class _MlflowRun:
-    """Writes into MLflow's active run; see :class:`Run`."""
+    """A run in MLflow, written to by its id: the library's one active run would outlive a server; see :class:`Run`."""
 
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client = client
+        self.run_id = run_id
+
+    def end(self, status: str) -> None:
+        """FINISHED, FAILED or KILLED."""
+        self._client.set_terminated(self.run_id, status)
+
+    def fail(self, problem: BaseException) -> None:
+        """Say why, and end."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.set_tag(self.run_id, "error", f"{type(problem).__name__}: {problem}"[:5000])
+            self._client.log_text(self.run_id, "".join(traceback.format_exception(problem)), ERROR)
+            self.end("KILLED" if isinstance(problem, KeyboardInterrupt) else "FAILED")
+        except (MlflowException, OSError) as second:
+            log.warning("the run could not be marked as failed: %s", first_line(second))
 
     def parameters(self, values: Mapping[str, Any]) -> None:
-        import mlflow
+        from mlflow.entities import Param
 
-        mlflow.log_params({key: str(value)[:6000] for key, value in values.items()})
+        self._batches(params=[Param(key, str(value)[:6000]) for key, value in values.items()])
 
     def tags(self, values: Mapping[str, str]) -> None:
-        import mlflow
+        from mlflow.entities import RunTag
 
-        mlflow.set_tags(dict(values))
+        self._batches(tags=[RunTag(key, value) for key, value in values.items()])
 
     def dataset(self, name: str, file: Path, questions: Sequence[Question], digest: str) -> None:
-        import mlflow
         import pandas as pd
         from mlflow.data.dataset_source_registry import get_dataset_source_from_json
         from mlflow.data.pandas_dataset import PandasDataset
+        from mlflow.entities import DatasetInput, InputTag
 
         frame = pd.DataFrame(
             {
@@ -313,10 +317,11 @@ class _MlflowRun:
         )
         source = get_dataset_source_from_json(json.dumps({"uri": str(file)}), "local")
         # MLflow's store takes a digest of 36 characters; the whole one is among the parameters.
-        mlflow.log_input(PandasDataset(frame, source=source, name=name, digest=digest[:36]), context="evaluation")
+        data = PandasDataset(frame, source=source, name=name, digest=digest[:36])
+        used = DatasetInput(data._to_mlflow_entity(), [InputTag("mlflow.data.context", "evaluation")])
+        self._client.log_inputs(self.run_id, [used])
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
-        import mlflow
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -329,14 +334,16 @@ class _MlflowRun:
                 for suffix, value in zip(("", ".low", ".high"), curve[temperature], strict=True):
                     if math.isfinite(value):
                         metrics.append(Metric(curve_name + suffix, value, now, step))
-        client = mlflow.MlflowClient()
-        for start in range(0, len(metrics), 1000):  # the most that one request takes
-            client.log_batch(self._run_id, metrics=metrics[start : start + 1000])
+        self._batches(metrics=metrics)
 
     def folder(self, path: Path) -> None:
-        import mlflow
+        self._client.log_artifacts(self.run_id, str(path))
 
-        mlflow.log_artifacts(str(path))
+    def _batches(self, **entities: Sequence[Any]) -> None:
+        ((kind, values),) = entities.items()
+        most = 1000 if kind == "metrics" else 100  # that one request takes
+        for start in range(0, len(values), most):
+            self._client.log_batch(self.run_id, **{kind: values[start : start + most]})
 
 
 def integer_steps(temperatures: Sequence[float]) -> list[int]:

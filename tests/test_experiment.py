@@ -17,6 +17,7 @@ from robust_eval import config, experiment
 from robust_eval.answer import SCHEMA
 from robust_eval.config import CONF, to_config
 from robust_eval.error import UserError
+from robust_eval.model.files import folder_hash
 from robust_eval.result import Result
 
 FILES = {
@@ -126,6 +127,8 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
         assert history == expected
     assert found.data.params["sampler.temperature_sweep.trials"] == "3"
     assert found.data.params["loaded.dtype"] in ("float32", "bfloat16")
+    files = folder_hash(Path(found.data.params["model.path"]))
+    assert found.data.params["identity.files"] == files
     assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {"certainty.parquet"}
 
 

@@ -23,7 +23,7 @@ def message(*overrides: str) -> str:
 
 SWEEP = "temperatures, max_new_tokens, selection, max_questions, min_confidence, trials, estimator, whole_answers"
 MODELS = "llama31_8b, llama32_3b, qwen25_14b, qwen25_3b, smollm2_1.7b, smollm2_135m, smollm2_360m, transformers"
-ROOT = "seed, model, dataset, sampler, metric, grader, engine, tracking, paths"
+ROOT = "seed, model, dataset, sampler, metric, grader, engine, store, tracking, paths"
 
 MISTAKES = {
     "sampler.trails=3": "there is no setting sampler.temperature_sweep.trails (did you mean "

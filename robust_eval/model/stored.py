@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 class StoredModel:
     """Answers of a model, each from the store or, if it is not there, from the model, which is then loaded.
 
-    ``asked`` counts the requests that the model was asked, ``found`` those whose answers were in the store.
+    ``identity`` is what the model's answers are kept under, besides what a request says. ``asked`` counts the requests
+    that the model was asked, ``found`` those whose answers were in the store.
     """
 
     def __init__(self, config: ModelConfig, engine: Engine, entries: Entries, watch: Stopwatch) -> None:
@@ -31,7 +32,7 @@ class StoredModel:
         self._engine = engine
         self._entries = entries
         self._watch = watch
-        self._identity = config.identity()
+        self.identity = config.identity()
         self._loaded: LanguageModel | None = None
         self.asked = self.found = 0
 
@@ -41,7 +42,7 @@ class StoredModel:
         A curve that is not in the store is only asked for if it ``needs_curves``: it depends on what counts as right,
         and answers do not.
         """
-        keys = {request.item: answers_key(self._identity, request) for request in requests}
+        keys = {request.item: answers_key(self.identity, request) for request in requests}
         with self._entries.asking(keys.values()):
             tables, curves = self._stored(requests, keys)
             lacking = {r.item for r in requests if _judge(r) is not None and r.item not in curves}
@@ -58,7 +59,7 @@ class StoredModel:
                         curves[reply.request.item] = curve_of(reply)
                     asked = [by_item[reply.request.item] for reply in replies]
                     self._entries.put(self._to_store(asked, keys, tables, curves))
-                self._entries.put({description_key(self._identity): json.dumps(self.description()).encode()})
+                self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
         if lacking - wanting:
             log.warning("%s: no estimate from all draws together: it is made while answers are drawn", stage)
             curves.clear()
@@ -71,10 +72,10 @@ class StoredModel:
         """What the model was when it was last asked; its identity alone if that is not known."""
         if self._loaded is not None:
             return self._loaded.description()
-        for _, value in self._entries.get([description_key(self._identity)]):
+        for _, value in self._entries.get([description_key(self.identity)]):
             known: dict[str, Any] = json.loads(value)
             return known
-        return {"name": self._config.name, **self._identity}
+        return {"name": self._config.name, **self.identity}
 
     def _model(self) -> LanguageModel:
         if self._loaded is None:

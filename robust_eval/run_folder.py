@@ -1,0 +1,10 @@
+"""The files in the folder of a run that other parts of the program look for."""
+
+CONFIG = "config.yaml"
+"""What was run, so that Hydra can compose it again."""
+ANSWERS = "answers.parquet"
+"""What was answered."""
+SUMMARY = "summary.json"
+"""What was found; a run without it has not finished."""
+ERROR = "error.txt"
+"""Why a job of a sweep failed: a sentence, and under it where it came from."""
