@@ -109,6 +109,7 @@ class FactualRobustness:
         )
         for d, values in scores.items():
             result.values[f"frs.d{d:g}"] = mean_estimate(values, groups, seed)
+        result.values["frs"] = result.values[f"frs.d{self.d[0]:g}"]  # one name for all runs of a sweep over d
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
         result.values["frs.unbroken_share"] = mean_estimate(unbroken, groups, seed)
         result.values["frs.breaking_temperature.mean_broken"] = _mean_broken(breaking, groups, seed)

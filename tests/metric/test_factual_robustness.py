@@ -107,6 +107,7 @@ def kendall_tau_b(x, y):
 def test_the_figures_of_a_hand_made_table():
     # f: b 0 → 2.5, c → −1/1.5, d → 2; FRS 7/9, 1/4, 3/4, and 1 for a; e has none. d matters only for a, unbroken.
     expected = {
+        "frs": 25 / 36,
         "frs.d1": 25 / 36,
         "frs.d2": 25 / 36,
         "frs.unbroken_share": 1 / 4,

@@ -60,6 +60,7 @@ def test_trials_are_the_headline_with_the_combined_estimate_beside_them():
     assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "trials"}
     assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
         {
+            "frs": sum(BY_TRIALS) / 3,
             "frs.d1": sum(BY_TRIALS) / 3,
             "frs.unbroken_share": 1 / 3,
             "frs.breaking_temperature.mean_broken": 1.0,
@@ -85,6 +86,7 @@ def test_the_combined_estimate_is_the_headline_where_it_is_asked_for():
     assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "combined"}
     assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
         {
+            "frs": sum(BY_CURVES) / 3,
             "frs.d1": sum(BY_CURVES) / 3,
             "frs.unbroken_share": 1 / 3,
             "frs.breaking_temperature.mean_broken": 1.25,
@@ -177,6 +179,7 @@ def test_enumerated_answers_give_the_grid_and_their_curve_what_lies_off_it():
     f = 3.5 / 2 - 1 / 7  # a at 2.5
     assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
         {
+            "frs": (1 + 7 / 9 + 1) / 3,
             "frs.d1": (1 + 7 / 9 + 1) / 3,
             "frs.unbroken_share": 2 / 3,
             "frs.breaking_temperature.mean_broken": 1.5,
