@@ -12,9 +12,9 @@ from robust_eval import command_line
 def main(composed: DictConfig) -> None:
     """Run the experiment that was composed."""
     hydra_config = HydraConfig.get()
-    sweeping = hydra_config.mode == RunMode.MULTIRUN
+    swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
     repeated = command_line.repeated_run(hydra_config.runtime.config_sources)
-    command_line.run(composed, hydra_config.runtime.output_dir, sweeping, repeated)
+    command_line.run(composed, hydra_config.runtime.output_dir, swept, repeated)
 
 
 if __name__ == "__main__":

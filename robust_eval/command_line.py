@@ -67,6 +67,9 @@ def _sweep(launch: Callable[[], None], checked: Checked) -> None:
     folder = given[-1] if given else f"{checked.config.paths.mlruns}/sweeps/{started}"
     if not given:
         sys.argv.append(f"hydra.sweep.dir={folder}")
+    swept = [line.partition("=")[0] for line in checked.swept]
+    fixed = {line.partition("=")[0] for line in checked.overrides} - set(swept) | {"model", "dataset"}
+    sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # what is left tells jobs apart
     run_sweep(launch, checked.config, checked.swept, checked.jobs, Path(folder))
 
 
@@ -74,22 +77,23 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came, which stops a run as Ctrl-C does."""
 
 
-def run(composed: DictConfig, folder: str, sweeping: bool = False, repeated: Path | None = None) -> None:
+def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: Path | None = None) -> None:
     """Run one experiment into ``folder``, or once more the one in the folder ``repeated``.
 
     Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
-    Ctrl-C or SIGTERM. As a job of a sweep (``sweeping``) it only says what is wrong, so that the next one has its turn.
+    Ctrl-C or SIGTERM. As a job of a sweep, which differs from the others by the overrides ``swept``, it only says what
+    is wrong, so that the next one has its turn.
     """
     _heed_termination()
     try:
         config = to_config(composed)
         from robust_eval import experiment
 
-        experiment.run(config, composed, Path(folder), repeated)
+        experiment.run(config, composed, Path(folder), swept, repeated)
     except Exception as problem:
-        if sweeping:
+        if swept is not None:
             write_error(problem, Path(folder))
-            _say(problem if isinstance(problem, UserError) else "".join(traceback.format_exception(problem)))
+            say(problem if isinstance(problem, UserError) else "".join(traceback.format_exception(problem)))
         elif isinstance(problem, UserError):
             _stop(problem)
         else:
@@ -118,9 +122,10 @@ def _exit(problem: KeyboardInterrupt) -> NoReturn:
 
 
 def _stop(problem: UserError) -> NoReturn:
-    _say(problem)
+    say(problem)
     sys.exit(1)
 
 
-def _say(problem: object) -> None:
+def say(problem: object) -> None:
+    """What is wrong, on standard error."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(problem))}")

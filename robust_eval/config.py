@@ -6,7 +6,7 @@ class, name it in :data:`SCHEMAS`, and give it a file under ``conf/``.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,19 @@ def repeatable(composed: DictConfig) -> str:
     settings = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(settings, dict)
     return str(yaml.safe_dump({**head, **settings, "hydra": main["hydra"]}, sort_keys=False, allow_unicode=True))
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """The settings in a file that :func:`repeatable` made, flat."""
+    whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return flat({name: value for name, value in whole.items() if name not in ("defaults", "hydra")})
+
+
+def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, keys joined by dots: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    if not isinstance(tree, Mapping):
+        return {prefix.removesuffix("."): tree}
+    return {key: value for name, child in tree.items() for key, value in flat(child, f"{prefix}{name}.").items()}
 
 
 def to_config(composed: DictConfig) -> Config:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.answer import write_parquet
-from robust_eval.config import Config, repeatable
+from robust_eval.config import Config, flat, repeatable
 from robust_eval.dataset.base import Dataset
 from robust_eval.engine.base import Engine
 from robust_eval.environment import environment
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
+from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.score import Measured, Metric
 from robust_eval.model.base import ModelConfig
 from robust_eval.model.stored import StoredModel
@@ -25,10 +26,10 @@ from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import fingerprint
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
-from robust_eval.report.terminal import print_summary
+from robust_eval.report.terminal import print_job, print_summary
 from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
-from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, SUMMARY
+from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, QUESTIONS, SUMMARY
 from robust_eval.sampler.base import Sampler
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, NoStore, Store
@@ -37,14 +38,17 @@ from robust_eval.tracking import Run, Tracking
 log = logging.getLogger(__name__)
 
 
-def run(config: Config, composed: DictConfig, folder: Path, repeated: Path | None = None) -> Result:
+def run(
+    config: Config, composed: DictConfig, folder: Path, swept: str | None = None, repeated: Path | None = None
+) -> Result:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
-    ``composed`` is the configuration as Hydra composed it, for the record. Where it is that of an earlier run, in the
-    folder ``repeated``, everything is asked anew and compared with what came then. Raises UserError for what a person
-    can mend; the tracker then shows the run as failed.
+    ``composed`` is the configuration as Hydra composed it, for the record. A job of a sweep has the overrides ``swept``
+    to itself, and says little, because the sweep shows the figures of all. Where the configuration is that of an
+    earlier run, in the folder ``repeated``, everything is asked anew and compared with what came then. Raises UserError
+    for what a person can mend; the tracker then shows the run as failed.
     """
-    name = f"{config.model.name} on {config.dataset.name}"
+    name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
     tracking: Tracking = config.tracking
     store: Store = config.store if repeated is None else NoStore()
@@ -65,7 +69,10 @@ def run(config: Config, composed: DictConfig, folder: Path, repeated: Path | Non
         if repeated is not None:
             same = compared(repeated / ANSWERS, folder / ANSWERS)
             record.tags({"repeated": str(repeated), "repeated.answers": same})
-    print_summary(result, folder, size, tracking.command(mlruns))
+    if swept is None:
+        print_summary(result, folder, size, tracking.command(mlruns))
+    else:
+        print_job(result, folder)
     if repeated is not None:
         log.info("compared with %s: %s", repeated, same)
     return result
@@ -148,7 +155,8 @@ def _measure(
         write_parquet(pa.concat_tables([baseline, graded]), folder / "graded.parquet")
     with watch.stage("scoring"):
         measured = Measured(baseline, graded, answers.curves, sampler.estimator)
-        scores = {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
+        scores = {"greedy": greedy_accuracy(questions, baseline, config.seed)}
+        scores |= {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
     loaded = {f"loaded.{name}": value for name, value in model.description().items()}
     loaded |= {f"identity.{name}": value for name, value in model.identity.items()}
     loaded |= {"answers.asked": model.asked, "answers.found": model.found}
@@ -163,15 +171,9 @@ def _report(result: Result, folder: Path, record: Run) -> None:
         for score in result.scores.values():
             for name, table in score.tables.items():
                 write_parquet(table, folder / f"{name}.parquet")
+        write_parquet(result.by_question(), folder / QUESTIONS)
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / "report.html")
     write_summary(result, folder / SUMMARY)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)
-
-
-def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
-    if not isinstance(tree, Mapping):
-        return {prefix.removesuffix("."): tree}
-    return {key: value for name, child in tree.items() for key, value in flat(child, f"{prefix}{name}.").items()}

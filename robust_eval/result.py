@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import OUTCOMES
@@ -20,7 +22,8 @@ class Result:
     """One finished experiment.
 
     ``description`` is what was run, flat; ``baseline`` the graded greedy answers to all questions asked, ``graded`` the
-    graded answers to the questions ``kept``; ``scores`` maps the names of the metrics to what they found.
+    graded answers to the questions ``kept``; ``scores`` maps the names of the metrics to what they found, and the name
+    ``greedy`` to the accuracy of the baseline.
     """
 
     name: str
@@ -43,6 +46,29 @@ class Result:
         counts: dict[str, float] = {"questions.asked": len(self.asked), "questions.kept": len(self.kept)}
         counts |= {f"outcomes.{outcome}": outcomes[outcome] for outcome in OUTCOMES}
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
+
+    def by_question(self) -> pa.Table:
+        """A row for each question asked: what it is, whether it was kept, and its value of each figure that is a mean.
+
+        The columns of the figures have their MLflow names; they are NaN where a question has no such value.
+        """
+        kept = {question.id for question in self.kept}
+        columns: dict[str, Any] = {
+            "question_id": [question.id for question in self.asked],
+            "question": [question.text for question in self.asked],
+            "scenario": [str(question.scenario) for question in self.asked],
+            "type": [question.type for question in self.asked],
+            "category": [question.category for question in self.asked],
+            "group": [question.group for question in self.asked],
+            "kept": [question.id in kept for question in self.asked],
+        }
+        place = {question.id: row for row, question in enumerate(self.asked)}
+        for score in self.scores.values():
+            rows = [place[question_id] for question_id in score.question_ids]
+            for name, values in score.by_question.items():
+                columns[name] = np.full(len(self.asked), np.nan)
+                columns[name][rows] = values
+        return pa.table(columns)
 
     def summary(self) -> dict[str, float | None]:
         """Every figure of the run under its MLflow name; None where a figure is undefined or infinite."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from robust_eval.config import Config
 from robust_eval.error import UserError, first_line
-from robust_eval.run_folder import ERROR, SUMMARY
-from robust_eval.tracking import Tracking
+from robust_eval.run_folder import COMPARISON, ERROR, finished_jobs
+from robust_eval.tracking import Run, Tracking
 
 
 def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
@@ -18,15 +18,30 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
     """
     tracking: Tracking = config.tracking
     name = f"sweep over {', '.join(swept)}" if swept else "sweep"
-    with tracking.sweep(name, Path(config.paths.mlruns), folder):
+    with tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
         launch()
-        finished = len(list(folder.glob(f"*/{SUMMARY}")))
-        if finished < jobs:
+        finished = finished_jobs(folder)
+        if finished:
+            _compare(finished, folder / COMPARISON, record)
+        if len(finished) < jobs:
             failed: dict[str, list[str]] = {}
             for file in sorted(folder.glob(f"*/{ERROR}")):
                 failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
             reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items())
-            raise UserError(f"{jobs - finished} of {jobs} jobs failed, in {folder}: {reasons or 'without a word'}")
+            raise UserError(f"{jobs - len(finished)} of {jobs} jobs failed, in {folder}: {reasons or 'without a word'}")
+
+
+def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
+    """Write down how the runs in these folders compare, in the tracker as well, and show the main figures."""
+    from robust_eval.report.comparison import compare
+    from robust_eval.report.comparison_page import write_comparison
+    from robust_eval.report.finished import read_run
+    from robust_eval.report.terminal import print_comparison
+
+    compared = compare([read_run(job) for job in jobs])
+    write_comparison(compared, folder)
+    record.folder(folder)
+    print_comparison(compared, folder)
 
 
 def write_error(problem: Exception, folder: Path) -> None:

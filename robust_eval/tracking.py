@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 DATABASE = "mlflow.db"
 _PARENT = "ROBUST_EVAL_SWEEP"
 """The variable that tells the jobs of a sweep, also in other processes, of which run they are children."""
+SWEEP_FOLDER = "sweep.folder"
+"""The tag of the parent run of a sweep: where the folders of its jobs lie."""
 RESERVE = 1 << 20
 """Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
 
@@ -36,7 +38,7 @@ class Tracking(Protocol):
     def run(self, name: str, mlruns: Path) -> AbstractContextManager["Run"]:
         """Record the run that happens inside of the context; one that is left by an exception has failed."""
 
-    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[None]:
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager["Run"]:
         """Record a sweep: the runs that happen inside of the context, in any process, become its children."""
 
     def command(self, mlruns: Path) -> str | None:
@@ -71,9 +73,9 @@ class Untracked:
         """A run that is recorded nowhere."""
         yield _Nothing()
 
-    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[None]:
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager["Run"]:
         """A sweep that is recorded nowhere."""
-        return nullcontext()
+        return nullcontext(_Nothing())
 
     def command(self, mlruns: Path) -> str | None:
         """No user interface."""
@@ -117,7 +119,7 @@ class Mlflow:
 
         A server that is away stops no run: what cannot be recorded is said, and how to make up for it.
         """
-        _mlflow()
+        mlflow_library()
         from mlflow.exceptions import MlflowException
 
         served = (self.uri or "").startswith(("http://", "https://"))
@@ -147,20 +149,20 @@ class Mlflow:
         reserve.unlink()
 
     @contextmanager
-    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[None]:
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
         """Record a sweep as the parent of its runs. Its status is theirs: FAILED if any of them failed."""
-        _mlflow()
+        mlflow_library()
         from mlflow.exceptions import MlflowException
 
         try:
             client, experiment_id = self._experiment(mlruns)
-            parent = client.create_run(experiment_id, run_name=name, tags={"sweep.folder": str(folder)}).info.run_id
+            parent = client.create_run(experiment_id, run_name=name, tags={SWEEP_FOLDER: str(folder)}).info.run_id
         except (MlflowException, OSError) as problem:
             raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
         os.environ[_PARENT] = parent
         status = "FAILED"
         try:
-            yield
+            yield _MlflowRun(client, parent)
             status = "FINISHED"
         except (KeyboardInterrupt, SystemExit) as end:
             if isinstance(end, KeyboardInterrupt) or end.code in (130, 143):
@@ -194,7 +196,7 @@ class Mlflow:
 
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
         """A client, and the id of the experiment, which is made if it is not there."""
-        mlflow = _mlflow()
+        mlflow = mlflow_library()
         mlruns.mkdir(parents=True, exist_ok=True)
         with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
             if self.uri is None:
@@ -206,11 +208,12 @@ class Mlflow:
         return client, experiment_id
 
 
-def _mlflow() -> Any:
+def mlflow_library() -> Any:
     """The library, set up before it is first imported."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes, at every call
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # three bars for each run that is compared
     import mlflow
 
     for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news

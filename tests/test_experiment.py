@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hydra
 import mlflow
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +32,7 @@ FILES = {
     "frs_certainty.parquet",
     "frs_types.parquet",
     "graded.parquet",
+    "questions.parquet",
     "report.html",
     "summary.json",
 }
@@ -91,6 +93,12 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
     assert summary == result.summary()
     assert (summary["questions.asked"], summary["questions.kept"]) == (12, 12)
     assert sum(summary[f"outcomes.{outcome}"] for outcome in ("ok", "empty")) == 360
+    questions = pq.read_table(folder / "questions.parquet")
+    assert questions["question_id"].to_pylist() == [question.id for question in result.asked]
+    assert questions["group"].to_pylist() == [question.group for question in result.asked]
+    assert set(questions["scenario"].to_pylist()) == {"abstractive"}
+    for figure in ("greedy.accuracy", "frs.d1", "frs.unbroken_share", "frs.entropy.mean", "accuracy.t0.2"):
+        assert np.nanmean(questions[figure].to_numpy()) == pytest.approx(summary[figure], abs=1e-12)
     assert OmegaConf.load(folder / "config.yaml").sampler.temperature_sweep.trials == 3
     shown = capsys.readouterr().out
     assert "tiny on facts: 12 of 12 questions kept" in shown

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
 from robust_eval.error import UserError
-from robust_eval.metric.score import Estimate, Floats, Measured, Score, grid, mean_estimate, question_groups
+from robust_eval.metric.score import Estimate, Floats, Measured, Score, grid, question_groups
 from robust_eval.question import Question
 
 
@@ -75,12 +75,9 @@ class AnswerCertainty:
         weights = [label_weights(ids, valid, temperature) for temperature in temperatures]
         entropy = np.column_stack([answer_entropy(table) for table in weights])
         accuracy = grid(ids, valid, temperatures).accuracy
-        result = Score()
+        result = Score(question_ids=ids)
         for name, values in (("certainty.entropy", entropy), ("certainty.error_rate", 1 - accuracy)):
-            result.curves[name] = {
-                temperature: mean_estimate(values[:, column], groups, seed)
-                for column, temperature in enumerate(temperatures)
-            }
+            result.add_curve(name, values, temperatures, groups, seed)
         undefined = float(np.isnan(entropy).any(axis=1).sum())
         result.values["certainty.count.undefined"] = Estimate(undefined)
         result.values["certainty.count.unlabelled"] = Estimate(float(graded.num_rows - valid.num_rows))

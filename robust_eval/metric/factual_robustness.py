@@ -26,7 +26,6 @@ from robust_eval.metric.score import (
     Score,
     estimate,
     grid,
-    mean_estimate,
     question_groups,
 )
 from robust_eval.question import Question
@@ -104,25 +103,24 @@ class FactualRobustness:
         entropy = self.initial_entropy(ids, measured.baseline)
         scores = self._scores(entropy, estimates[headline])
 
-        result = Score(
-            settings={"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
-        )
+        settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
+        result = Score(question_ids=ids, settings=settings)
         for d, values in scores.items():
-            result.values[f"frs.d{d:g}"] = mean_estimate(values, groups, seed)
+            result.add_mean(f"frs.d{d:g}", values, groups, seed)
         result.values["frs"] = result.values[f"frs.d{self.d[0]:g}"]  # one name for all runs of a sweep over d
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-        result.values["frs.unbroken_share"] = mean_estimate(unbroken, groups, seed)
-        result.values["frs.breaking_temperature.mean_broken"] = _mean_broken(breaking, groups, seed)
+        result.add_mean("frs.unbroken_share", unbroken, groups, seed)
+        result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed)
         result.values["frs.breaking_temperature.median"] = _median(breaking)
-        result.values["frs.entropy.mean"] = mean_estimate(entropy, groups, seed)
+        result.add_mean("frs.entropy.mean", entropy, groups, seed)
         result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
         result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
         result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
         result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
 
-        survival = {t: np.where(np.isnan(breaking), np.nan, (breaking > t).astype(float)) for t in temperatures}
-        result.curves["accuracy"] = _curve(accuracy, temperatures, groups, seed)
-        result.curves["frs.survival"] = {float(t): mean_estimate(alive, groups, seed) for t, alive in survival.items()}
+        survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
+        result.add_curve("accuracy", accuracy, temperatures, groups, seed)
+        result.add_curve("frs.survival", survival, temperatures, groups, seed)
 
         by_question = {
             "question_id": ids,
@@ -136,17 +134,17 @@ class FactualRobustness:
         for name in others:
             other = estimates[name]
             for d, values in self._scores(entropy, other).items():
-                result.values[f"frs.{name}.d{d:g}"] = mean_estimate(values, groups, seed)
-            result.values[f"frs.{name}.breaking_temperature.mean_broken"] = _mean_broken(other.breaking, groups, seed)
+                result.add_mean(f"frs.{name}.d{d:g}", values, groups, seed)
+            result.add_mean(f"frs.{name}.breaking_temperature.mean_broken", _broken(other.breaking), groups, seed)
             result.values[f"frs.{name}.breaking_temperature.median"] = _median(other.breaking)
             by_question[f"breaking_temperature_{name}"] = other.breaking
             if name == "offgrid":
                 by_question |= {f"breaking_temperature_{name}_{end}": value for end, value in other.interval.items()}
                 for end in ("lower", "upper"):
                     bound = curve_column(ids, measured.curves, temperatures, end)
-                    result.curves[f"accuracy_certified_{end}"] = _curve(bound, temperatures, groups, seed)
+                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed)
             else:
-                result.curves[f"accuracy_{name}"] = _curve(other.accuracy, temperatures, groups, seed)
+                result.add_curve(f"accuracy_{name}", other.accuracy, temperatures, groups, seed)
         result.tables["frs"] = pa.table(by_question)
         result.tables["frs_accuracy"] = pa.table(
             {
@@ -219,13 +217,9 @@ def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Fl
     return found
 
 
-def _curve(accuracy: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int) -> dict[float, Estimate]:
-    return {float(t): mean_estimate(accuracy[:, column], groups, seed) for column, t in enumerate(temperatures)}
-
-
-def _mean_broken(breaking: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:
-    """Of the breaking temperatures of the facts that break."""
-    return mean_estimate(np.where(np.isinf(breaking), np.nan, breaking), groups, seed)
+def _broken(breaking: Floats) -> Floats:
+    """The breaking temperatures of the facts that break; NaN for the others."""
+    return np.where(np.isinf(breaking), np.nan, breaking)
 
 
 def _median(breaking: Floats) -> Estimate:

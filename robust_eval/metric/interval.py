@@ -23,19 +23,10 @@ def bootstrap(
 
     Parameters
     ----------
-    statistic
-        Called with resampled arrays. If it takes ``axis``, it is called once for many resamples, with the resamples
-        along the first axis and ``axis=1``; else once for each resample. It may return a scalar or an array.
-    arrays
-        One or more arrays whose first axis (length n) runs over the same questions.
-    groups
-        Labels (n,). Where given, whole groups are resampled: questions about one paragraph are not independent.
+    statistic, arrays, groups, seed, resamples
+        As :func:`bootstrap_draws` has them.
     level
         Nominal coverage, in (0, 1).
-    seed
-        Of the resampling; the same seed gives the same interval.
-    resamples
-        Number of resamples.
 
     Returns
     -------
@@ -52,6 +43,50 @@ def bootstrap(
     >>> bool(low < 49.5 < high)
     True
     """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not {level}")
+    values = bootstrap_draws(statistic, *arrays, groups=groups, seed=seed, resamples=resamples)
+    tail = (1 - level) / 2
+    with np.errstate(invalid="ignore"):
+        if np.isnan(values).any():
+            low, high = _nan_quantile(values, [tail, 1 - tail])
+        else:
+            low, high = np.quantile(values, [tail, 1 - tail], axis=0)
+    return (float(low), float(high)) if values.ndim == 1 else (low, high)
+
+
+def bootstrap_draws(
+    statistic: Callable[..., Any],
+    *arrays: ArrayLike,
+    groups: ArrayLike | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> NDArray[np.float64]:
+    """``statistic`` of each resample, for intervals and for shares of draws; resampled as :func:`bootstrap` does.
+
+    Parameters
+    ----------
+    statistic
+        Called with resampled arrays. If it takes ``axis``, it is called once for many resamples, with the resamples
+        along the first axis and ``axis=1``; else once for each resample. It may return a scalar or an array.
+    arrays
+        One or more arrays whose first axis (length n) runs over the same questions.
+    groups
+        Labels (n,). Where given, whole groups are resampled: questions about one paragraph are not independent.
+    seed
+        Of the resampling; the same seed gives the same draws.
+    resamples
+        Number of resamples.
+
+    Returns
+    -------
+    (resamples, …): undefined draws are NaN, and all are where there is no question (n = 0).
+
+    Examples
+    --------
+    >>> bootstrap_draws(np.mean, np.ones(5), resamples=3).tolist()
+    [1.0, 1.0, 1.0]
+    """
     data = [np.asarray(array) for array in arrays]
     if not data or any(array.ndim == 0 for array in data):
         raise ValueError("arrays: at least one is needed, and each must have a first axis to resample")
@@ -60,26 +95,16 @@ def bootstrap(
     n = len(data[0])
     if any(len(array) != n for array in data):
         raise ValueError(f"arrays: all need the same first axis, not {[len(array) for array in data]}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
     if groups is not None and len(np.asarray(groups)) != n:
         raise ValueError(f"groups: {len(np.asarray(groups))} labels for {n} questions")
     if n == 0:
-        return np.nan, np.nan
+        return np.full(resamples, np.nan)
 
     generator = np.random.default_rng(seed)
     vectorised = _takes_axis(statistic)
     if groups is None:
-        values = _resample_questions(statistic, data, vectorised, generator, resamples)
-    else:
-        values = _resample_groups(statistic, data, np.asarray(groups), vectorised, generator, resamples)
-    tail = (1 - level) / 2
-    with np.errstate(invalid="ignore"):
-        if np.isnan(values).any():
-            low, high = _nan_quantile(values, [tail, 1 - tail])
-        else:
-            low, high = np.quantile(values, [tail, 1 - tail], axis=0)
-    return (float(low), float(high)) if values.ndim == 1 else (low, high)
+        return _resample_questions(statistic, data, vectorised, generator, resamples)
+    return _resample_groups(statistic, data, np.asarray(groups), vectorised, generator, resamples)
 
 
 def _takes_axis(statistic: Callable[..., Any]) -> bool:

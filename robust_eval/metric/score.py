@@ -1,5 +1,6 @@
 """What a metric says of a graded answer table, and what it may read of it."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -25,28 +26,60 @@ class Estimate(NamedTuple):
 
 @dataclass
 class Score:
-    """Everything that one metric found.
+    """Everything that one metric found of the questions ``question_ids``.
 
     ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
-    ``tables`` go into the run's folder as Parquet. ``settings`` are those that a reader of the figures needs.
+    ``by_question`` holds, under the flat name of each figure that is a mean over questions, the value of every question
+    (NaN where undefined): other runs are compared by them. ``tables`` go into the run's folder as Parquet. ``settings``
+    are those that a reader of the figures needs.
     """
 
+    question_ids: list[str] = field(default_factory=list)
     values: dict[str, Estimate] = field(default_factory=dict)
     curves: dict[str, dict[float, Estimate]] = field(default_factory=dict)
+    by_question: dict[str, Floats] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
+        """A figure that is the mean of ``values`` (n,) over questions, with its bootstrap interval."""
+        self.values[name] = mean_estimate(values, groups, seed)
+        self.by_question[name] = values
+
+    def add_curve(
+        self, name: str, values: Floats, temperatures: Sequence[float] | Floats, groups: Sequence[str] | None, seed: int
+    ) -> None:
+        """A figure by temperature that is the mean of ``values`` (n, T) over questions, with bootstrap intervals."""
+        columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
+        self.curves[name] = {t: mean_estimate(column, groups, seed) for t, column in columns.items()}
+        self.by_question |= {point(name, t): column for t, column in columns.items()}
 
     def flat(self) -> dict[str, float]:
         """Every figure under one flat name: ``name``, ``name.low``, ``name.high``, and for curves ``name.t0.2``."""
         figures = dict(self.values)
         for name, curve in self.curves.items():
-            figures |= {f"{name}.t{temperature:g}": estimate for temperature, estimate in curve.items()}
+            figures |= {point(name, temperature): estimate for temperature, estimate in curve.items()}
         flat: dict[str, float] = {}
         for name, estimate in figures.items():
             flat[name] = estimate.value
             if not np.isnan(estimate.low):
                 flat |= {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
         return flat
+
+
+def point(name: str, temperature: float) -> str:
+    """The flat name of a curve's figure at one temperature."""
+    return f"{name}.t{temperature:g}"
+
+
+def curve_and_temperature(figure: str) -> tuple[str, float] | None:
+    """The curve and the temperature of a figure with such a flat name; None for a figure that belongs to no curve.
+
+    >>> curve_and_temperature("accuracy.t0.2"), curve_and_temperature("frs.d1")
+    (('accuracy', 0.2), None)
+    """
+    match = re.fullmatch(r"(.+)\.t(\d[\d.e+-]*)", figure)
+    return (match.group(1), float(match.group(2))) if match else None
 
 
 @dataclass(frozen=True)

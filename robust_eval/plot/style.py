@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#6e6e6e"
 """From Okabe & Ito, Color Universal Design (2008)."""
+QUALITATIVE = (BLUE, RED, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Of things beside one another, from the same palette."""
 SEQUENTIAL = "viridis"
 
 _SETTINGS: dict[Any, Any] = {

@@ -26,20 +26,21 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
     saved = {}
     with figure() as (drawn, axes):
         plot.accuracy_by_temperature(axes, score.curves["accuracy"], score.settings["threshold"])
-        saved["Accuracy against temperature"] = _save(drawn, folder / "accuracy_by_temperature")
+        saved["Accuracy against temperature"] = save(drawn, folder / "accuracy_by_temperature")
     with figure() as (drawn, axes):
         plot.entropy_by_breaking_temperature(axes, entropy, breaking, temperatures, pearson)
-        saved["Initial entropy against breaking temperature"] = _save(drawn, folder / "entropy_by_breaking_temperature")
+        saved["Initial entropy against breaking temperature"] = save(drawn, folder / "entropy_by_breaking_temperature")
     with figure() as (drawn, axes):
         plot.frs_by_entropy_and_breaking(axes, entropy, breaking, scores[smallest], temperatures, smallest)
-        saved["Robustness of every fact"] = _save(drawn, folder / "frs_by_entropy_and_breaking")
+        saved["Robustness of every fact"] = save(drawn, folder / "frs_by_entropy_and_breaking")
     with figure() as (drawn, axes):
         plot.frs_density(axes, scores, breaking)
-        saved["Distribution of the score"] = _save(drawn, folder / "frs_density")
+        saved["Distribution of the score"] = save(drawn, folder / "frs_density")
     return saved
 
 
-def _save(drawn: Figure, path: Path) -> Path:
+def save(drawn: Figure, path: Path) -> Path:
+    """Write a figure as PNG and SVG; the path of the SVG."""
     drawn.savefig(path.with_suffix(".png"))
     drawn.set_layout_engine("none")  # it is laid out; doing so again takes as long as drawing
     drawn.savefig(path.with_suffix(".svg"), metadata={"Date": None})

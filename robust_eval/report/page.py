@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 
 from robust_eval.answer import rows
-from robust_eval.report.terminal import headline, number
+from robust_eval.report.wording import headline, number, sentence
 from robust_eval.result import Result
 
 EXTREMES = 12
@@ -18,12 +18,11 @@ EXTREMES = 12
 
 def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
     """Write the page; ``figures`` maps captions to SVG files, which become part of it."""
-    templates = Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True)
-    page = templates.get_template("page.html.jinja").render(
+    page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
         rows=[row for score in result.scores.values() for row in headline(score)],
-        figures={caption: _inline(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())},
+        figures=inlined(figures),
         extremes=_extremes(result),
         description={**result.description, **result.counts()},
         number=number,
@@ -31,19 +30,14 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
     path.write_text(page, encoding="utf-8")
 
 
-def sentence(result: Result) -> str:
-    """The run in one plain sentence."""
-    start = f"{len(result.kept)} of {len(result.asked)} questions were kept and asked again"
-    if "frs" not in result.scores:
-        return f"{start}."
-    values = result.scores["frs"].values
-    name = next(name for name in values if name.startswith("frs.d"))
-    frs, unbroken = values[name], values["frs.unbroken_share"]
-    interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
-    return (
-        f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{number(unbroken.value, '.0%')} of them never broke."
-    )
+def template(name: str) -> Template:
+    """A template of this package."""
+    return Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True).get_template(name)
+
+
+def inlined(figures: Mapping[str, Path]) -> dict[str, str]:
+    """The drawings themselves in place of their files."""
+    return {caption: _inline(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())}
 
 
 def _inline(file: Path, prefix: str) -> str:

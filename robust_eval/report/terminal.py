@@ -1,29 +1,26 @@
-"""The table that ends a run in the terminal."""
+"""What a run, a job of a sweep, and a comparison say in the terminal when they end."""
 
-import math
-import re
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from robust_eval.metric.score import Score
+from robust_eval.report.comparison import Comparison
+from robust_eval.report.wording import headline, interval, label_of, number, sentence
 from robust_eval.result import Result
+from robust_eval.run_folder import COMPARISON_PAGE
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
     """The figures that matter most, and where the rest is."""
-    table = Table(
-        title=f"{result.name}: {len(result.kept)} of {len(result.asked)} questions kept", title_justify="left"
-    )
+    table = _table(f"{result.name}: {len(result.kept)} of {len(result.asked)} questions kept")
     table.add_column("figure")
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
     for score in result.scores.values():
         for row in headline(score):
             table.add_row(row.label, row.value, row.interval)
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     console.print()
     console.print(table)
     console.print(f"report:  {folder / 'report.html'}")
@@ -33,64 +30,35 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"tracker: {ui_command}")
 
 
-class Row(NamedTuple):
-    """A figure as a person reads it."""
-
-    label: str
-    value: str
-    interval: str
+def print_job(result: Result, folder: Path) -> None:
+    """A job of a sweep in one sentence."""
+    _console().print(f"{result.name}: {sentence(result)} ({folder / 'report.html'})")
 
 
-def headline(score: Score) -> list[Row]:
-    """The figures of a score that a person wants first; all of them, by name, of a metric without labels here."""
-    shown = []
-    for name, estimate in score.values.items():
-        if label := _LABELS.get(name):
-            shown.append((label, estimate, ".0f" if ".count." in name else ".3f"))
-        elif name.startswith("frs.d"):
-            shown.append((f"mean FRS, d = {name.removeprefix('frs.d')}", estimate, ".3f"))
-        elif match := re.fullmatch(r"frs\.(combined|trials|offgrid)\.d([^.]*\.?[^.]*)", name):
-            shown.append((f"mean FRS, d = {match.group(2)}, {_ESTIMATES[match.group(1)]}", estimate, ".3f"))
-    for name, curve in score.curves.items():
-        if label := _CURVES.get(name):
-            temperatures = sorted({min(curve), max(curve)} | ({0.2, 1.0, 2.0} & set(curve)))
-            shown += [(f"{label} at t = {t:g}", curve[t], ".3f") for t in temperatures]
-    if not shown:
-        shown = [(name, estimate, ".3f") for name, estimate in score.values.items()]
-        shown += [(f"{name} at t = {t:g}", e, ".3f") for name, curve in score.curves.items() for t, e in curve.items()]
-    return [Row(label, number(value, form), _interval(low, high)) for label, (value, low, high), form in shown]
+def print_comparison(compared: Comparison, folder: Path) -> None:
+    """The main figures of all runs, and where the rest is."""
+    measured = {name for run in compared.runs for name in run.figures}
+    shown = [name for name in _MAIN if name in measured] or compared.runs[0].telling[:3]
+    table = _table(f"{len(compared.runs)} runs")
+    for name in ("run", "kept", *(_MAIN.get(name) or label_of(name) or name for name in shown)):
+        table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
+    for label, run in zip(compared.labels, compared.runs, strict=True):
+        kept = sum(run.questions["kept"].to_pylist())
+        cells = [run.figures.get(name) for name in shown]
+        words = ["" if cell is None else f"{number(cell.value)}\n{interval(cell)}" for cell in cells]
+        table.add_row(label, f"{kept} of {run.questions.num_rows}", *words)
+    console = _console()
+    console.print()
+    console.print(table)
+    console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 
-_ESTIMATES = {
-    "combined": "all draws combined",
-    "trials": "by trials",
-    "offgrid": "off the grid",
-}
-_LABELS = {
-    "frs.combined.breaking_temperature.median": "median breaking temperature, all draws combined",
-    "frs.trials.breaking_temperature.median": "median breaking temperature, by trials",
-    "frs.offgrid.breaking_temperature.median": "median breaking temperature, off the grid",
-    "frs.unbroken_share": "share of unbroken facts (each scores 1)",
-    "frs.count.broken": "broken facts",
-    "frs.count.unbroken": "unbroken facts",
-    "frs.breaking_temperature.median": "median breaking temperature",
-    "frs.breaking_temperature.mean_broken": "mean breaking temperature, broken facts",
-    "frs.entropy.mean": "mean initial entropy H",
-    "certainty.count.unlabelled": "answers without a label, left out of the entropy",
-}
-_CURVES = {
-    "accuracy": "accuracy",
-    "certainty.entropy": "answer entropy (nats)",
-    "certainty.error_rate": "error rate of answers with a label",
-}
+_MAIN = {"greedy.accuracy": "greedy accuracy", "frs": "mean FRS, first d", "frs.unbroken_share": "unbroken facts"}
 
 
-def number(value: float, form: str = ".3f") -> str:
-    """A figure in words where it has no number: a breaking temperature beyond the grid is "unbroken"."""
-    if math.isnan(value):
-        return "undefined"
-    return "unbroken" if math.isinf(value) else format(value, form)
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left")
 
 
-def _interval(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)

@@ -10,8 +10,8 @@ from robust_eval.answer import answer_table
 from robust_eval.metric.score import Estimate, Score
 from robust_eval.question import Question
 from robust_eval.report.figures import save_figures
-from robust_eval.report.page import sentence, write_page
-from robust_eval.report.terminal import headline, number
+from robust_eval.report.page import write_page
+from robust_eval.report.wording import headline, number, sentence
 from robust_eval.result import Result
 from robust_eval.stopwatch import Stopwatch
 
@@ -133,7 +133,7 @@ def test_the_headline_shows_what_a_person_wants_first(result: Result):
 
 def test_a_metric_without_labels_shows_all_its_figures_by_name():
     score = Score(values={"mine.mean": Estimate(0.5)}, curves={"mine.curve": {0.5: Estimate(0.25, 0.1, 0.4)}})
-    assert headline(score) == [("mine.mean", "0.500", ""), ("mine.curve at t = 0.5", "0.250", "0.100 to 0.400")]
+    assert headline(score) == [("mine.mean", "0.500", ""), ("mine.curve.t0.5", "0.250", "0.100 to 0.400")]
 
 
 def test_numbers_are_written_for_people():

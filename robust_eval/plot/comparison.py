@@ -1,0 +1,95 @@
+"""Figures of several measurements in one pair of axes (Fastowski et al., Fig. 1 and 10 to 12; survival curves)."""
+
+from collections.abc import Iterator, Mapping
+from itertools import cycle
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from robust_eval.metric.score import Estimate
+from robust_eval.plot.style import GREY, QUALITATIVE
+
+Curves = Mapping[str, Mapping[float, Estimate]]
+"""What each measurement is called, and its estimates by temperature or by d."""
+
+
+def frs_by_d(axes: Axes, scores: Curves, title: str) -> Axes:
+    """Mean FRS for each weight d of the entropy, with 95 % intervals (Fig. 10 to 12)."""
+    weights = sorted({d for curve in scores.values() for d in curve})
+    _lines(axes, scores, dodge=True)
+    axes.set_xscale("log")
+    axes.set_xticks(weights, [f"{d:g}" for d in weights])
+    axes.minorticks_off()
+    axes.set(xlabel="weight d of the entropy", ylabel="mean FRS", ylim=(0, 1.02), title=title)
+    return axes
+
+
+def accuracy_by_temperature(axes: Axes, curves: Curves, title: str) -> Axes:
+    """Share of right replies at each temperature, with 95 % intervals (Fig. 1)."""
+    _lines(axes, curves)
+    axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02), title=title)
+    _ticks(axes, curves)
+    return axes
+
+
+def survival(axes: Axes, curves: Curves, title: str) -> Axes:
+    """Kaplan-Meier curves P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
+
+    All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
+    between two temperatures of the grid; a step stands where it was seen.
+    """
+    for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
+        temperatures = sorted(curve)
+        at = np.array([0.0, *temperatures])
+        value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
+        axes.fill_between(at, low, high, step="post", color=colour, alpha=0.12, linewidth=0)
+        axes.step(at, value, where="post", color=colour, linestyle=dash, label=label)
+    axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), title=title)
+    _ticks(axes, curves)
+    _legend(axes, len(curves))
+    return axes
+
+
+def _ticks(axes: Axes, curves: Curves) -> None:
+    """At the temperatures that were asked, where these are few."""
+    temperatures = sorted({t for curve in curves.values() for t in curve})
+    if len(temperatures) <= 12:
+        axes.set_xticks(temperatures)
+
+
+def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
+    """A line with intervals for each measurement; ``dodge`` sets them apart on a logarithmic axis of few values."""
+    for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
+        points = sorted(curve)
+        value, low, high = np.array([curve[x] for x in points]).T
+        shift = 1.03 ** (place - (len(curves) - 1) / 2) if dodge else 1.0
+        axes.errorbar(
+            np.array(points) * shift,
+            value,
+            np.maximum([value - low, high - value], 0),  # rounding may put a bound beyond the value
+            color=colour,
+            marker=marker,
+            linestyle=dash,
+            markersize=5,
+            capsize=2,
+            elinewidth=1,
+            label=label,
+        )
+    _legend(axes, len(curves))
+
+
+def _styles() -> Iterator[tuple[str, str, str]]:
+    """Colour, marker and dash: no two alike among the first 28."""
+    colours = len(QUALITATIVE)
+    return cycle(
+        (QUALITATIVE[place % colours], "osD^"[place // colours], ("-", "--", "-.", ":")[place // colours])
+        for place in range(4 * colours)
+    )
+
+
+def _legend(axes: Axes, count: int) -> None:
+    """Beside the axes where it would cover them."""
+    if count > 4:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, labelcolor=GREY)
+    elif count:
+        axes.legend(loc="best", fontsize=9, frameon=True, framealpha=0.8, edgecolor="none")

@@ -1,0 +1,65 @@
+"""Compare finished runs: ``python -m robust_eval.report --experiment NAME``, or run ids, or folders."""
+
+import argparse
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from robust_eval.command_line import say
+from robust_eval.config import PROJECT
+from robust_eval.error import UserError
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.finished import FinishedRun, read_run
+from robust_eval.report.terminal import print_comparison
+from robust_eval.run_folder import finished_jobs
+from robust_eval.tracked_runs import TrackedRuns
+
+
+def main() -> None:
+    """Read the runs that the arguments name, compare them, and say where the comparison lies."""
+    arguments = _parser().parse_args()
+    now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+    folder = arguments.output or arguments.mlruns / "comparisons" / now
+    try:
+        if not arguments.runs and not arguments.experiment:
+            raise UserError("name runs (folders, run ids, sweeps) or an --experiment; see --help")
+        compared = compare(_runs(arguments))
+        write_comparison(compared, folder)
+    except UserError as problem:
+        say(problem)
+        sys.exit(1)
+    print_comparison(compared, folder)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m robust_eval.report", description="Compare finished runs.")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
+    parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
+    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    parser.add_argument("--mlruns", type=Path, default=PROJECT / "mlruns", metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the comparison is written")
+    return parser
+
+
+def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
+    """The runs, in the order in which they are named; those of an experiment by their start."""
+    runs: list[FinishedRun] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
+        for name in arguments.runs:
+            folder = Path(name)
+            runs += [read_run(each) for each in _folders(folder)] if folder.is_dir() else tracked.named(name)
+        if arguments.experiment:
+            runs += tracked.of_experiment(arguments.experiment)
+    return runs
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folder of a run, or those of the finished jobs of a sweep."""
+    return finished_jobs(folder) or [folder]
+
+
+if __name__ == "__main__":
+    main()

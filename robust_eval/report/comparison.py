@@ -1,0 +1,112 @@
+"""Runs beside one another: what each found, and how far apart they are on the questions that they share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
+from robust_eval.metric.score import Floats
+from robust_eval.report.finished import WEIGHT, FinishedRun, Labels, merged, without_repetitions
+from robust_eval.report.scenarios import ScenarioRow, scenario_rows
+
+SURVIVAL = "frs.survival"
+"""The curve that says which facts hold at which temperature."""
+
+
+class Pair(NamedTuple):
+    """Two measurements, by their places, on the questions that both asked.
+
+    ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did. ``differences`` maps the
+    telling figures to the first's minus the second's. ``log_rank`` is None where breaking temperatures are missing or
+    come from different grids.
+    """
+
+    first: int
+    second: int
+    kept: tuple[int, int]
+    shared: int
+    differences: dict[str, Difference]
+    log_rank: LogRank | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What several runs say together.
+
+    ``runs`` are those compared, without repetitions, and ``labels`` what each is called. ``measurements`` are the same
+    with those merged that differ in d alone, and ``names`` what those are called.
+    """
+
+    runs: list[FinishedRun]
+    labels: list[str]
+    repetitions: int
+    measurements: list[FinishedRun]
+    names: Labels
+    pairs: list[Pair]
+    scenarios: list[ScenarioRow]
+
+    def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
+        """The measurements on a data set, of one subject or of all, each with its subject."""
+        found = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
+        return [(name, run) for name, where, run in found if where == dataset and subject in (None, name)]
+
+
+def compare(runs: Sequence[FinishedRun]) -> Comparison:
+    """Compare runs, earlier ones first."""
+    distinct = without_repetitions(runs)
+    measurements = merged(distinct)
+    names = Labels(measurements, ignored=[WEIGHT])
+    places = combinations(range(len(measurements)), 2)
+    compared = [_pair(measurements, first, second) for first, second in places]
+    return Comparison(
+        distinct,
+        Labels(distinct).whole,
+        len(runs) - len(distinct),
+        measurements,
+        names,
+        [pair for pair in compared if pair is not None],
+        scenario_rows(measurements, names.subjects, names.datasets),
+    )
+
+
+def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair | None:
+    """Compare two measurements; None where they have no question in common."""
+    one, other = measurements[first], measurements[second]
+    places = {question: row for row, question in enumerate(_questions(other))}
+    common = [(row, places[question]) for row, question in enumerate(_questions(one)) if question in places]
+    if not common:
+        return None
+    rows, other_rows = np.array(common).T
+    labels = one.groups()
+    groups = None if labels is None else np.asarray(labels)[rows]
+    there = other.telling
+    differences = {
+        name: paired_difference(one.values(name)[rows], other.values(name)[other_rows], groups)
+        for name in one.telling
+        if name in there
+    }
+    (grid, breaking), (other_grid, other_breaking) = breaking_temperatures(one), breaking_temperatures(other)
+    log_rank = None
+    if grid and grid == other_grid:
+        log_rank = stratified_log_rank(breaking[rows], other_breaking[other_rows], groups)
+    kept, other_kept = (np.asarray(run.questions["kept"].to_pylist()) for run in (one, other))
+    shared = int((kept[rows] & other_kept[other_rows]).sum())
+    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, differences, log_rank)
+
+
+def _questions(run: FinishedRun) -> list[tuple[str, str]]:
+    """Id and text: another data set may use the same ids for other questions."""
+    return list(zip(run.questions["question_id"].to_pylist(), run.questions["question"].to_pylist(), strict=True))
+
+
+def breaking_temperatures(run: FinishedRun) -> tuple[list[float], Floats]:
+    """The grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not kept."""
+    grid = sorted(run.curve(SURVIVAL))
+    breaking = np.full(run.questions.num_rows, np.inf)
+    for t in reversed(grid):
+        holds = run.values(f"{SURVIVAL}.t{t:g}")
+        breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
+    return grid, breaking

@@ -1,0 +1,128 @@
+"""A comparison as files: a page, Markdown, figures, and tables for programs."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from robust_eval.answer import write_parquet
+from robust_eval.metric.paired import Difference, LogRank
+from robust_eval.metric.score import Estimate
+from robust_eval.plot import comparison as plot
+from robust_eval.plot.style import figure
+from robust_eval.report.comparison import SURVIVAL, Comparison
+from robust_eval.report.comparison_tables import Table, comparison_tables
+from robust_eval.report.figures import save
+from robust_eval.report.page import inlined, template
+from robust_eval.report.wording import interval, number
+from robust_eval.run_folder import COMPARISON_PAGE
+
+
+def write_comparison(compared: Comparison, folder: Path) -> None:
+    """Write the page, the Markdown, ``figures/``, ``runs.parquet`` and ``pairs.parquet`` into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = _save_figures(compared, folder / "figures")
+    tables = list(comparison_tables(compared))
+    page = template("comparison.html.jinja").render(
+        headline=sentences(compared),
+        tables=tables,
+        figures=inlined(figures),
+    )
+    (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
+    drawings = {caption: file.with_suffix(".png").relative_to(folder) for caption, file in figures.items()}
+    text = _markdown(sentences(compared), tables, drawings)
+    (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
+    write_parquet(_runs_as_data(compared), folder / "runs.parquet")
+    write_parquet(_pairs_as_data(compared), folder / "pairs.parquet")
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """What was compared, and on each data set what holds its facts most and least firmly."""
+    models, datasets = ({str(run.settings[name]) for run in compared.runs} for name in ("model.name", "dataset.name"))
+    number_of_runs = f"{len(compared.runs)} {'run' if len(compared.runs) == 1 else 'runs'}"
+    said = [f"{number_of_runs} of {' and '.join(sorted(models))} on {' and '.join(sorted(datasets))}."]
+    if compared.repetitions:
+        said.append(f"{compared.repetitions} that repeat one of them with the same result are left out.")
+    for dataset in dict.fromkeys(compared.names.datasets):
+        measured = compared.on(dataset)
+        common = [d for d in measured[0][1].scores() if all(d in run.scores() for _, run in measured)]
+        scored = [(run.scores()[d], subject) for d in common[:1] for subject, run in measured]
+        scored = [(score, subject) for score, subject in scored if not math.isnan(score.value)]
+        if len(scored) > 1:
+            (highest, most), (lowest, least) = max(scored), min(scored)
+            said.append(
+                f"On {dataset}, {most} has the highest mean Factual Robustness Score (d = {common[0]:g}), "
+                f"{_said(highest)}, and {least} the lowest, {_said(lowest)}, each over the facts that it knows itself."
+            )
+    return said
+
+
+def _said(estimate: Estimate) -> str:
+    return f"{number(estimate.value)} ({interval(estimate)})"
+
+
+def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
+    """Draw what the measurements on each data set allow; caption to the SVG's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = {}
+    for dataset in dict.fromkeys(compared.names.datasets):
+        runs = dict(compared.on(dataset))
+        drawings = {
+            f"Mean FRS for each d, {dataset}": (plot.frs_by_d, {label: run.scores() for label, run in runs.items()}),
+            f"Accuracy against temperature, {dataset}": (
+                plot.accuracy_by_temperature,
+                {label: run.curve("accuracy") for label, run in runs.items()},
+            ),
+            f"Facts that hold, {dataset}": (
+                plot.survival,
+                {label: run.curve(SURVIVAL) for label, run in runs.items()},
+            ),
+        }
+        for caption, (draw, curves) in drawings.items():
+            if drawn := {label: curve for label, curve in curves.items() if curve}:
+                with figure() as (canvas, axes):
+                    draw(axes, drawn, caption)
+                    saved[caption] = save(canvas, folder / f"{draw.__name__}_{re.sub(r'[^A-Za-z0-9]+', '_', dataset)}")
+    return saved
+
+
+def _markdown(said: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:
+    parts = ["# Comparison", " ".join(said)]
+    parts += [f"![{caption}]({file.as_posix()})" for caption, file in drawings.items()]
+    for table in tables:
+        rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
+        rows = [[f"{value} ({bounds})" if bounds else value for value, bounds in row] for row in table.rows]
+        lines = [_line(cells) for cells in (table.header, rule, *rows)]
+        parts += [f"## {table.title}", "\n".join(lines), *([table.note] if table.note else [])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _runs_as_data(compared: Comparison) -> pa.Table:
+    """A row for each run and figure."""
+    rows = [
+        {"run": label, "figure": name, "value": estimate.value, "low": estimate.low, "high": estimate.high}
+        for label, run in zip(compared.labels, compared.runs, strict=True)
+        for name, estimate in run.figures.items()
+    ]
+    numbers = [(name, pa.float64()) for name in ("value", "low", "high")]
+    return pa.Table.from_pylist(rows, pa.schema([("run", pa.string()), ("figure", pa.string()), *numbers]))
+
+
+def _pairs_as_data(compared: Comparison) -> pa.Table:
+    """A row for each pair and figure; the log-rank test, where there is one, in all rows of its pair."""
+    names = compared.names.whole
+    figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields)]
+    rows = []
+    for pair in compared.pairs:
+        test = {} if pair.log_rank is None else {f"log_rank.{k}": v for k, v in pair.log_rank._asdict().items()}
+        for name, difference in pair.differences.items():
+            measured = {"measured": names[pair.first], "against": names[pair.second], "figure": name}
+            rows.append(measured | difference._asdict() | test)
+    words = [(name, pa.string()) for name in ("measured", "against", "figure")]
+    return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in figures)]))

@@ -1,0 +1,149 @@
+"""A comparison as tables for people."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from robust_eval.metric.score import Estimate
+from robust_eval.report.comparison import Comparison, Pair
+from robust_eval.report.wording import interval, label_of, number
+
+
+class Cell(NamedTuple):
+    """A value and, where it has one, its interval."""
+
+    value: str
+    interval: str = ""
+
+
+class Table(NamedTuple):
+    """A table for people; the first ``names`` columns hold words, the others numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    names: int = 1
+    note: str = ""
+    folded: bool = False
+    """Shown in the page only when it is asked for."""
+
+
+def comparison_tables(compared: Comparison) -> Iterator[Table]:
+    """All tables, in the order in which they are read."""
+    yield runs_table(compared)
+    if any(run.scores() for run in compared.measurements):
+        yield _score_table(compared)
+    yield _scenario_table(compared)
+    if compared.pairs:
+        yield _pair_table(compared)
+    for pair in compared.pairs:
+        yield _difference_table(compared, pair)
+
+
+def runs_table(compared: Comparison) -> Table:
+    """Runs × figures with intervals."""
+    shown = list(dict.fromkeys(name for run in compared.runs for name in run.telling))
+    header = ["run", "questions", "kept", *(label_of(name) or name for name in shown)]
+    rows = [
+        [
+            Cell(label),
+            Cell(f"{run.questions.num_rows}"),
+            Cell(f"{sum(run.questions['kept'].to_pylist())}"),
+            *(_cell(run.figures[name]) if name in run.telling else Cell("") for name in shown),
+        ]
+        for run, label in zip(compared.runs, compared.labels, strict=True)
+    ]
+    return Table("Runs", header, rows, note="Means over questions, with 95 % bootstrap intervals.")
+
+
+def _score_table(compared: Comparison) -> Table:
+    """Mean FRS of every measurement by data set (Fastowski et al., Table 1), with the share of unbroken facts."""
+    datasets = list(dict.fromkeys(compared.names.datasets))
+    header = ["measured", "d", *(title for dataset in datasets for title in (f"FRS, {dataset}", "unbroken facts"))]
+    rows = []
+    for subject in dict.fromkeys(compared.names.subjects):
+        runs = {dataset: run for dataset in datasets for _, run in compared.on(dataset, subject)}
+        for d in sorted({d for run in runs.values() for d in run.scores()}):
+            cells = [Cell(subject), Cell(f"{d:g}")]
+            for dataset in datasets:
+                scores = runs[dataset].scores() if dataset in runs else {}
+                cells.append(_cell(scores[d]) if d in scores else Cell(""))
+                cells.append(_cell(runs[dataset].figures["frs.unbroken_share"]) if d in scores else Cell(""))
+            rows.append(cells)
+    note = (
+        "Mean Factual Robustness Score of the facts that each knows. An unbroken fact scores 1 by convention, unless "
+        "the settings say otherwise: read the two columns together."
+    )
+    return Table("Factual Robustness Score by data set", header, rows, 2, note)
+
+
+def _scenario_table(compared: Comparison) -> Table:
+    """By scenario, with means over data sets (Cho & Watson, Table 5)."""
+    shown = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
+    header = ["measured", "scenario", "data set", "questions", *(label_of(name) or name for name in shown)]
+    rows = []
+    for row in compared.scenarios:
+        cells = [Cell(row.subject), Cell(row.scenario.replace("_", " ")), Cell(row.dataset or row.kind)]
+        cells.append(Cell(f"{row.questions}"))
+        cells += [_cell(row.figures[name]) if name in row.figures else Cell("") for name in shown]
+        rows.append(cells)
+    note = "AVG counts data sets alike, WAVG questions: each figure by the number of questions that have it."
+    return Table("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
+
+
+def _pair_table(compared: Comparison) -> Table:
+    """Each pair in one row: the first of the scores that both have, and the log-rank test."""
+    header = ["first", "second", "kept by each", "by both", "figure", "first minus second", "draws above 0"]
+    header += ["break earlier in first", "in second", "log-rank χ²", "p"]
+    rows = []
+    for pair in compared.pairs:
+        name = next((name for name in pair.differences if name.startswith("frs.d")), next(iter(pair.differences)))
+        difference, test = pair.differences[name], pair.log_rank
+        cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
+        cells += [Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}"), Cell(label_of(name) or name)]
+        cells += [_difference(difference.value, difference.low, difference.high), Cell(_share(difference.share_above))]
+        if test is None:
+            cells += [Cell("")] * 4
+        else:
+            cells += [Cell(f"{test.first}"), Cell(f"{test.second}"), Cell(number(test.statistic, ".2f"))]
+            cells.append(Cell(number(test.p_value, ".2g")))
+        rows.append(cells)
+    note = (
+        "Over the facts that both kept, where each kept its own: a paired bootstrap over questions (95 % interval, "
+        "share of the draws above 0), and the log-rank test of the breaking temperatures, stratified by question: it "
+        "rests on the facts that break at a lower temperature in one than in the other."
+    )
+    if len(rows) > 1:
+        note += f" Of {len(rows)} intervals some leave 0 out by chance alone."
+    return Table("Pairs", header, rows, 2, note)
+
+
+def _difference_table(compared: Comparison, pair: Pair) -> Table:
+    first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
+    rows = [
+        [
+            Cell(label_of(name) or name),
+            Cell(f"{difference.n}"),
+            Cell(number(difference.first)),
+            Cell(number(difference.second)),
+            _difference(difference.value, difference.low, difference.high),
+            Cell(_share(difference.share_above)),
+        ]
+        for name, difference in pair.differences.items()
+    ]
+    header = ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"]
+    return Table(f"{first} against {second}", header, rows, folded=True)
+
+
+def _cell(estimate: Estimate) -> Cell:
+    return Cell(number(estimate.value), interval(estimate))
+
+
+def _difference(value: float, low: float, high: float) -> Cell:
+    if math.isnan(value):
+        return Cell("undefined")
+    return Cell(f"{value:+.3f}", f"{low:+.3f} to {high:+.3f}")
+
+
+def _share(share: float) -> str:
+    return number(share, ".1%")

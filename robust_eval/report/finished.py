@@ -1,0 +1,202 @@
+"""Runs that have finished, read from their folders, and what tells them apart."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from robust_eval.config import SEVERAL, read_settings
+from robust_eval.error import UserError, first_line
+from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point
+from robust_eval.report.wording import label_of, telling_temperatures
+from robust_eval.run_folder import CONFIG, QUESTIONS, SUMMARY
+
+DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
+"""Columns of the questions that are no figures."""
+_ELSEWHERE = ("paths.", "store.", "tracking.")
+"""Settings that say where things lie, and change no result."""
+WEIGHT = "metric.frs.d"
+"""The setting that runs over the same answers may differ in."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a run left behind.
+
+    ``settings`` are flat, ``figures`` the summary under its MLflow names, ``questions`` the table of all questions
+    asked with the figures of each.
+    """
+
+    settings: Mapping[str, Any]
+    figures: Mapping[str, Estimate]
+    questions: pa.Table
+
+    @property
+    def measured(self) -> list[str]:
+        """The figures that are means over questions."""
+        return [name for name in self.questions.column_names if name not in DESCRIBING]
+
+    @property
+    def telling(self) -> list[str]:
+        """Those of them that a person wants first, by the headline's way of estimating."""
+        special = ("frs.combined.", "frs.trials.", "frs.offgrid.")
+        curves = {name: found[0] for name in self.measured if (found := curve_and_temperature(name))}
+        left = {point(curve, t) for curve in set(curves.values()) for t in telling_temperatures(self.curve(curve))}
+        named = [name for name in self.measured if label_of(name) and not name.startswith(special)]
+        return [name for name in named if name in left or name not in curves]
+
+    def values(self, figure: str) -> Floats:
+        """(n,) one figure of every question asked; NaN where undefined."""
+        return np.asarray(self.questions[figure].to_numpy(), dtype=float)
+
+    def groups(self) -> list[str] | None:
+        """(n,) what makes questions dependent; None where nothing does."""
+        groups = self.questions["group"].to_pylist()
+        return [group or f"question {row}" for row, group in enumerate(groups)] if any(groups) else None
+
+    def curve(self, name: str) -> dict[float, Estimate]:
+        """A figure by temperature; empty where the run has none of this name."""
+        places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.measured}
+        return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
+
+    def scores(self) -> dict[float, Estimate]:
+        """Mean FRS for each d, the first of the run's own list first."""
+        names = [name for name in self.measured if name.startswith("frs.d")]
+        return {float(name.removeprefix("frs.d")): self.figures[name] for name in names}
+
+
+def read_run(folder: Path, name: str | None = None) -> FinishedRun:
+    """The run in a folder, or with this name; UserError where it has not finished, or a file of it is damaged."""
+    called = name or str(folder)
+    missing = [file for file in (CONFIG, SUMMARY, QUESTIONS) if not (folder / file).is_file()]
+    if missing:
+        raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
+    try:
+        settings = read_settings(folder / CONFIG)
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        questions = pq.read_table(folder / QUESTIONS)
+        figures = {name: _estimate(summary, name) for name in summary if not name.endswith((".low", ".high"))}
+        run = FinishedRun(settings, figures, questions)
+        lost = [*(set(DESCRIBING) - set(questions.column_names)), *(set(run.measured) - set(figures))]
+    except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as problem:
+        raise UserError(f"{called} cannot be read: {first_line(problem)}") from problem
+    if lost:
+        raise UserError(f"{called} cannot be read: {lost[0]} is not in both {SUMMARY} and {QUESTIONS}")
+    return run
+
+
+def _estimate(summary: Mapping[str, float | None], name: str) -> Estimate:
+    value, low, high = (summary.get(name + end) for end in ("", ".low", ".high"))
+    return Estimate(*(math.nan if number is None else float(number) for number in (value, low, high)))
+
+
+def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """The runs without those that have the settings and the values of an earlier one."""
+    kept: list[FinishedRun] = []
+    for run in runs:
+        if not any(_key(run) == _key(other) and run.questions.equals(other.questions) for other in kept):
+            kept.append(run)
+    return kept
+
+
+def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """Runs that differ in d alone as one that has the scores for every d: they scored the same answers."""
+    kept: list[FinishedRun] = []
+    for run in runs:
+        key = _key(run, without=WEIGHT)
+        for place, other in enumerate(kept):
+            shared = [name for name in other.questions.column_names if name in run.questions.column_names]
+            if _key(other, without=WEIGHT) == key and _equal(run.questions, other.questions, shared):
+                kept[place] = _union(other, run)
+                break
+        else:
+            kept.append(run)
+    return kept
+
+
+def _key(run: FinishedRun, without: str = "") -> dict[str, str]:
+    return {name: str(value) for name, value in _settings(run).items() if name != without}
+
+
+def _settings(run: FinishedRun) -> dict[str, Any]:
+    """What results depend on: which samplers and metrics were chosen, and every setting."""
+    chosen = {
+        group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
+        for group in SEVERAL
+    }
+    return chosen | {name: value for name, value in run.settings.items() if not name.startswith(_ELSEWHERE)}
+
+
+def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether tables agree in these columns; undefined values are equal."""
+    if one.num_rows != other.num_rows:
+        return False
+    pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
+    questions = one.questions
+    for name in other.measured:
+        if name not in questions.column_names:
+            questions = questions.append_column(name, other.questions[name])
+    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions)
+
+
+class Labels:
+    """What tells runs apart, in as few words as that takes.
+
+    ``subjects`` says for each run what was measured and how (the model first), ``datasets`` on what, ``whole`` both.
+    """
+
+    def __init__(self, runs: Sequence[FinishedRun], ignored: Sequence[str] = ()) -> None:
+        settings = [{name: value for name, value in _settings(run).items() if name not in ignored} for run in runs]
+        on = [{name: value for name, value in each.items() if name.startswith("dataset.")} for each in settings]
+        of = [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
+        self.datasets = _labels(on, "dataset.name")
+        subjects = _labels(of, "model.name")
+        pairs = list(zip(subjects, self.datasets, strict=True))
+        self.subjects = [  # the same settings, and yet other values: another version of the program, or another machine
+            subject if pairs.count(pair) == 1 else f"{subject} ({pairs[: place + 1].count(pair)})"
+            for place, (pair, subject) in enumerate(zip(pairs, subjects, strict=True))
+        ]
+        several = len(set(self.datasets)) > 1
+        self.whole = [
+            f"{subject} on {dataset}" if several else subject
+            for subject, dataset in zip(self.subjects, self.datasets, strict=True)
+        ]
+
+
+def _labels(settings: Sequence[Mapping[str, Any]], lead: str) -> list[str]:
+    """What differs, of settings that go together the first; the setting ``lead`` (a name) where it or nothing does."""
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    own = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
+    chosen = _refining(settings, [lead], own) + _refining(settings, [], [name for name in names if name not in own])
+    first = [lead] if len({each[lead] for each in settings}) > 1 or not chosen else []
+    return [
+        ", ".join(
+            [str(each[name]) for name in first]
+            + [f"{name.rpartition('.')[2]}={each[name]}" for name in chosen if name in each]
+        )
+        for each in settings
+    ]
+
+
+def _refining(settings: Sequence[Mapping[str, Any]], known: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those of ``names`` that tell apart, in turn, what ``known`` and the ones before them do not."""
+    chosen: list[str] = []
+    for name in names:
+        if _kinds(settings, [*known, *chosen, name]) > _kinds(settings, [*known, *chosen]):
+            chosen.append(name)
+    return chosen
+
+
+def _kinds(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    return len({str([each.get(name) for name in names]) for each in settings})

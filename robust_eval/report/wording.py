@@ -1,0 +1,100 @@
+"""What figures are called, and how numbers are written, wherever a person reads them."""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from robust_eval.metric.score import Estimate, Score, curve_and_temperature, point
+from robust_eval.result import Result
+
+
+class Row(NamedTuple):
+    """A figure as a person reads it."""
+
+    label: str
+    value: str
+    interval: str
+
+
+def headline(score: Score) -> list[Row]:
+    """The figures of a score that a person wants first; all of them, by name, of a metric without labels here."""
+    figures = dict(score.values)
+    telling = list(score.values)
+    for name, curve in score.curves.items():
+        figures |= {point(name, t): estimate for t, estimate in curve.items()}
+        telling += [point(name, t) for t in telling_temperatures(curve)]
+    labels = {name: label for name in telling if (label := label_of(name))} or {name: name for name in figures}
+    return [
+        Row(label, number(figures[name].value, ".0f" if ".count." in name else ".3f"), interval(figures[name]))
+        for name, label in labels.items()
+    ]
+
+
+def telling_temperatures(curve: Iterable[float]) -> list[float]:
+    """The ends of a curve, and what lies at 0.2, 1 and 2."""
+    temperatures = set(curve)
+    return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
+
+
+def label_of(figure: str) -> str | None:
+    """What a person calls the figure of this flat name; None for those that are too special for a first look."""
+    if label := _LABELS.get(figure):
+        return label
+    if match := re.fullmatch(r"frs\.(?:(combined|trials|offgrid)\.)?d([\d.e+-]+)", figure):
+        estimate = f", {_ESTIMATES[match.group(1)]}" if match.group(1) else ""
+        return f"mean FRS, d = {match.group(2)}{estimate}"
+    curve, temperature = curve_and_temperature(figure) or ("", 0.0)
+    return f"{_CURVES[curve]} at t = {temperature:g}" if curve in _CURVES else None
+
+
+_ESTIMATES = {
+    "combined": "all draws combined",
+    "trials": "by trials",
+    "offgrid": "off the grid",
+}
+_LABELS = {
+    "greedy.accuracy": "accuracy of the greedy answers, all questions asked",
+    "frs.combined.breaking_temperature.median": "median breaking temperature, all draws combined",
+    "frs.trials.breaking_temperature.median": "median breaking temperature, by trials",
+    "frs.offgrid.breaking_temperature.median": "median breaking temperature, off the grid",
+    "frs.unbroken_share": "share of unbroken facts (each scores 1)",
+    "frs.count.broken": "broken facts",
+    "frs.count.unbroken": "unbroken facts",
+    "frs.breaking_temperature.median": "median breaking temperature",
+    "frs.breaking_temperature.mean_broken": "mean breaking temperature, broken facts",
+    "frs.entropy.mean": "mean initial entropy H",
+    "certainty.count.unlabelled": "answers without a label, left out of the entropy",
+}
+_CURVES = {
+    "accuracy": "accuracy",
+    "certainty.entropy": "answer entropy (nats)",
+    "certainty.error_rate": "error rate of answers with a label",
+}
+
+
+def sentence(result: Result) -> str:
+    """The run in one plain sentence."""
+    start = f"{len(result.kept)} of {len(result.asked)} questions were kept and asked again"
+    if "frs" not in result.scores:
+        return f"{start}."
+    values = result.scores["frs"].values
+    name = next(name for name in values if name.startswith("frs.d"))
+    frs, unbroken = values[name], values["frs.unbroken_share"]
+    interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
+    return (
+        f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
+        f"{number(unbroken.value, '.0%')} of them never broke."
+    )
+
+
+def number(value: float, form: str = ".3f") -> str:
+    """A figure in words where it has no number: a breaking temperature beyond the grid is "unbroken"."""
+    if math.isnan(value):
+        return "undefined"
+    return "unbroken" if math.isinf(value) else format(value, form)
+
+
+def interval(estimate: Estimate) -> str:
+    """Its bounds; empty where there are none."""
+    return "" if math.isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
