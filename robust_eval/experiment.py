@@ -155,14 +155,13 @@ def _measure(
         write_parquet(pa.concat_tables([baseline, graded]), folder / "graded.parquet")
     with watch.stage("scoring"):
         measured = Measured(baseline, graded, answers.curves, sampler.estimator)
-        scores = {"greedy": greedy_accuracy(questions, baseline, config.seed)}
-        scores |= {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
+        scores = {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}
+        scores["greedy"] = greedy_accuracy(questions, baseline, config.seed)
     loaded = {f"loaded.{name}": value for name, value in model.description().items()}
     loaded |= {f"identity.{name}": value for name, value in model.identity.items()}
-    loaded |= {"answers.asked": model.asked, "answers.found": model.found}
     loaded |= {"loaded.dataset.fingerprint": digest, "loaded.dataset.unusable_aliases": sum(unusable.values())}
     record.parameters(loaded)
-    return Result(name, settings | loaded, questions, kept, baseline, graded, scores, watch)
+    return Result(name, settings | loaded, questions, kept, baseline, graded, scores, model.asked, model.found, watch)
 
 
 def _report(result: Result, folder: Path, record: Run) -> None:

@@ -23,7 +23,8 @@ class Result:
 
     ``description`` is what was run, flat; ``baseline`` the graded greedy answers to all questions asked, ``graded`` the
     graded answers to the questions ``kept``; ``scores`` maps the names of the metrics to what they found, and the name
-    ``greedy`` to the accuracy of the baseline.
+    ``greedy`` to the accuracy of the baseline. ``answers_asked`` of the model were asked in this run, ``answers_found``
+    were in the store.
     """
 
     name: str
@@ -33,10 +34,13 @@ class Result:
     baseline: pa.Table
     graded: pa.Table
     scores: Mapping[str, Score]
+    answers_asked: int
+    answers_found: int
     watch: Stopwatch
 
     def counts(self) -> dict[str, float]:
-        """Questions asked and kept, outcomes of the sampled answers, seconds of each stage: by their MLflow names.
+        """Questions asked and kept, where the answers are from, outcomes of the sampled ones, seconds of each stage: by
+        their MLflow names.
 
         Enumerated answers count by their probability.
         """
@@ -44,6 +48,7 @@ class Result:
         for outcome, weight in zip(self.graded["outcome"].to_pylist(), reply_weights(self.graded), strict=True):
             outcomes[outcome] += float(weight)
         counts: dict[str, float] = {"questions.asked": len(self.asked), "questions.kept": len(self.kept)}
+        counts |= {"answers.asked": self.answers_asked, "answers.found": self.answers_found}
         counts |= {f"outcomes.{outcome}": outcomes[outcome] for outcome in OUTCOMES}
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
 

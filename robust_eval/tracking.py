@@ -328,9 +328,10 @@ class _MlflowRun:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        flat = dict(figures)
+        flat: dict[str, float] = {}
         for score in scores:
             flat |= Score(values=score.values).flat()
+        flat |= figures
         metrics = [Metric(name, value, now, 0) for name, value in flat.items() if math.isfinite(value)]
         for curve_name, curve in ((name, curve) for score in scores for name, curve in score.curves.items()):
             for step, temperature in zip(integer_steps(list(curve)), curve, strict=True):

@@ -171,12 +171,12 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
 ):
     first, folder = measure(base=tmp_path)
     answers, curves = (pq.read_table(folder / f"{name}.parquet") for name in ("answers", "curves"))
-    assert (first.description["answers.asked"], first.description["answers.found"]) == (24, 0)
+    assert (first.answers_asked, first.answers_found) == (24, 0)
     with caplog.at_level("INFO"):
         again, folder = measure(base=tmp_path)
     assert pq.read_table(folder / "answers.parquet") == answers
     assert pq.read_table(folder / "curves.parquet") == curves
-    assert (again.description["answers.asked"], again.description["answers.found"]) == (0, 24)
+    assert (again.answers_asked, again.answers_found) == (0, 24)
     assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
     loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
     assert {name: again.description[name] for name in loaded} == loaded
@@ -198,7 +198,7 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
 )
 def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complete: Path, other: list[str]):
     result, _ = measure(*other, base=complete)
-    assert result.description["answers.asked"] == 0
+    assert result.answers_asked == 0
 
 
 @pytest.mark.parametrize(
@@ -213,12 +213,12 @@ def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complet
 )
 def test_other_answers_are_asked_for(measure: Callable, complete: Path, other: list[str]):
     result, _ = measure(*other, base=complete)
-    assert result.description["answers.asked"] > 0
+    assert result.answers_asked > 0
 
 
 def test_without_a_store_everything_is_asked_again(measure: Callable, complete: Path):
     result, _ = measure("store=none", base=complete)
-    assert (result.description["answers.asked"], result.description["answers.found"]) == (24, 0)
+    assert (result.answers_asked, result.answers_found) == (24, 0)
 
 
 def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
@@ -238,7 +238,7 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
 def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
     measure(base=tmp_path, folder="mine")
     result, _ = measure(base=tmp_path, folder="mine")  # the same once more
-    assert result.description["answers.asked"] == 0
+    assert result.answers_asked == 0
     before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()}
     with pytest.raises(UserError) as problem:
         measure("seed=1", base=tmp_path, folder="mine")

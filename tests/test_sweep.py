@@ -5,11 +5,15 @@ from collections import Counter
 from pathlib import Path
 
 import mlflow
+import pyarrow.parquet as pq
 import pytest
 from conftest import PROJECT
 from safetensors.torch import load_file, save_file
 from tiny_model import save_tiny_model
 
+from robust_eval.report.__main__ import main as report
+
+FIGURES = ("frs_by_d", "accuracy_by_temperature", "survival")
 COUNTING = """
 import atexit, pathlib, runpy, sys
 from transformers.models.llama.modeling_llama import LlamaModel
@@ -63,24 +67,122 @@ def recorded(mlruns: Path) -> tuple[mlflow.entities.Run, list[mlflow.entities.Ru
     return parent, children
 
 
-def test_a_sweep_asks_each_model_once(models: list[Path], tmp_path: Path):
+D = ("1", "2", "5", "10", "50")
+
+
+@pytest.fixture(scope="module")
+def swept(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """A sweep of two models and five values of d: its mlruns, a file with the number of forward passes, its output."""
+    folder = tmp_path_factory.mktemp("swept")
+    overrides = [f"model.path={models[0]},{models[1]}", f"metric.frs.d={','.join(D)}"]
+    done = run("-m", *settings(folder / "mlruns", *overrides), passes=folder / "passes")
+    assert done.returncode == 0, done.stderr
+    return folder / "mlruns", folder / "passes", done.stdout
+
+
+def test_a_sweep_asks_each_model_once(models: list[Path], swept: tuple[Path, Path, str], tmp_path: Path):
+    mlruns, passes, _ = swept
     single = []
     for number, model in enumerate(models):
         done = run(*settings(tmp_path / f"single{number}", f"model.path={model}"), passes=tmp_path / "passes")
         assert done.returncode == 0, done.stderr
         single.append(int((tmp_path / "passes").read_text()))
-    swept = [f"model.path={models[0]},{models[1]}", "metric.frs.d=1,2,5,10,50"]
-    done = run("-m", *settings(tmp_path / "sweep", *swept), passes=tmp_path / "passes")
-    assert done.returncode == 0, done.stderr
-    assert int((tmp_path / "passes").read_text()) == sum(single) > 0
-    parent, children = recorded(tmp_path / "sweep")
-    assert (parent.info.run_name, parent.info.status) == (f"sweep over {', '.join(swept)}", "FINISHED")
-    assert {child.info.status for child in children} == {"FINISHED"}
+    assert int(passes.read_text()) == sum(single) > 0
+    _, children = recorded(mlruns)
     jobs = Counter((child.data.params["model.path"], child.data.params["metric.frs.d"]) for child in children)
-    assert jobs == Counter((str(model), d) for model in models for d in ("1", "2", "5", "10", "50"))
-    assert Counter(child.data.params["answers.asked"] for child in children) == {"12": 2, "0": 8}
+    assert jobs == Counter((str(model), d) for model in models for d in D)
+    assert Counter(child.data.metrics["answers.asked"] for child in children) == {12: 2, 0: 8}
+
+
+def test_the_jobs_of_a_sweep_are_named_after_what_differs(models: list[Path], swept: tuple[Path, Path, str]):
+    mlruns, _, output = swept
+    parent, children = recorded(mlruns)
+    assert parent.info.run_name == f"sweep over model.path={models[0]},{models[1]}, metric.frs.d=1,2,5,10,50"
+    names = {f"tiny on facts, metric.frs.d={d},model.path={model}" for model in models for d in D}
+    assert {child.info.run_name for child in children} == names
+    assert {parent.info.status, *(child.info.status for child in children)} == {"FINISHED"}
     for child in children:  # under one name, so that the tracker can draw it against d
         assert child.data.metrics["frs"] == child.data.metrics[f"frs.d{child.data.params['metric.frs.d']}"]
+    for name in names:
+        assert f"{name}: 6 of 6 questions were kept" in output
+    assert "figure" not in output  # the table of a single run
+
+
+def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tuple[Path, Path, str]):
+    mlruns, _, output = swept
+    parent, children = recorded(mlruns)
+    (folder,) = mlruns.glob("sweeps/*/*/comparison")
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    figures = {f"figures/{name}_facts.{end}" for name in FIGURES for end in ("png", "svg")}
+    assert files == {"comparison.html", "comparison.md", "runs.parquet", "pairs.parquet"} | figures
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    tracked = Path(client.download_artifacts(parent.info.run_id, "."))
+    assert all((tracked / file).read_bytes() == (folder / file).read_bytes() for file in files)
+    assert f"comparison: {folder / 'comparison.html'}" in output
+    runs = pq.read_table(folder / "runs.parquet").to_pylist()
+    shown = {(row["run"], row["figure"]): row["value"] for row in runs}
+    for child in children:
+        model, d = child.data.params["model.path"], child.data.params["metric.frs.d"]
+        for figure in ("frs", "frs.entropy.mean", "frs.unbroken_share", "greedy.accuracy"):
+            assert shown[f"path={model}, d={d}", figure] == child.data.metrics[figure]
+    (pair,) = {(row["measured"], row["against"]) for row in pq.read_table(folder / "pairs.parquet").to_pylist()}
+    assert pair == (f"path={models[0]}", f"path={models[1]}")
+
+
+@pytest.mark.parametrize("named", ["experiment", "sweep", "runs", "folder"])
+def test_the_comparison_of_a_sweep_can_be_made_again(
+    swept: tuple[Path, Path, str],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    mlruns, _, _ = swept
+    parent, children = recorded(mlruns)
+    (folder,) = mlruns.glob("sweeps/*/*/comparison")
+    by_start = sorted(children, key=lambda child: child.info.start_time)
+    chosen = {
+        "experiment": ["--experiment", "robust_eval"],
+        "sweep": [parent.info.run_id],
+        "runs": [child.info.run_id for child in by_start],
+        "folder": [str(folder.parent)],
+    }
+    arguments = [*chosen[named], "--mlruns", str(mlruns), "--output", str(tmp_path / "again")]
+    monkeypatch.setattr(sys, "argv", ["report", *arguments])
+    report()
+    assert (tmp_path / "again" / "comparison.md").read_bytes() == (folder / "comparison.md").read_bytes()
+    assert f"comparison: {tmp_path / 'again' / 'comparison.html'}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "name runs (folders, run ids, sweeps) or an --experiment; see --help"),
+        (["--experiment", "robust"], "there is no experiment robust in {uri}; there are robust_eval, Default"),
+        (["--experiment", "Default"], "the experiment Default has no finished run that can be compared"),
+        (["0123"], "{uri}: Run with id=0123 not found"),
+        (["{mlruns}/artifacts"], "{mlruns}/artifacts is no finished run that can be compared: there is no config.yaml"),
+        (
+            ["0123", "--mlruns", "{mlruns}/none"],
+            "there is no MLflow database {mlruns}/none/mlflow.db; name folders of runs, --mlruns, or --uri",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_one_sentence(
+    swept: tuple[Path, Path, str],
+    arguments: list[str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    mlruns, _, _ = swept
+    known = {"mlruns": str(mlruns), "uri": f"sqlite:///{mlruns}/mlflow.db"}
+    filled = [argument.format(**known) for argument in arguments]
+    monkeypatch.setattr(sys, "argv", ["report", "--mlruns", str(mlruns), *filled])
+    with pytest.raises(SystemExit) as end:
+        report()
+    assert end.value.code == 1
+    assert capsys.readouterr() == ("", f"error: {reason.format(**known)}\n")
 
 
 def test_a_job_that_fails_stops_no_other_and_is_not_hidden(models: list[Path], tmp_path: Path):
@@ -93,6 +195,7 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(models: list[Path], t
     reason = (folder / "0" / "error.txt").read_text().splitlines()[0]
     assert reason.startswith(f"model tiny: {empty} cannot be loaded: ")
     assert done.stderr.splitlines()[-1] == f"error: 1 of 2 jobs failed, in {folder}: 0: {reason}"
+    assert (folder / "comparison" / "comparison.html").is_file()  # of the job that did not fail
     parent, children = recorded(tmp_path / "sweep")
     assert parent.info.status == "FAILED"
     assert {child.data.params["model.path"]: child.info.status for child in children} == {
@@ -115,7 +218,7 @@ def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database(
     assert done.returncode == 0, done.stderr
     parent, children = recorded(tmp_path)
     assert [found.info.status for found in (parent, *children)] == ["FINISHED"] * 4
-    assert Counter(child.data.params["answers.asked"] for child in children) == {"12": 1, "0": 2}
+    assert Counter(child.data.metrics["answers.asked"] for child in children) == {12: 1, 0: 2}
 
 
 def test_eight_runs_that_start_at_once_on_nothing_all_finish(models: list[Path], tmp_path: Path):
@@ -134,5 +237,5 @@ def test_eight_runs_that_start_at_once_on_nothing_all_finish(models: list[Path],
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
     assert [found.info.status for found in runs] == ["FINISHED"] * 8
-    asked = Counter((found.data.params["model.path"], found.data.params["answers.asked"]) for found in runs)
-    assert asked == {(str(model), asked): count for model in models for asked, count in (("12", 1), ("0", 3))}
+    asked = Counter((found.data.params["model.path"], found.data.metrics["answers.asked"]) for found in runs)
+    assert asked == {(str(model), asked): count for model in models for asked, count in ((12, 1), (0, 3))}

@@ -26,6 +26,7 @@ from robust_eval.metric.score import (
     Score,
     estimate,
     grid,
+    mean_estimate,
     question_groups,
 )
 from robust_eval.question import Question
@@ -105,9 +106,10 @@ class FactualRobustness:
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
         result = Score(question_ids=ids, settings=settings)
+        # One name for all runs of a sweep over d; trackers that show one figure show the first.
+        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed)
         for d, values in scores.items():
             result.add_mean(f"frs.d{d:g}", values, groups, seed)
-        result.values["frs"] = result.values[f"frs.d{self.d[0]:g}"]  # one name for all runs of a sweep over d
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
         result.add_mean("frs.unbroken_share", unbroken, groups, seed)
         result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed)

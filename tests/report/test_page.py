@@ -67,6 +67,8 @@ def result() -> Result:
         baseline,
         baseline,
         {"frs": score},
+        12,
+        0,
         Stopwatch(),
     )
 

@@ -1,0 +1,185 @@
+import math
+
+import numpy as np
+import pytest
+from matplotlib.container import ErrorbarContainer
+
+from robust_eval.metric.score import Estimate
+from robust_eval.plot import comparison as plot
+from robust_eval.plot.style import figure
+
+NAN = math.nan
+CURVES = {
+    "small": {1.0: Estimate(0.25, 0.125, 0.5), 0.5: Estimate(0.75, 0.5, 0.875)},
+    "large": {0.5: Estimate(1.0, 1.0, 1.0), 2.0: Estimate(0.5, 0.25, 0.625)},
+}
+
+
+def drawn_intervals(bars):
+    """The data of an errorbar: (x, value, low, high) at every point with an interval."""
+    line, _, (columns,) = bars.lines
+    (x, y) = line.get_data()
+    ends = np.array([segment[:, 1] if len(segment) else (NAN, NAN) for segment in columns.get_segments()])
+    return np.column_stack([x, y, ends])
+
+
+def containers(axes):
+    return {bars.get_label(): bars for bars in axes.containers if isinstance(bars, ErrorbarContainer)}
+
+
+def legend_labels(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def many(count):
+    return {f"run {place}": {0.5: Estimate(0.9, 0.8, 1.0), 1.0: Estimate(0.5, 0.4, 0.6)} for place in range(count)}
+
+
+def test_accuracy_is_drawn_at_its_temperatures_with_its_intervals():
+    with figure() as (_, axes):
+        assert plot.accuracy_by_temperature(axes, CURVES, "On facts") is axes
+        bars = containers(axes)
+        assert list(bars) == legend_labels(axes) == ["small", "large"]
+        np.testing.assert_allclose(drawn_intervals(bars["small"]), [[0.5, 0.75, 0.5, 0.875], [1, 0.25, 0.125, 0.5]])
+        np.testing.assert_allclose(drawn_intervals(bars["large"]), [[0.5, 1, 1, 1], [2, 0.5, 0.25, 0.625]])
+        assert axes.get_xticks().tolist() == [0.5, 1.0, 2.0]
+        assert axes.get_title() == "On facts"
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("temperature t", "accuracy (share of right replies)")
+
+
+def test_the_score_is_drawn_for_each_d_with_runs_beside_one_another():
+    scores = {
+        "small": {5.0: Estimate(0.5, 0.25, 0.75), 1.0: Estimate(0.625, 0.5, 0.75)},
+        "large": {1.0: Estimate(0.75, 0.5, 0.875), 10.0: Estimate(0.25, 0.125, 0.375)},
+    }
+    with figure() as (_, axes):
+        assert plot.frs_by_d(axes, scores, "Scores") is axes
+        bars = containers(axes)
+        small, large = drawn_intervals(bars["small"]), drawn_intervals(bars["large"])
+        np.testing.assert_allclose(small[:, 1:], [[0.625, 0.5, 0.75], [0.5, 0.25, 0.75]])
+        np.testing.assert_allclose(large[:, 1:], [[0.75, 0.5, 0.875], [0.25, 0.125, 0.375]])
+        np.testing.assert_allclose(small[:, 0], [1, 5], rtol=0.03)
+        np.testing.assert_allclose(large[:, 0], [1, 10], rtol=0.03)
+        assert small[0, 0] < 1 < large[0, 0]
+        assert axes.get_xscale() == "log"
+        assert axes.get_xticks().tolist() == [1, 5, 10]
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "5", "10"]
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("weight d of the entropy", "mean FRS")
+
+
+def test_one_run_of_one_d_stands_where_its_d_is():
+    with figure() as (canvas, axes):
+        plot.frs_by_d(axes, {"small": {0.1: Estimate(0.5, 0.25, 0.75)}}, "Scores")
+        canvas.canvas.draw()
+        np.testing.assert_allclose(drawn_intervals(containers(axes)["small"]), [[0.1, 0.5, 0.25, 0.75]])
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1"]
+
+
+def test_survival_starts_at_one_and_steps_where_a_break_was_seen():
+    with figure() as (_, axes):
+        assert plot.survival(axes, CURVES, "Facts that hold") is axes
+        small, large = axes.get_lines()
+        assert [small.get_drawstyle(), large.get_drawstyle()] == ["steps-post"] * 2
+        assert np.transpose(small.get_data()).tolist() == [[0, 1], [0.5, 0.75], [1, 0.25]]
+        assert np.transpose(large.get_data()).tolist() == [[0, 1], [0.5, 1], [2, 0.5]]
+        assert legend_labels(axes) == ["small", "large"]
+        assert axes.get_xticks().tolist() == [0.5, 1.0, 2.0]
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("temperature t", "share of facts unbroken beyond t")
+
+
+def test_the_interval_of_survival_steps_with_it():
+    with figure() as (_, axes):
+        plot.survival(axes, {"small": CURVES["small"]}, "Facts that hold")
+        (band,) = axes.collections
+        corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
+        assert corners == {(0, 1), (0.5, 1), (0.5, 0.5), (0.5, 0.875), (1, 0.5), (1, 0.875), (1, 0.125)}
+
+
+@pytest.mark.parametrize(
+    ("estimate", "drawn"),
+    [
+        (Estimate(0.5, 0.5, 0.5), (0.5, 0.5)),
+        (Estimate(1.0, 0.75, 1.0), (0.75, 1.0)),
+        (Estimate(0.3, 0.30000000000000004, 0.4), (0.3, 0.4)),
+        (Estimate(0.3, 0.2, 0.29999999999999993), (0.2, 0.3)),
+    ],
+)
+def test_a_bound_at_the_value_or_beyond_it_by_rounding_is_drawn_at_the_value(estimate, drawn):
+    with figure() as (canvas, axes):
+        plot.accuracy_by_temperature(axes, {"small": {0.5: estimate}}, "Accuracy")
+        canvas.canvas.draw()
+        ((_, value, low, high),) = drawn_intervals(containers(axes)["small"])
+        assert value == estimate.value
+        assert (low, high) == pytest.approx(drawn, abs=1e-12)
+        assert low <= value <= high
+
+
+@pytest.mark.parametrize("draw", [plot.frs_by_d, plot.accuracy_by_temperature, plot.survival])
+def test_undefined_points_leave_a_gap(draw, tmp_path):
+    curve = {0.5: Estimate(0.75, 0.5, 1.0), 1.0: Estimate(NAN), 2.0: Estimate(0.25)}
+    with figure() as (canvas, axes):
+        draw(axes, {"small": curve, "none": {0.5: Estimate(NAN)}}, "Gaps")
+        canvas.savefig(tmp_path / "gaps.png")
+        small, none = (line.get_ydata() for line in value_lines(axes))
+        np.testing.assert_array_equal(small[-3:], [0.75, NAN, 0.25])
+        np.testing.assert_array_equal(none[-1:], [NAN])
+
+
+def value_lines(axes):
+    """The line of the values of each run."""
+    return [bars.lines[0] for bars in containers(axes).values()] or axes.get_lines()
+
+
+def test_the_ticks_stand_at_the_temperatures_only_where_these_are_few():
+    few = {round(0.1 * step, 1): Estimate(0.5, 0.4, 0.6) for step in range(1, 13)}
+    with figure() as (_, axes):
+        plot.accuracy_by_temperature(axes, {"small": few}, "Few")
+        assert axes.get_xticks().tolist() == list(few)
+    with figure() as (_, axes):
+        plot.accuracy_by_temperature(axes, {"small": few | {1.3: Estimate(0.5, 0.4, 0.6)}}, "Many")
+        assert len(axes.get_xticks()) < 13
+
+
+@pytest.mark.parametrize("draw", [plot.frs_by_d, plot.accuracy_by_temperature, plot.survival])
+def test_the_legend_of_thirty_curves_lies_beside_the_axes(draw, tmp_path):
+    with figure() as (canvas, axes):
+        draw(axes, many(30), "Thirty")
+        canvas.savefig(tmp_path / "thirty.png")
+        assert len(value_lines(axes)) == 30
+        assert legend_labels(axes) == [f"run {place}" for place in range(30)]
+        assert axes.get_legend().get_window_extent().x0 >= axes.get_window_extent().x1
+
+
+def test_the_legend_of_few_curves_lies_in_the_axes():
+    with figure() as (canvas, axes):
+        plot.survival(axes, many(4), "Four")
+        canvas.canvas.draw()
+        legend, inside = axes.get_legend().get_window_extent(), axes.get_window_extent()
+        assert (legend.x0 >= inside.x0, legend.x1 <= inside.x1) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("count", "name"),
+    [
+        (3, "trials={}, temperatures=[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]"),
+        (5, "trials={}, temperatures=[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]"),
+        (8, "SmolLM2-135M, seed={}"),
+        (30, "run {}"),
+    ],
+)
+def test_neither_many_curves_nor_long_names_crowd_out_the_drawing(count, name, tmp_path):
+    curves = {name.format(place): curve for place, curve in enumerate(many(count).values())}
+    with figure() as (canvas, axes):
+        plot.accuracy_by_temperature(axes, curves, "Accuracy")
+        canvas.savefig(tmp_path / "crowded.png")
+        whole, legend, inside = canvas.bbox, axes.get_legend().get_window_extent(), axes.get_window_extent()
+        assert (legend.x0 >= 0, legend.y0 >= 0, legend.x1 <= whole.x1, legend.y1 <= whole.y1) == (True,) * 4
+        assert (inside.width > 0.3 * whole.width, inside.height > 0.5 * whole.height) == (True, True)
+
+
+@pytest.mark.parametrize("draw", [plot.frs_by_d, plot.accuracy_by_temperature, plot.survival])
+def test_no_two_of_28_curves_look_alike(draw):
+    with figure() as (_, axes):
+        draw(axes, many(28), "Many")
+        lines = value_lines(axes)
+        assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 28
