@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,16 +57,15 @@ def run(
         try:
             settings = _describe(composed, folder, record)
             with store.open() as entries:
-                try:
-                    result = _measure(config, name, settings, entries, folder, record)
-                except KeyboardInterrupt:
-                    log.warning("stopped; the same command goes on with what is in the store (%s)", entries.size())
-                    raise
+                result = _measure(config, name, settings, entries, folder, record)
                 size = entries.size()
             _report(result, folder, record)
+        except KeyboardInterrupt:
+            log.warning("stopped; %s", store.again())
+            raise
         except OSError as problem:
-            reason = f"{problem.filename or folder}: {problem.strerror or problem}"
-            raise UserError(f"{reason}; what was sampled until then is in the store") from problem
+            reason = f"{problem.filename or folder}: {os.strerror(problem.errno) if problem.errno else problem}"
+            raise UserError(f"{reason}; {store.again()}") from problem
         if repeated is not None:
             same = compared(repeated / ANSWERS, folder / ANSWERS)
             record.tags({"repeated": str(repeated), "repeated.answers": same})

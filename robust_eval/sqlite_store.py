@@ -88,6 +88,10 @@ class SqliteStore:
         finally:
             entries.close()
 
+    def again(self) -> str:
+        """See :class:`robust_eval.store.Store`."""
+        return "the same command goes on with what is in the store"
+
 
 class SqliteEntries:
     """The entries of an SQLite file; see :class:`robust_eval.store.Entries`."""

@@ -12,6 +12,9 @@ class Store(Protocol):
     def open(self) -> AbstractContextManager["Entries"]:
         """The entries, ready to be read and written; UserError where they cannot be."""
 
+    def again(self) -> str:
+        """What becomes of a run that was stopped, for a person."""
+
 
 class Entries(Protocol):
     """What a store holds."""
@@ -35,6 +38,9 @@ class NoStore:
 
     def open(self) -> AbstractContextManager[Entries]:
         return nullcontext(_NoEntries())
+
+    def again(self) -> str:
+        return "nothing was kept (store=none)"
 
 
 class _NoEntries:

@@ -154,15 +154,18 @@ def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Cal
     assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
 
 
-def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("store", "again"),
+    [("sqlite", "the same command goes on with what is in the store"), ("none", "nothing was kept (store=none)")],
+)
+def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path, store: str, again: str):
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "answers.parquet.partial").symlink_to("/dev/full")
     with pytest.raises(UserError) as problem:
-        measure("tracking=mlflow", base=tmp_path, folder="full")
-    assert "No space left on device" in str(problem.value)
-    assert str(problem.value).endswith("what was sampled until then is in the store")
+        measure("tracking=mlflow", f"store={store}", base=tmp_path, folder="full")
+    assert str(problem.value) == f"{tmp_path / 'full'}: No space left on device; {again}"
     assert failed_run(tmp_path).info.status == "FAILED"
 
 

@@ -188,7 +188,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
     code, folder = runs.run(tmp_path, stop)
     log = folder.with_name(f"{folder.name}.log").read_text()
     assert code == status, log
-    assert "stopped; the same command goes on with what is in the store (0." in log
+    assert "stopped; the same command goes on with what is in the store\n" in log
     assert "Traceback" not in log
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.get_experiment_by_name("robust_eval").experiment_id
