@@ -335,7 +335,10 @@ EXACT = {
             ["small, d=1", "small, d=5", "large, d=1", "large, d=5"],
         ),
         ([{}, {"metric__certainty__on": True}], ["metric=frs", "metric=frs+certainty"]),
-        ([{}, {"dataset__name": "physics", "dataset__path": "builtin:physics"}], ["small on facts", "small on physics"]),
+        (
+            [{}, {"dataset__name": "physics", "dataset__path": "builtin:physics"}],
+            ["small on facts", "small on physics"],
+        ),
         (
             [{}, {"dataset__name": "physics", "metric__frs__d": 5}, {"metric__frs__d": 5}],
             ["d=1 on facts", "d=5 on physics", "d=5 on facts"],

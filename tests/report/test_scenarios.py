@@ -131,7 +131,12 @@ def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
     rows = scenario_rows([run({"frs.d1": facts}), run({"frs.d1": physics})], ["small"] * 2, ["facts", "physics"])
     one, other = standard_error(facts), standard_error(physics)
     errors = [one, other, math.sqrt(one**2 + other**2) / 2, math.sqrt((0.8 * one) ** 2 + (0.2 * other) ** 2)]
-    means = [facts.mean(), physics.mean(), (facts.mean() + physics.mean()) / 2, 0.8 * facts.mean() + 0.2 * physics.mean()]
+    means = [
+        facts.mean(),
+        physics.mean(),
+        (facts.mean() + physics.mean()) / 2,
+        0.8 * facts.mean() + 0.2 * physics.mean(),
+    ]
     for row, mean, error in zip(rows, means, errors, strict=True):
         value, low, high = row.figures["frs.d1"]
         assert value == pytest.approx(mean)
