@@ -113,7 +113,7 @@ def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tup
     parent, children = recorded(mlruns)
     (folder,) = mlruns.glob("sweeps/*/*/comparison")
     files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-    figures = {f"figures/{name}_facts.{end}" for name in FIGURES for end in ("png", "svg")}
+    figures = {f"figures/{name}.{end}" for name in FIGURES for end in ("png", "svg")}
     assert files == {"comparison.html", "comparison.md", "runs.parquet", "pairs.parquet"} | figures
     client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
     tracked = Path(client.download_artifacts(parent.info.run_id, "."))

@@ -1,5 +1,6 @@
 """Figures of several measurements in one pair of axes (Fastowski et al., Fig. 1 and 10 to 12; survival curves)."""
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import cycle
 
@@ -7,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from robust_eval.metric.score import Estimate
-from robust_eval.plot.style import GREY, QUALITATIVE
+from robust_eval.plot.style import QUALITATIVE
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """What each measurement is called, and its estimates by temperature or by d."""
@@ -20,14 +21,16 @@ def frs_by_d(axes: Axes, scores: Curves, title: str) -> Axes:
     axes.set_xscale("log")
     axes.set_xticks(weights, [f"{d:g}" for d in weights])
     axes.minorticks_off()
-    axes.set(xlabel="weight d of the entropy", ylabel="mean FRS", ylim=(0, 1.02), title=title)
+    axes.set(xlabel="weight d of the entropy", ylabel="mean FRS", ylim=(0, 1.02))
+    axes.set_title(title, parse_math=False)
     return axes
 
 
 def accuracy_by_temperature(axes: Axes, curves: Curves, title: str) -> Axes:
     """Share of right replies at each temperature, with 95 % intervals (Fig. 1)."""
     _lines(axes, curves)
-    axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02), title=title)
+    axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
+    axes.set_title(title, parse_math=False)
     _ticks(axes, curves)
     return axes
 
@@ -43,10 +46,11 @@ def survival(axes: Axes, curves: Curves, title: str) -> Axes:
         at = np.array([0.0, *temperatures])
         value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
         axes.fill_between(at, low, high, step="post", color=colour, alpha=0.12, linewidth=0)
-        axes.step(at, value, where="post", color=colour, linestyle=dash, label=label)
-    axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), title=title)
+        axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
+    axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02))
+    axes.set_title(title, parse_math=False)
     _ticks(axes, curves)
-    _legend(axes, len(curves))
+    _legend(axes)
     return axes
 
 
@@ -62,7 +66,7 @@ def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
     for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
         points = sorted(curve)
         value, low, high = np.array([curve[x] for x in points]).T
-        shift = 1.03 ** (place - (len(curves) - 1) / 2) if dodge else 1.0
+        shift = 1.25 ** ((place - (len(curves) - 1) / 2) / max(len(curves), 8)) if dodge else 1.0
         axes.errorbar(
             np.array(points) * shift,
             value,
@@ -73,9 +77,9 @@ def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
             markersize=5,
             capsize=2,
             elinewidth=1,
-            label=label,
+            label=_plain(label),
         )
-    _legend(axes, len(curves))
+    _legend(axes)
 
 
 def _styles() -> Iterator[tuple[str, str, str]]:
@@ -87,9 +91,20 @@ def _styles() -> Iterator[tuple[str, str, str]]:
     )
 
 
-def _legend(axes: Axes, count: int) -> None:
-    """Beside the axes where it would cover them."""
-    if count > 4:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, labelcolor=GREY)
-    elif count:
-        axes.legend(loc="best", fontsize=9, frameon=True, framealpha=0.8, edgecolor="none")
+def _plain(label: str) -> str:
+    """A label that is shown even if it begins with a line, which would hide it."""
+    return f" {label}" if label.startswith("_") else label
+
+
+def _legend(axes: Axes) -> None:
+    """Beside the axes, in a figure that grows with it."""
+    handles, labels = axes.get_legend_handles_labels()
+    words = ["\n".join(textwrap.wrap(label, 32, max_lines=3, placeholder=" …")) for label in labels]
+    drawn = axes.get_figure(root=True)
+    assert drawn is not None
+    width, height = drawn.get_size_inches()
+    lines = sum(word.count("\n") + 1.4 for word in words)
+    drawn.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
+    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9)
+    for text in legend.get_texts():
+        text.set_parse_math(False)

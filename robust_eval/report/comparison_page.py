@@ -1,5 +1,6 @@
 """A comparison as files: a page, Markdown, figures, and tables for programs."""
 
+import html
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -40,17 +41,18 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
 
 def sentences(compared: Comparison) -> list[str]:
     """What was compared, and on each data set what holds its facts most and least firmly."""
-    models, datasets = ({str(run.settings[name]) for run in compared.runs} for name in ("model.name", "dataset.name"))
-    number_of_runs = f"{len(compared.runs)} {'run' if len(compared.runs) == 1 else 'runs'}"
-    said = [f"{number_of_runs} of {' and '.join(sorted(models))} on {' and '.join(sorted(datasets))}."]
+    models, datasets = (
+        _listed(sorted({str(run.settings[name]) for run in compared.runs})) for name in ("model.name", "dataset.name")
+    )
+    said = [f"{_counted(len(compared.runs))} of {models} on {datasets}."]
     if compared.repetitions:
-        said.append(f"{compared.repetitions} that repeat one of them with the same result are left out.")
+        said.append(f"Left out: {_counted(compared.repetitions)} with the settings and the result of another.")
     for dataset in dict.fromkeys(compared.names.datasets):
         measured = compared.on(dataset)
         common = [d for d in measured[0][1].scores() if all(d in run.scores() for _, run in measured)]
         scored = [(run.scores()[d], subject) for d in common[:1] for subject, run in measured]
         scored = [(score, subject) for score, subject in scored if not math.isnan(score.value)]
-        if len(scored) > 1:
+        if len({score.value for score, _ in scored}) > 1:
             (highest, most), (lowest, least) = max(scored), min(scored)
             said.append(
                 f"On {dataset}, {most} has the highest mean Factual Robustness Score (d = {common[0]:g}), "
@@ -59,15 +61,24 @@ def sentences(compared: Comparison) -> list[str]:
     return said
 
 
+def _counted(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
 def _said(estimate: Estimate) -> str:
-    return f"{number(estimate.value)} ({interval(estimate)})"
+    bounds = interval(estimate)
+    return f"{number(estimate.value)} ({bounds})" if bounds else number(estimate.value)
 
 
 def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
     """Draw what the measurements on each data set allow; caption to the SVG's path."""
     folder.mkdir(parents=True, exist_ok=True)
     saved = {}
-    for dataset in dict.fromkeys(compared.names.datasets):
+    for place, dataset in enumerate(dict.fromkeys(compared.names.datasets)):
         runs = dict(compared.on(dataset))
         drawings = {
             f"Mean FRS for each d, {dataset}": (plot.frs_by_d, {label: run.scores() for label, run in runs.items()}),
@@ -84,23 +95,28 @@ def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
             if drawn := {label: curve for label, curve in curves.items() if curve}:
                 with figure() as (canvas, axes):
                     draw(axes, drawn, caption)
-                    saved[caption] = save(canvas, folder / f"{draw.__name__}_{re.sub(r'[^A-Za-z0-9]+', '_', dataset)}")
+                    saved[caption] = save(canvas, folder / f"{draw.__name__}{f'_{place + 1}' if place else ''}")
     return saved
 
 
 def _markdown(said: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:
-    parts = ["# Comparison", " ".join(said)]
-    parts += [f"![{caption}]({file.as_posix()})" for caption, file in drawings.items()]
+    parts = ["# Comparison", _escaped(" ".join(said))]
+    parts += [f"![{_escaped(caption)}]({file.as_posix()})" for caption, file in drawings.items()]
     for table in tables:
         rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
         rows = [[f"{value} ({bounds})" if bounds else value for value, bounds in row] for row in table.rows]
-        lines = [_line(cells) for cells in (table.header, rule, *rows)]
-        parts += [f"## {table.title}", "\n".join(lines), *([table.note] if table.note else [])]
+        lines = [_line(table.header), "| " + " | ".join(rule) + " |", *map(_line, rows)]
+        parts += [f"## {_escaped(table.title)}", "\n".join(lines), *([_escaped(table.note)] if table.note else [])]
     return "\n\n".join(parts) + "\n"
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(map(_escaped, cells)) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Text of which Markdown makes nothing but text."""
+    return re.sub(r"([\\`*_|\[\]~#])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def _runs_as_data(compared: Comparison) -> pa.Table:

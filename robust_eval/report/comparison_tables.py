@@ -87,20 +87,20 @@ def _scenario_table(compared: Comparison) -> Table:
         cells.append(Cell(f"{row.questions}"))
         cells += [_cell(row.figures[name]) if name in row.figures else Cell("") for name in shown]
         rows.append(cells)
-    note = "AVG counts data sets alike, WAVG questions: each figure by the number of questions that have it."
+    note = "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it."
     return Table("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
 
 
 def _pair_table(compared: Comparison) -> Table:
     """Each pair in one row: the first of the scores that both have, and the log-rank test."""
-    header = ["first", "second", "kept by each", "by both", "figure", "first minus second", "draws above 0"]
+    header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "draws above 0"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows = []
-    for pair in compared.pairs:
+    for pair in (pair for pair in compared.pairs if pair.differences):
         name = next((name for name in pair.differences if name.startswith("frs.d")), next(iter(pair.differences)))
         difference, test = pair.differences[name], pair.log_rank
         cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
-        cells += [Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}"), Cell(label_of(name) or name)]
+        cells += [Cell(label_of(name) or name), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
         cells += [_difference(difference.value, difference.low, difference.high), Cell(_share(difference.share_above))]
         if test is None:
             cells += [Cell("")] * 4
@@ -114,8 +114,8 @@ def _pair_table(compared: Comparison) -> Table:
         "rests on the facts that break at a lower temperature in one than in the other."
     )
     if len(rows) > 1:
-        note += f" Of {len(rows)} intervals some leave 0 out by chance alone."
-    return Table("Pairs", header, rows, 2, note)
+        note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."
+    return Table("Pairs", header, rows, 3, note)
 
 
 def _difference_table(compared: Comparison, pair: Pair) -> Table:
@@ -132,7 +132,12 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         for name, difference in pair.differences.items()
     ]
     header = ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"]
-    return Table(f"{first} against {second}", header, rows, folded=True)
+    note = (
+        "Of facts that break, those that break in both."
+        if any(".mean_broken" in name for name in pair.differences)
+        else ""
+    )
+    return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
 def _cell(estimate: Estimate) -> Cell:
@@ -142,7 +147,11 @@ def _cell(estimate: Estimate) -> Cell:
 def _difference(value: float, low: float, high: float) -> Cell:
     if math.isnan(value):
         return Cell("undefined")
-    return Cell(f"{value:+.3f}", f"{low:+.3f} to {high:+.3f}")
+    return Cell(_signed(value), f"{_signed(low)} to {_signed(high)}")
+
+
+def _signed(value: float) -> str:
+    return "0.000" if abs(value) < 0.0005 else f"{value:+.3f}"
 
 
 def _share(share: float) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from robust_eval.config import SEVERAL, read_settings
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point
 from robust_eval.report.wording import label_of, telling_temperatures
 from robust_eval.run_folder import CONFIG, QUESTIONS, SUMMARY
@@ -59,7 +59,9 @@ class FinishedRun:
     def groups(self) -> list[str] | None:
         """(n,) what makes questions dependent; None where nothing does."""
         groups = self.questions["group"].to_pylist()
-        return [group or f"question {row}" for row, group in enumerate(groups)] if any(groups) else None
+        if not any(groups):
+            return None
+        return [f"group {group}" if group else f"question {row}" for row, group in enumerate(groups)]
 
     def curve(self, name: str) -> dict[float, Estimate]:
         """A figure by temperature; empty where the run has none of this name."""
@@ -78,30 +80,51 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
     missing = [file for file in (CONFIG, SUMMARY, QUESTIONS) if not (folder / file).is_file()]
     if missing:
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
-    try:
-        settings = read_settings(folder / CONFIG)
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        questions = pq.read_table(folder / QUESTIONS)
-        figures = {name: _estimate(summary, name) for name in summary if not name.endswith((".low", ".high"))}
-        run = FinishedRun(settings, figures, questions)
-        lost = [*(set(DESCRIBING) - set(questions.column_names)), *(set(run.measured) - set(figures))]
-    except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as problem:
-        raise UserError(f"{called} cannot be read: {first_line(problem)}") from problem
-    if lost:
-        raise UserError(f"{called} cannot be read: {lost[0]} is not in both {SUMMARY} and {QUESTIONS}")
+    settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
+    figures = _damaged(called, SUMMARY, lambda: _figures((folder / SUMMARY).read_text(encoding="utf-8")))
+    questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
+    for setting in ("model.name", "dataset.name", "seed"):
+        if setting not in settings:
+            raise UserError(f"{called} cannot be read: {CONFIG} does not say {setting}")
+    for column in DESCRIBING:
+        if column not in questions.column_names:
+            raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
+    run = FinishedRun(settings, figures, questions)
+    for figure in run.measured:
+        if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
+            raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
     return run
 
 
-def _estimate(summary: Mapping[str, float | None], name: str) -> Estimate:
-    value, low, high = (summary.get(name + end) for end in ("", ".low", ".high"))
-    return Estimate(*(math.nan if number is None else float(number) for number in (value, low, high)))
+def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
+    """What ``read`` returns; UserError where it finds something else than such a file."""
+    try:
+        return read()
+    except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as problem:
+        raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
+
+
+def _figures(text: str) -> dict[str, Estimate]:
+    """The figures of a summary, each with its interval."""
+    numbers = {name: math.nan if number is None else float(number) for name, number in json.loads(text).items()}
+    return {
+        name: Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
+        for name in numbers
+        if not name.endswith((".low", ".high"))
+    }
 
 
 def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
     """The runs without those that have the settings and the values of an earlier one."""
     kept: list[FinishedRun] = []
     for run in runs:
-        if not any(_key(run) == _key(other) and run.questions.equals(other.questions) for other in kept):
+        names = run.questions.column_names
+        if not any(
+            _key(run) == _key(other)
+            and names == other.questions.column_names
+            and _equal(run.questions, other.questions, names)
+            for other in kept
+        ):
             kept.append(run)
     return kept
 
@@ -160,8 +183,8 @@ class Labels:
         settings = [{name: value for name, value in _settings(run).items() if name not in ignored} for run in runs]
         on = [{name: value for name, value in each.items() if name.startswith("dataset.")} for each in settings]
         of = [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
-        self.datasets = _labels(on, "dataset.name")
-        subjects = _labels(of, "model.name")
+        self.datasets = _labels(on, "dataset.name", named=True)
+        subjects = _labels(of, "model.name", named=False)
         pairs = list(zip(subjects, self.datasets, strict=True))
         self.subjects = [  # the same settings, and yet other values: another version of the program, or another machine
             subject if pairs.count(pair) == 1 else f"{subject} ({pairs[: place + 1].count(pair)})"
@@ -174,19 +197,23 @@ class Labels:
         ]
 
 
-def _labels(settings: Sequence[Mapping[str, Any]], lead: str) -> list[str]:
-    """What differs, of settings that go together the first; the setting ``lead`` (a name) where it or nothing does."""
+def _labels(settings: Sequence[Mapping[str, Any]], lead: str, named: bool) -> list[str]:
+    """What differs, of settings that go together the first; first the setting ``lead`` where it or nothing differs, or
+    always (``named``).
+    """
     names = list(dict.fromkeys(name for each in settings for name in each))
     own = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
     chosen = _refining(settings, [lead], own) + _refining(settings, [], [name for name in names if name not in own])
-    first = [lead] if len({each[lead] for each in settings}) > 1 or not chosen else []
-    return [
-        ", ".join(
-            [str(each[name]) for name in first]
-            + [f"{name.rpartition('.')[2]}={each[name]}" for name in chosen if name in each]
-        )
-        for each in settings
-    ]
+    shown = [lead] if named or not chosen or _kinds(settings, [lead]) > 1 else []
+    words = {name: "" if name == lead else f"{_short(name, names)}=" for name in [*shown, *chosen]}
+    return [", ".join(f"{word}{each[name]}" for name, word in words.items() if name in each) for each in settings]
+
+
+def _short(name: str, names: Sequence[str]) -> str:
+    """The end of a setting's name that no other one has."""
+    parts = name.split(".")
+    ends = [".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
+    return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1 or end == name)
 
 
 def _refining(settings: Sequence[Mapping[str, Any]], known: Sequence[str], names: Sequence[str]) -> list[str]:

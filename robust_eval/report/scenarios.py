@@ -18,8 +18,9 @@ from robust_eval.report.finished import FinishedRun
 class ScenarioRow(NamedTuple):
     """The telling figures of a measurement over the questions of one scenario, or their mean over several data sets.
 
-    ``kind`` is empty for a data set; AVG is the mean that counts data sets alike, WAVG the one that counts questions
-    alike: each figure is weighted by the number of questions that have it. ``questions`` were asked.
+    ``kind`` is empty for the questions of one scenario in one data set; AVG is the mean that counts such rows alike,
+    WAVG the one that counts questions alike: each figure is weighted by the number of questions that have it.
+    ``questions`` were asked. Intervals of means take different data sets to be independent.
     """
 
     subject: str

@@ -39,7 +39,7 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     """The main figures of all runs, and where the rest is."""
     measured = {name for run in compared.runs for name in run.figures}
     shown = [name for name in _MAIN if name in measured] or compared.runs[0].telling[:3]
-    table = _table(f"{len(compared.runs)} runs")
+    table = _table("1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs")
     for name in ("run", "kept", *(_MAIN.get(name) or label_of(name) or name for name in shown)):
         table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
     for label, run in zip(compared.labels, compared.runs, strict=True):
@@ -61,4 +61,4 @@ def _table(title: str) -> Table:
 
 
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False)

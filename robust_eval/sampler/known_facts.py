@@ -104,5 +104,5 @@ class KnownFacts:
         chosen = [question for question in questions if question.id in kept]
         if len(chosen) > self.max_questions:
             indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
-            chosen = [chosen[index] for index in indices]
+            chosen = [chosen[index] for index in sorted(indices)]
         return chosen

@@ -1,0 +1,190 @@
+"""How far the raters of a question agree: their answers' labels, with no need to know which is right.
+
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Throughout, ``counts`` is (n, K): how many of the raters of question j gave label i. Rows may differ in their sum, the
+number of raters r_j; those with less than two raters say nothing about agreement and are skipped. ``categories`` is
+(n,): the number K_j of labels that question j could have had, at least as many as were given to it.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.metric.score import Floats
+
+Integers = NDArray[np.int64]
+
+
+def fleiss_kappa(counts: ArrayLike) -> float:
+    """Agreement beyond chance, where a label means the same in every question.
+
+    κ = (P_o − P_e) / (1 − P_e); P_o is the mean over questions of the share of pairs of raters that agree,
+    (Σ_i f_ij² − r_j) / (r_j (r_j − 1)), and P_e = Σ_i p_i² with p_i the mean over questions of f_ij / r_j.
+
+    Returns
+    -------
+    At most 1; 0 is chance, below 0 less than chance. NaN where no question has two raters, or chance agreement is 1.
+
+    References
+    ----------
+    Fleiss, Psychological Bulletin 76 (1971); with different numbers of raters Gwet, Handbook of Inter-Rater Reliability
+    (2014), §2.
+
+    Examples
+    --------
+    >>> round(fleiss_kappa([[3, 0], [0, 3], [2, 1]]), 3)
+    0.55
+    """
+    f = _rated(counts)
+    if len(f) == 0:
+        return float("nan")
+    shares = f / f.sum(axis=1, keepdims=True)
+    return _beyond_chance(_observed(f), float((shares.mean(axis=0) ** 2).sum()))
+
+
+def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
+    """Fleiss' κ where labels mean nothing across questions, as the numbers of clusters do.
+
+    The mean over ``draws`` in which the labels of each question are mapped into its K_j categories by a random
+    injection, independent between questions. Its limit for many questions is :func:`free_marginal_kappa`.
+
+    Returns
+    -------
+    NaN where no question has two raters, or chance agreement is 1 in a draw.
+
+    References
+    ----------
+    Cho & Watson, §5.2; what is mapped: METHODS §2.
+
+    Examples
+    --------
+    >>> counts = [[3, 0], [3, 0], [2, 1]]  # clusters numbered by their size, which looks like a common opinion
+    >>> fleiss_kappa(counts) < 0 < remapped_kappa(counts, [3, 3, 3])
+    True
+    """
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, not {draws}")
+    f, k = _rated_with_categories(counts, categories)
+    if len(f) == 0:
+        return float("nan")
+    labels = np.count_nonzero(f, axis=1)
+    shares = -np.sort(-f, axis=1)[:, : labels.max()] / f.sum(axis=1, keepdims=True)  # given labels first
+    given = shares > 0
+    observed = _observed(f)
+    generator = np.random.default_rng(seed)
+    kappas = []
+    for _ in range(draws):
+        places = _injections(labels, k, generator)
+        marginal = np.bincount(places[given], shares[given]) / len(f)
+        kappas.append(_beyond_chance(observed, float((marginal**2).sum())))
+    return float(np.mean(kappas))
+
+
+def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:
+    """(n, most labels) distinct random categories for the labels of each question; what is beyond them is undefined."""
+    places = np.zeros((len(labels), labels.max()), dtype=np.int64)
+    for label in range(labels.max()):
+        rows = np.flatnonzero(labels > label)
+        free = generator.integers(categories[rows] - label)  # counted among those that are not taken
+        for taken in np.sort(places[rows, :label], axis=1).T:
+            free += free >= taken
+        places[rows, label] = free
+    return places
+
+
+def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
+    """Agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the mean of 1/K_j.
+
+    References
+    ----------
+    Brennan & Prediger, Educational and Psychological Measurement 41 (1981); Randolph (2005) with raters r_j.
+
+    Examples
+    --------
+    >>> free_marginal_kappa([[3, 0, 0], [1, 1, 1]], [3, 3])
+    0.25
+    """
+    f, k = _rated_with_categories(counts, categories)
+    if len(f) == 0:
+        return float("nan")
+    return _beyond_chance(_observed(f), float((1 / k).mean()))
+
+
+def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
+    """Certainty by Gibbs' M2: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
+
+    1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
+
+    References
+    ----------
+    Gibbs & Poston, Social Forces 53 (1975); Cho & Watson, §5.2.
+
+    Examples
+    --------
+    >>> gibbs_m2([[2, 2], [4, 0]], [2, 2])
+    0.5
+    """
+    f, k = _rated_with_categories(counts, categories)
+    if len(f) == 0:
+        return float("nan")
+    p = f / f.sum(axis=1, keepdims=True)
+    spread = np.where(k > 1, k / np.maximum(k - 1, 1) * (1 - (p**2).sum(axis=1)), 0.0)
+    return float(1 - spread.mean())
+
+
+def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
+    """Certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
+
+    1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
+
+    References
+    ----------
+    Cho & Watson, §5.2; normalised entropy: Kumar, Kapoor, Sebastian (1986).
+
+    Examples
+    --------
+    >>> normalized_certainty([[2, 2], [4, 0]], [2, 2])
+    0.5
+    """
+    f, k = _rated_with_categories(counts, categories)
+    if len(f) == 0:
+        return float("nan")
+    p = f / f.sum(axis=1, keepdims=True)
+    entropy = -(p * np.log(p, out=np.zeros_like(p), where=p > 0)).sum(axis=1)
+    normalized = np.divide(entropy, np.log(k), out=np.zeros(len(k)), where=k > 1)
+    return float(1 - normalized.mean())
+
+
+def _observed(f: Floats) -> float:
+    """P_o: the mean over questions of the share of pairs of raters that agree."""
+    raters = f.sum(axis=1)
+    return float((((f**2).sum(axis=1) - raters) / (raters * (raters - 1))).mean())
+
+
+def _beyond_chance(observed: float, chance: float) -> float:
+    return (observed - chance) / (1 - chance) if chance < 1 - 1e-12 else float("nan")
+
+
+def _rated(counts: ArrayLike) -> Floats:
+    """The counts of the questions with two raters or more."""
+    f = np.asarray(counts, dtype=float)
+    if f.ndim != 2:
+        raise ValueError(f"counts must be (questions, labels), not {f.shape}")
+    if not np.all(np.isfinite(f)) or np.any(f < 0) or np.any(f != np.round(f)):
+        raise ValueError("counts must be whole numbers of raters, not negative")
+    rated: Floats = f[f.sum(axis=1) >= 2]
+    return rated
+
+
+def _rated_with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, Integers]:
+    """Counts and categories of the questions with two raters or more; ValueError names one with too many labels."""
+    f, k = np.asarray(counts, dtype=float), np.asarray(categories)
+    if f.ndim == 2 and k.shape != (len(f),):
+        raise ValueError(f"categories must hold a number for each of the {len(f)} questions, not {k.shape}")
+    kept = _rated(f)
+    if np.any(k != np.round(k)) or np.any(k < 1):
+        raise ValueError("categories must be whole numbers of at least 1")
+    labels = np.count_nonzero(f, axis=1)
+    if np.any(labels > k):
+        row = int(np.argmax(labels > k))
+        raise ValueError(f"question {row} was given {labels[row]} labels, more than its {k[row]} categories")
+    return kept, k[f.sum(axis=1) >= 2].astype(np.int64)

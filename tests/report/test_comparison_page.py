@@ -1,0 +1,532 @@
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from markdown_it import MarkdownIt
+
+from robust_eval.metric.score import Estimate
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import sentences, write_comparison
+from robust_eval.report.finished import FinishedRun
+from robust_eval.report.terminal import print_comparison
+
+NAN = math.nan
+SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+STRANGE = "a<b>c</b>|d & \"e\" 'f'"
+
+
+def run(figures, estimates, kept=(), **changed):
+    """A run of these values by question, and of these estimates; a double underscore stands for a dot."""
+    n = len(next(iter(figures.values())))
+    described = {
+        "question_id": list("abcdefgh"[:n]),
+        "question": [f"{name}?" for name in "abcdefgh"[:n]],
+        "scenario": ["multiple_choice"] * n,
+        "type": [""] * n,
+        "category": [""] * n,
+        "group": [""] * n,
+        "kept": [bool(each) for each in kept or [1] * n],
+    }
+    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
+    settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
+    return FinishedRun(
+        settings, {name: Estimate(*each) for name, each in estimates.items()}, pa.table(described | columns)
+    )
+
+
+# The intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
+SMALL = {
+    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
+    "frs.d1": ([0.5, 0.75, 1.0, NAN], (0.75, 0.5, 1.0)),
+    "frs.unbroken_share": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
+    "accuracy.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
+    "accuracy.t1": ([0.25, 0.25, 1.0, NAN], (0.5, 0.25, 1.0)),
+    "frs.survival.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
+    "frs.survival.t1": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
+}
+LARGE = {
+    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
+    "frs.d1": ([0.25, 0.5, NAN, 0.75], (0.5, 0.25, 0.75)),
+    "frs.unbroken_share": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
+    "accuracy.t0.5": ([0.5, 0.5, NAN, 0.8], (0.6, 0.5, 0.8)),
+    "accuracy.t1": ([0, 0, NAN, 0.75], (0.25, 0.0, 0.75)),
+    "frs.survival.t0.5": ([0, 1, NAN, 1], (2 / 3, 0.0, 1.0)),
+    "frs.survival.t1": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
+}
+CERTAINTY = {
+    "greedy.accuracy": ([1, 0], (0.5, 0.0, 1.0)),
+    "certainty.entropy.t1": ([0.25, 0.75], (0.5, 0.25, 0.75)),
+    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, 0.5, 0.5)),
+}
+
+
+def measured(found, single=None, **others):
+    """A run of such figures, with single figures that are no means."""
+    values, estimates = ({name: each[place] for name, each in found.items()} for place in (0, 1))
+    return run(values, estimates | (single or {}), **others)
+
+
+def frs_runs(small="small", large="large"):
+    """Three runs: a model with two values of d, another with one."""
+    other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
+    other_d["frs.d5"] = ([0.25, 0.5, 0.75, NAN], (0.5, 0.25, 0.75))
+    median = {"frs.breaking_temperature.median": (NAN,)}
+    return [
+        measured(SMALL, {"frs": (0.75, 0.5, 1.0)}, kept=(1, 1, 1, 0), model__name=small),
+        measured(other_d, {"frs": (0.5, 0.25, 0.75)}, kept=(1, 1, 1, 0), model__name=small, metric__frs__d=5),
+        measured(LARGE, {"frs": (0.5, 0.25, 0.75)} | median, kept=(1, 1, 0, 1), model__name=large),
+    ]
+
+
+class Page(HTMLParser):
+    """The tables of a page, cell by cell, and its headings; it fails on a tag that is not closed where it should be."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tables, self.headings, self.tags = [], [], [], []
+        self.attributes = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(name, value) for name, value in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag in ("h1", "h2", "summary"):
+            self.headings.append("")
+        elif tag == "small":
+            self.tables[-1][-1][-1] += " ("
+
+    def handle_startendtag(self, tag, attributes):
+        self.attributes += [(name, value) for name, value in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag == "small":
+            self.tables[-1][-1][-1] += ")"
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+        elif {"h1", "h2", "summary"} & set(self.open):
+            self.headings[-1] += data
+
+
+def rendered(markdown):
+    """The page that a reader of the Markdown sees."""
+    return Page(MarkdownIt("commonmark").enable("table").render(markdown))
+
+
+def written(runs, folder):
+    """The comparison as its texts: page, Markdown."""
+    write_comparison(compare(runs), folder)
+    return (folder / "comparison.html").read_text("utf-8"), (folder / "comparison.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparison")
+    return folder, *written(frs_runs(), folder)
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory):
+    """Model and data set have names that mean something in HTML and in Markdown."""
+    runs = frs_runs(small=STRANGE)
+    for each in runs[:2]:
+        each.settings["dataset.name"] = "one|<i>"
+    return written(runs, tmp_path_factory.mktemp("strange"))
+
+
+def test_a_comparison_is_a_page_markdown_figures_and_tables(comparison):
+    folder, _, _ = comparison
+    names = ("accuracy_by_temperature", "frs_by_d", "survival")
+    assert sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()) == [
+        "comparison.html",
+        "comparison.md",
+        *(f"figures/{name}.{ending}" for name in names for ending in ("png", "svg")),
+        "pairs.parquet",
+        "runs.parquet",
+    ]
+
+
+def test_the_page_is_whole_and_loads_nothing(comparison):
+    _, html, _ = comparison
+    page = Page(html)
+    ids = [value for name, value in page.attributes if name == "id"]
+    loads = [value for name, value in page.attributes if name in ("src", "href", "xlink:href")]
+    assert len(ids) == len(set(ids))
+    assert all(address.startswith(("#", "data:")) for address in loads)
+    assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
+    assert page.tags.count("figure") == 3
+    captions = [value for name, value in page.attributes if name == "aria-label"]
+    assert captions == ["Mean FRS for each d, facts", "Accuracy against temperature, facts", "Facts that hold, facts"]
+
+
+TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", "small against large"]
+TABLES = [
+    [
+        [
+            "run",
+            "questions",
+            "kept",
+            "accuracy of the greedy answers, all questions asked",
+            "mean FRS, d = 1",
+            "share of unbroken facts (each scores 1)",
+            "accuracy at t = 0.5",
+            "accuracy at t = 1",
+            "mean FRS, d = 5",
+        ],
+        [
+            *("small, d=1", "4", "3", "1.000 (1.000 to 1.000)", "0.750 (0.500 to 1.000)", "0.333 (0.000 to 1.000)"),
+            *("1.000 (1.000 to 1.000)", "0.500 (0.250 to 1.000)", ""),
+        ],
+        [
+            *("small, d=5", "4", "3", "1.000 (1.000 to 1.000)", "", "0.333 (0.000 to 1.000)"),
+            *("1.000 (1.000 to 1.000)", "0.500 (0.250 to 1.000)", "0.500 (0.250 to 0.750)"),
+        ],
+        [
+            *("large, d=1", "4", "3", "1.000 (1.000 to 1.000)", "0.500 (0.250 to 0.750)", "0.000 (0.000 to 0.000)"),
+            *("0.600 (0.500 to 0.800)", "0.250 (0.000 to 0.750)", ""),
+        ],
+    ],
+    [
+        ["measured", "d", "FRS, facts", "unbroken facts"],
+        ["small", "1", "0.750 (0.500 to 1.000)", "0.333 (0.000 to 1.000)"],
+        ["small", "5", "0.500 (0.250 to 0.750)", "0.333 (0.000 to 1.000)"],
+        ["large", "1", "0.500 (0.250 to 0.750)", "0.000 (0.000 to 0.000)"],
+    ],
+    [
+        [
+            "measured",
+            "scenario",
+            "data set",
+            "questions",
+            "accuracy of the greedy answers, all questions asked",
+            "mean FRS, d = 1",
+            "share of unbroken facts (each scores 1)",
+            "accuracy at t = 0.5",
+            "accuracy at t = 1",
+            "mean FRS, d = 5",
+        ],
+        [
+            *("small", "multiple choice", "facts", "4", "1.000 (1.000 to 1.000)", "0.750 (0.500 to 1.000)"),
+            *("0.333 (0.000 to 1.000)", "1.000 (1.000 to 1.000)", "0.500 (0.250 to 1.000)", "0.500 (0.250 to 0.750)"),
+        ],
+        [
+            *("large", "multiple choice", "facts", "4", "1.000 (1.000 to 1.000)", "0.500 (0.250 to 0.750)"),
+            *("0.000 (0.000 to 0.000)", "0.600 (0.500 to 0.800)", "0.250 (0.000 to 0.750)", ""),
+        ],
+    ],
+    [
+        [
+            *("first", "second", "figure", "kept by each", "by both", "first minus second", "draws above 0"),
+            *("break earlier in first", "in second", "log-rank χ²", "p"),
+        ],
+        [
+            *("small", "large", "mean FRS, d = 1", "3 and 3", "2", "+0.250 (+0.250 to +0.250)", "100.0%"),
+            *("0", "1", "1.00", "0.32"),
+        ],
+    ],
+    [
+        ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"],
+        [
+            *("accuracy of the greedy answers, all questions asked", "4", "1.000", "1.000"),
+            *("0.000 (0.000 to 0.000)", "50.0%"),
+        ],
+        ["mean FRS, d = 1", "2", "0.625", "0.375", "+0.250 (+0.250 to +0.250)", "100.0%"],
+        ["share of unbroken facts (each scores 1)", "2", "0.000", "0.000", "0.000 (0.000 to 0.000)", "50.0%"],
+        ["accuracy at t = 0.5", "2", "1.000", "0.500", "+0.500 (+0.500 to +0.500)", "100.0%"],
+        ["accuracy at t = 1", "2", "0.250", "0.000", "+0.250 (+0.250 to +0.250)", "100.0%"],
+    ],
+]
+
+
+def test_the_tables_of_the_page_show_every_figure(comparison):
+    _, html, _ = comparison
+    page = Page(html)
+    assert page.headings == TITLES
+    assert page.tables == TABLES
+
+
+def test_the_markdown_shows_what_the_page_shows(comparison):
+    folder, _, markdown = comparison
+    page = rendered(markdown)
+    assert page.headings == TITLES
+    assert page.tables == TABLES
+    drawings = [value for name, value in page.attributes if name == "src"]
+    assert drawings == [f"figures/{name}.png" for name in ("frs_by_d", "accuracy_by_temperature", "survival")]
+    assert all((folder / drawing).is_file() for drawing in drawings)
+
+
+def markdown_tables(markdown):
+    """The numbers of cells of the lines of each table, its rule among them."""
+    blocks = [block.splitlines() for block in markdown.split("\n\n") if block.startswith("|")]
+    return [[len(re.findall(r"(?<!\\)\|", line)) for line in block] for block in blocks]
+
+
+def test_the_lines_of_a_markdown_table_have_equally_many_cells(comparison, strange):
+    for markdown in (comparison[2], strange[1]):
+        counts = markdown_tables(markdown)
+        assert len(counts) == 5
+        assert all(len(set(lines)) == 1 and lines[0] > 2 for lines in counts)
+
+
+def test_names_are_escaped_in_the_page(strange):
+    html, _ = strange
+    page = Page(html)
+    assert (page.tags.count("b"), page.tags.count("i")) == (0, 0)
+    assert [row[0] for row in page.tables[0][1:]] == [
+        f"{STRANGE}, d=1 on one|<i>",
+        f"{STRANGE}, d=5 on one|<i>",
+        "large, d=1 on facts",
+    ]
+    assert page.tables[1][0][2:] == ["FRS, one|<i>", "unbroken facts", "FRS, facts", "unbroken facts"]
+    assert page.headings[-1] == f"{STRANGE} on one|<i> against large on facts"
+    captions = [value for name, value in page.attributes if name == "aria-label"]
+    assert captions[0] == "Mean FRS for each d, one|<i>"
+
+
+def test_names_are_escaped_in_the_markdown(strange):
+    html, markdown = strange
+    assert re.findall(r"(?<!\\)</?[bi]>", markdown) == []
+    page, shown = Page(html), rendered(markdown)
+    assert shown.headings == page.headings
+    assert shown.tables == page.tables
+
+
+def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
+    folder, _, _ = comparison
+    table = pq.read_table(folder / "runs.parquet")
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "run": "string",
+        "figure": "string",
+        "value": "double",
+        "low": "double",
+        "high": "double",
+    }
+    other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
+    expected = [("small, d=1", name, *each) for name, (_, each) in SMALL.items()]
+    expected += [("small, d=1", "frs", 0.75, 0.5, 1.0)]
+    expected += [("small, d=5", name, *each) for name, (_, each) in other_d.items()]
+    expected += [("small, d=5", "frs.d5", 0.5, 0.25, 0.75), ("small, d=5", "frs", 0.5, 0.25, 0.75)]
+    expected += [("large, d=1", name, *each) for name, (_, each) in LARGE.items()]
+    expected += [("large, d=1", "frs", 0.5, 0.25, 0.75)]
+    expected += [("large, d=1", "frs.breaking_temperature.median", NAN, NAN, NAN)]
+    found = [tuple(row.values()) for row in table.to_pylist()]
+    assert [row[:2] for row in found] == [row[:2] for row in expected]
+    np.testing.assert_array_equal([row[2:] for row in found], [row[2:] for row in expected])
+
+
+def test_every_difference_is_in_the_table_for_programs(comparison):
+    folder, _, _ = comparison
+    table = pq.read_table(folder / "pairs.parquet")
+    names = ["n", "first", "second", "value", "low", "high", "share_above"]
+    tested = [f"log_rank.{name}" for name in ("n", "first", "second", "statistic", "p_value")]
+    assert table.column_names == ["measured", "against", "figure", *names, *tested]
+    p_value = math.erfc(math.sqrt(0.5))
+    expected = {
+        "greedy.accuracy": (4, 1, 1, 0, 0, 0, 0.5),
+        "frs.d1": (2, 0.625, 0.375, 0.25, 0.25, 0.25, 1),
+        "frs.unbroken_share": (2, 0, 0, 0, 0, 0, 0.5),
+        "accuracy.t0.5": (2, 1, 0.5, 0.5, 0.5, 0.5, 1),
+        "accuracy.t1": (2, 0.25, 0, 0.25, 0.25, 0.25, 1),
+    }
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        ("small", "large", name, *values, 2, 0, 1, 1, pytest.approx(p_value)) for name, values in expected.items()
+    ]
+
+
+def ranking(dataset, most, least):
+    """Where the facts of SMALL and LARGE hold most and least firmly."""
+    return (
+        f"On {dataset}, {most} has the highest mean Factual Robustness Score (d = 1), 0.750 (0.500 to 1.000), and "
+        f"{least} the lowest, 0.500 (0.250 to 0.750), each over the facts that it knows itself."
+    )
+
+
+def test_the_opening_says_what_was_compared_and_who_holds_its_facts_best(comparison):
+    _, html, markdown = comparison
+    said = sentences(compare(frs_runs()))
+    assert said == ["3 runs of large and small on facts.", ranking("facts", "small", "large")]
+    assert " ".join(said) in html
+    assert markdown.startswith(f"# Comparison\n\n{' '.join(said)}\n\n")
+
+
+def test_the_opening_speaks_of_each_data_set_that_several_measured():
+    physics = measured(SMALL, model__name="small", dataset__name="physics")
+    other = measured(LARGE, model__name="large", dataset__name="physics")
+    alone = measured(LARGE, model__name="large", dataset__name="passages")
+    said = sentences(compare([*frs_runs(), other, physics, alone]))
+    assert said[0].startswith("6 runs of large and small on facts")
+    assert said[1:] == [ranking("facts", "small", "large"), ranking("physics", "small", "large")]
+
+
+def test_the_opening_does_not_rank_scores_of_different_weights():
+    small, other, _ = frs_runs()
+    other.settings["model.name"] = "large"
+    assert sentences(compare([small, other])) == ["2 runs of large and small on facts."]
+
+
+def test_the_opening_says_how_many_repetitions_are_left_out():
+    def one(**changed):
+        return measured(CERTAINTY, **changed)
+
+    said = sentences(compare([one(), one(), one(model__name="large"), one(), one()]))
+    assert said == [
+        "2 runs of large and small on facts.",
+        "Left out: 3 runs with the settings and the result of another.",
+    ]
+
+
+def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
+    other = CERTAINTY | {"certainty.entropy.t1": ([0.5, 1.0], (0.75, 0.5, 1.0))}
+    html, markdown = written([measured(CERTAINTY), measured(other, model__name="large")], tmp_path)
+    page = Page(html)
+    assert rendered(markdown).tables == page.tables
+    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", "small against large"]
+    greedy, even = "0.500 (0.000 to 1.000)", "0.500 (0.500 to 0.500)"
+    assert [row[3:] for row in page.tables[0]] == [
+        [
+            "accuracy of the greedy answers, all questions asked",
+            "answer entropy (nats) at t = 1",
+            "error rate of answers with a label at t = 1",
+        ],
+        [greedy, "0.500 (0.250 to 0.750)", even],
+        [greedy, "0.750 (0.500 to 1.000)", even],
+    ]
+    same = "0.000 (0.000 to 0.000)"
+    assert page.tables[3][1:] == [
+        ["accuracy of the greedy answers, all questions asked", "2", "0.500", "0.500", same, "50.0%"],
+        ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-0.250 to -0.250)", "0.0%"],
+        ["error rate of answers with a label at t = 1", "2", "0.500", "0.500", same, "50.0%"],
+    ]
+    assert page.tables[2][1][7:] == ["", "", "", ""]
+    assert page.tags.count("figure") == 0
+    assert "![" not in markdown
+    tested = pq.read_table(tmp_path / "pairs.parquet")
+    assert [tested[name].null_count for name in tested.column_names if name.startswith("log_rank.")] == [3] * 5
+    assert " ".join(sentences(compare([measured(CERTAINTY)]))) == "1 run of small on facts."
+
+
+def test_one_run_alone_has_no_pairs(tmp_path):
+    html, markdown = written(frs_runs()[:1], tmp_path)
+    page = Page(html)
+    assert page.headings == ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario"]
+    assert rendered(markdown).tables == page.tables
+    assert [row[0] for row in page.tables[0]] == ["run", "small"]
+    assert page.tables[1][1:] == [["small", "1", "0.750 (0.500 to 1.000)", "0.333 (0.000 to 1.000)"]]
+    assert markdown.startswith("# Comparison\n\n1 run of small on facts.\n\n")
+    pairs = pq.read_table(tmp_path / "pairs.parquet")
+    assert (pairs.num_rows, pairs.num_columns) == (0, 15)
+
+
+def test_an_undefined_figure_is_called_so(tmp_path):
+    nothing = {name: ([1, NAN] if name == "greedy.accuracy" else [NAN] * 2, (NAN,)) for name in SMALL}
+    some = {name: ([1, 0], (0.5, 0.0, 1.0)) for name in SMALL}
+    html, markdown = written([measured(nothing), measured(some, model__name="large")], tmp_path)
+    page = Page(html)
+    assert rendered(markdown).tables == page.tables
+    assert page.tables[0][1] == ["small", "2", "2", *["undefined"] * 5]
+    assert page.tables[1][1:] == [
+        ["small", "1", "undefined", "undefined"],
+        ["large", "1", "0.500 (0.000 to 1.000)", "0.500 (0.000 to 1.000)"],
+    ]
+    assert page.tables[2][1][3:] == ["2", "1.000 (1.000 to 1.000)", *["undefined"] * 4]
+    assert page.tables[3][1] == [
+        *("small", "large", "mean FRS, d = 1", "2 and 2", "2", "undefined", "undefined"),
+        *("0", "0", "undefined", "undefined"),
+    ]
+    assert page.tables[4][2] == ["mean FRS, d = 1", "0", *["undefined"] * 4]
+    assert markdown.startswith("# Comparison\n\n2 runs of large and small on facts.\n\n")
+
+
+def test_means_over_data_sets_are_explained_where_there_are_some(tmp_path):
+    runs = [measured(CERTAINTY), measured(CERTAINTY, dataset__name="physics")]
+    html, markdown = written(runs, tmp_path)
+    page = Page(html)
+    assert [row[:4] for row in page.tables[1][1:]] == [
+        ["small", "multiple choice", "facts", "2"],
+        ["small", "multiple choice", "physics", "2"],
+        ["small", "multiple choice", "AVG", "4"],
+        ["small", "multiple choice", "WAVG", "4"],
+    ]
+    for text in (html, markdown):
+        assert text.count("AVG counts the rows above alike, WAVG questions") == 1
+
+
+def test_data_sets_named_in_other_scripts_have_figures_of_their_own(tmp_path):
+    runs = [measured(SMALL, dataset__name=name) for name in ("φυσική", "χημεία")]
+    _, markdown = written(runs, tmp_path)
+    drawings = [value for name, value in rendered(markdown).attributes if name == "src"]
+    assert len(drawings) == 6
+    assert len(set(drawings)) == 6
+
+
+def printed(runs, folder, capsys, monkeypatch):
+    """The lines in the terminal: cells of a table's row, or the line itself."""
+    monkeypatch.setenv("COLUMNS", "120")
+    print_comparison(compare(runs), folder)
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] or line.strip() for line in lines]
+    return [row for row in rows if row and not (isinstance(row, str) and row[0] in "┏┡└├")]
+
+
+def test_the_terminal_shows_the_main_figures_of_every_run(tmp_path, capsys, monkeypatch):
+    assert printed(frs_runs(), tmp_path, capsys, monkeypatch) == [
+        "3 runs",
+        ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
+        ["small, d=1", "3 of 4", "1.000", "0.750", "0.333"],
+        ["", "", "1.000 to 1.000", "0.500 to 1.000", "0.000 to 1.000"],
+        ["small, d=5", "3 of 4", "1.000", "0.500", "0.333"],
+        ["", "", "1.000 to 1.000", "0.250 to 0.750", "0.000 to 1.000"],
+        ["large, d=1", "3 of 4", "1.000", "0.500", "0.000"],
+        ["", "", "1.000 to 1.000", "0.250 to 0.750", "0.000 to 0.000"],
+        f"comparison: {tmp_path / 'comparison.html'}",
+    ]
+
+
+def test_the_terminal_shows_what_a_run_without_a_score_has(tmp_path, capsys, monkeypatch):
+    runs = [*frs_runs()[2:], measured(CERTAINTY)]
+    rows = printed(runs, tmp_path, capsys, monkeypatch)
+    assert rows[1:-1] == [
+        ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
+        ["large", "3 of 4", "1.000", "0.500", "0.000"],
+        ["", "", "1.000 to 1.000", "0.250 to 0.750", "0.000 to 0.000"],
+        ["small", "2 of 2", "0.500", "", ""],
+        ["", "", "0.000 to 1.000", "", ""],
+    ]
+
+
+def test_the_terminal_shows_the_first_figures_where_the_main_ones_are_missing(tmp_path, capsys, monkeypatch):
+    entropy = {"certainty.entropy.t1": ([0.25, NAN], (NAN,))}
+    assert printed([measured(entropy)], tmp_path, capsys, monkeypatch)[1:] == [
+        ["run", "kept", "answer entropy (nats) at t = 1"],
+        ["small", "2 of 2", "undefined"],
+        ["", "", ""],
+        f"comparison: {tmp_path / 'comparison.html'}",
+    ]
+
+
+def test_the_terminal_speaks_of_one_run_in_the_singular(tmp_path, capsys, monkeypatch):
+    assert printed([measured(CERTAINTY)], tmp_path, capsys, monkeypatch)[0] == "1 run"
+
+
+@pytest.mark.parametrize("name", ["llama[chat]", "['[/INST]']", "a<b>|&:smile:"])
+def test_the_terminal_shows_names_as_they_are(name, tmp_path, capsys, monkeypatch):
+    rows = printed([measured(CERTAINTY, model__name=name)], tmp_path / "runs[old]", capsys, monkeypatch)
+    assert rows[2][0] == name
+    assert rows[-1] == f"comparison: {tmp_path / 'runs[old]' / 'comparison.html'}"
