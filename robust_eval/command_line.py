@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from robust_eval.config import CONF, register, to_config
 from robust_eval.error import UserError
+from robust_eval.garbage import collect_seldom
 from robust_eval.overrides import Checked, checked_overrides
 from robust_eval.run_folder import ANSWERS, CONFIG
 from robust_eval.sweep import run_sweep, write_error
@@ -26,6 +27,7 @@ def main(launch: Callable[[], None]) -> None:
 
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
+    collect_seldom()
     register()
     _heed_termination()
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from robust_eval.garbage import collect_as_usual
 from robust_eval.model.base import Item, LanguageModel, Reply, Request
 from robust_eval.progress import progress
 
@@ -25,6 +26,7 @@ class Local:
 
         from robust_eval.engine.threads import fastest_threads
 
+        collect_as_usual()
         torch.set_num_threads(self.threads or fastest_threads())
 
     def run(
