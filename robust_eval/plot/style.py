@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import matplotlib
-from matplotlib import pyplot as plt
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,9 +16,8 @@ SEQUENTIAL = "viridis"
 
 _SETTINGS: dict[Any, Any] = {
     "figure.figsize": (6.4, 4.2),
-    "figure.dpi": 100,
+    "figure.dpi": 150,
     "savefig.dpi": 150,
-    "figure.constrained_layout.use": True,
     "font.size": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -35,11 +33,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def figure() -> Iterator[tuple[Figure, Axes]]:
-    """A figure with one pair of axes in the common style; closed at the end."""
-    matplotlib.use("agg")
-    with plt.rc_context(_SETTINGS):
-        drawn, axes = plt.subplots()
-        try:
-            yield drawn, axes
-        finally:
-            plt.close(drawn)
+    """A figure with one pair of axes in the common style."""
+    with rc_context(_SETTINGS):
+        drawn = Figure(layout="constrained")
+        yield drawn, drawn.subplots()

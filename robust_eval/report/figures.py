@@ -41,7 +41,10 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
 
 def save(drawn: Figure, path: Path) -> Path:
     """Write a figure as PNG and SVG; the path of the SVG."""
+    layout = drawn.get_layout_engine()
+    assert layout is not None
+    layout.execute(drawn)
+    drawn.set_layout_engine(None)  # it is laid out: with an engine, each file would be drawn twice
     drawn.savefig(path.with_suffix(".png"))
-    drawn.set_layout_engine("none")  # it is laid out; doing so again takes as long as drawing
     drawn.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     return path.with_suffix(".svg")
