@@ -30,12 +30,18 @@ class AnswerMatcher:
     def __init__(self, accepted: Sequence[str]) -> None:
         self.identity = f"whole words {list(accepted)}"
         self._accepted = accepted
-        self._pattern = whole_words(*accepted)
-        without_number = [form for form in accepted if not _NUMBER.search(form)]
-        self._numeric = len(without_number) < len(accepted)
-        self._words_pattern = whole_words(*without_number) if without_number else re.compile(r"(?!)")
+        self._without_number = [form for form in accepted if not _NUMBER.search(form)]
+        self._numeric = len(self._without_number) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._last_words = {form.split()[-1] for form in accepted}
+
+    @cached_property  # most runs ask a matcher for no more than its identity
+    def _pattern(self) -> re.Pattern[str]:
+        return whole_words(*self._accepted)
+
+    @cached_property
+    def _words_pattern(self) -> re.Pattern[str]:
+        return whole_words(*self._without_number) if self._without_number else re.compile(r"(?!)")
 
     def right(self, reply: str) -> bool:
         """Whether the first line of a reply contains an accepted answer."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
-from robust_eval.grader.answer_matcher import AnswerMatcher, whole_words
+from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.grader.normalization import normalize
 from robust_eval.question import LETTERS, Question
@@ -72,7 +72,9 @@ class Matching:
         return Verdict(label, any(self._contains(reply, alias) for alias in accepted), reply in accepted)
 
     def _contains(self, reply: str, alias: str) -> bool:
-        return alias in reply if self.contains == "substring" else whole_words(alias).search(reply) is not None
+        if self.contains == "word":  # in a normal form, words are separated by single spaces
+            reply, alias = f" {reply} ", f" {alias} "
+        return alias in reply
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
         """The rule as it applies to a free-text answer that is being written; None where whole words do not count."""
