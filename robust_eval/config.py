@@ -16,14 +16,19 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from robust_eval.aggregator.clusters import Clusters
+from robust_eval.aggregator.text import EqualText
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError, first_line
 from robust_eval.grader.matching import Matching
+from robust_eval.metric.answer_agreement import AnswerAgreement
 from robust_eval.metric.certainty import AnswerCertainty
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.model.transformers import Transformers
+from robust_eval.rewriter.recorded import Recorded
 from robust_eval.sampler.exact import Exact
+from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.sqlite_store import SqliteStore
 from robust_eval.store import NoStore
@@ -52,7 +57,9 @@ class Config:
     dataset: Any = MISSING
     sampler: dict[str, Any] = field(default_factory=dict)
     metric: dict[str, Any] = field(default_factory=dict)
+    rewriter: Any = MISSING
     grader: Any = MISSING
+    aggregator: Any = MISSING
     engine: Any = MISSING
     store: Any = MISSING
     tracking: Any = MISSING
@@ -66,9 +73,11 @@ class Config:
 SCHEMAS: dict[str, dict[str, type]] = {
     "model": {"transformers": Transformers},
     "dataset": {"jsonl": JsonLines},
-    "sampler": {"temperature_sweep": TemperatureSweep, "exact": Exact},
-    "metric": {"frs": FactualRobustness, "certainty": AnswerCertainty},
+    "rewriter": {"recorded": Recorded},
+    "sampler": {"temperature_sweep": TemperatureSweep, "exact": Exact, "perturbation": Perturbation},
+    "metric": {"frs": FactualRobustness, "certainty": AnswerCertainty, "agreement": AnswerAgreement},
     "grader": {"matching": Matching},
+    "aggregator": {"text": EqualText, "clusters": Clusters},
     "engine": {"local": Local},
     "store": {"sqlite": SqliteStore, "none": NoStore},
     "tracking": {"mlflow": Mlflow, "none": Untracked},

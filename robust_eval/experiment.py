@@ -12,6 +12,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
+from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import write_parquet
 from robust_eval.config import Config, flat, repeatable
 from robust_eval.dataset.base import Dataset
@@ -30,6 +31,7 @@ from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_job, print_summary
 from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
+from robust_eval.rewriter.base import Rewriter
 from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, QUESTIONS, SUMMARY
 from robust_eval.sampler.base import Sampler
 from robust_eval.stopwatch import Stopwatch
@@ -121,8 +123,10 @@ def _measure(
     metrics: dict[str, Metric] = config.metric
     sampler: Sampler
     (sampler,) = config.sampler.values()
+    rewriter: Rewriter = config.rewriter
+    aggregator: Aggregator = config.aggregator
     with watch.stage("questions"):
-        questions = dataset.load()
+        questions = rewriter.rewrite(dataset.load())
     digest = fingerprint(questions)
     record.dataset(dataset.name, dataset.file, questions, digest)
     log.info("data set %s: %d questions, fingerprint %s", dataset.name, len(questions), digest[:12])
@@ -151,8 +155,9 @@ def _measure(
         write_parquet(answers.curves, folder / "curves.parquet")
 
     with watch.stage("grading"):
-        graded = grader.grade(kept, answers.table)
-        write_parquet(pa.concat_tables([baseline, graded]), folder / "graded.parquet")
+        graded = aggregator.aggregate(kept, grader.grade(kept, answers.table))
+        both = pa.concat_tables([baseline, graded], promote_options="default")  # the baseline has no vote
+        write_parquet(both, folder / "graded.parquet")
     with watch.stage("scoring"):
         measured = Measured(baseline, graded, answers.curves, sampler.estimator)
         scores = {key: metric.score(kept, measured, config.seed) for key, metric in metrics.items()}

@@ -27,16 +27,17 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     References
     ----------
     Fleiss, Psychological Bulletin 76 (1971); with different numbers of raters Gwet, Handbook of Inter-Rater Reliability
-    (2014), §2.
+    (2014), §2; questions with a single rater are left out of P_e as well (METHODS §2).
 
     Examples
     --------
     >>> round(fleiss_kappa([[3, 0], [0, 3], [2, 1]]), 3)
     0.55
     """
-    f = _rated(counts)
-    if len(f) == 0:
+    f, rated = _counts(counts)
+    if not rated.any():
         return float("nan")
+    f = f[rated]
     shares = f / f.sum(axis=1, keepdims=True)
     return _beyond_chance(_observed(f), float((shares.mean(axis=0) ** 2).sum()))
 
@@ -45,11 +46,13 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     """Fleiss' κ where labels mean nothing across questions, as the numbers of clusters do.
 
     The mean over ``draws`` in which the labels of each question are mapped into its K_j categories by a random
-    injection, independent between questions. Its limit for many questions is :func:`free_marginal_kappa`.
+    injection, independent between questions. Where all K_j are equal, its limit for many questions is
+    :func:`free_marginal_kappa`; where they are not, labels of two questions meet by chance with probability
+    1 / max(K_j, K_j′), which is less often than the mean of 1 / K_j says.
 
     Returns
     -------
-    NaN where no question has two raters, or chance agreement is 1 in a draw.
+    Draws in which chance agreement is 1 are left out; NaN where all are, or no question has two raters.
 
     References
     ----------
@@ -63,9 +66,10 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     """
     if draws < 1:
         raise ValueError(f"draws must be at least 1, not {draws}")
-    f, k = _rated_with_categories(counts, categories)
-    if len(f) == 0:
+    f, k, rated = _with_categories(counts, categories)
+    if not rated.any():
         return float("nan")
+    f, k = f[rated], k[rated]
     labels = np.count_nonzero(f, axis=1)
     shares = -np.sort(-f, axis=1)[:, : labels.max()] / f.sum(axis=1, keepdims=True)  # given labels first
     given = shares > 0
@@ -76,7 +80,8 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
         places = _injections(labels, k, generator)
         marginal = np.bincount(places[given], shares[given]) / len(f)
         kappas.append(_beyond_chance(observed, float((marginal**2).sum())))
-    return float(np.mean(kappas))
+    defined = [kappa for kappa in kappas if not np.isnan(kappa)]
+    return float(np.mean(defined)) if defined else float("nan")
 
 
 def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:
@@ -94,6 +99,10 @@ def _injections(labels: Integers, categories: Integers, generator: np.random.Gen
 def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
     """Agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the mean of 1/K_j.
 
+    Returns
+    -------
+    NaN where no question has two raters, or all have one category.
+
     References
     ----------
     Brennan & Prediger, Educational and Psychological Measurement 41 (1981); Randolph (2005) with raters r_j.
@@ -103,9 +112,10 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
     >>> free_marginal_kappa([[3, 0, 0], [1, 1, 1]], [3, 3])
     0.25
     """
-    f, k = _rated_with_categories(counts, categories)
-    if len(f) == 0:
+    f, k, rated = _with_categories(counts, categories)
+    if not rated.any():
         return float("nan")
+    f, k = f[rated], k[rated]
     return _beyond_chance(_observed(f), float((1 / k).mean()))
 
 
@@ -113,6 +123,7 @@ def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
     """Certainty by Gibbs' M2: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
 
     1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
+    NaN where no question has two raters.
 
     References
     ----------
@@ -123,35 +134,60 @@ def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
     >>> gibbs_m2([[2, 2], [4, 0]], [2, 2])
     0.5
     """
-    f, k = _rated_with_categories(counts, categories)
-    if len(f) == 0:
-        return float("nan")
-    p = f / f.sum(axis=1, keepdims=True)
-    spread = np.where(k > 1, k / np.maximum(k - 1, 1) * (1 - (p**2).sum(axis=1)), 0.0)
-    return float(1 - spread.mean())
+    return _mean(question_m2(counts, categories))
+
+
+def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
+    """(n,) what :func:`gibbs_m2` averages; NaN for a question with less than two raters.
+
+    >>> question_m2([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
+    [0.0, 1.0, nan]
+    """
+    f, k, rated = _with_categories(counts, categories)
+    f, k, rated, m2 = f[rated], k[rated], rated, np.full(len(f), np.nan)
+    pairs = f.sum(axis=1) ** 2
+    spread = k * (pairs - (f**2).sum(axis=1)) / (np.maximum(k - 1, 1) * pairs)  # of whole numbers: 1 is exactly 1
+    m2[rated] = 1 - np.where(k > 1, spread, 0.0)
+    return m2
 
 
 def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
     """Certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
 
     1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
+    NaN where no question has two raters.
 
     References
     ----------
-    Cho & Watson, §5.2; normalised entropy: Kumar, Kapoor, Sebastian (1986).
+    Cho & Watson, §5.2; normalised entropy: Kumar, Kumar & Kapur, Int. J. General Systems 12 (1986).
 
     Examples
     --------
     >>> normalized_certainty([[2, 2], [4, 0]], [2, 2])
     0.5
     """
-    f, k = _rated_with_categories(counts, categories)
-    if len(f) == 0:
-        return float("nan")
-    p = f / f.sum(axis=1, keepdims=True)
+    return _mean(question_certainty(counts, categories))
+
+
+def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
+    """(n,) what :func:`normalized_certainty` averages; NaN for a question with less than two raters.
+
+    >>> question_certainty([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
+    [0.0, 1.0, nan]
+    """
+    f, k, rated = _with_categories(counts, categories)
+    p = f[rated] / f[rated].sum(axis=1, keepdims=True)
     entropy = -(p * np.log(p, out=np.zeros_like(p), where=p > 0)).sum(axis=1)
-    normalized = np.divide(entropy, np.log(k), out=np.zeros(len(k)), where=k > 1)
-    return float(1 - normalized.mean())
+    certainty = np.full(len(f), np.nan)
+    certainty[rated] = 1 - np.divide(entropy, np.log(k[rated]), out=np.zeros(len(p)), where=k[rated] > 1)
+    bounded: Floats = np.clip(certainty, 0, 1)  # rounding removed at the source
+    return bounded
+
+
+def _mean(values: Floats) -> float:
+    """Over the questions that have a value."""
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
 
 
 def _observed(f: Floats) -> float:
@@ -164,27 +200,27 @@ def _beyond_chance(observed: float, chance: float) -> float:
     return (observed - chance) / (1 - chance) if chance < 1 - 1e-12 else float("nan")
 
 
-def _rated(counts: ArrayLike) -> Floats:
-    """The counts of the questions with two raters or more."""
+def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+    """The counts, checked, and which questions have two raters or more."""
     f = np.asarray(counts, dtype=float)
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")
     if not np.all(np.isfinite(f)) or np.any(f < 0) or np.any(f != np.round(f)):
         raise ValueError("counts must be whole numbers of raters, not negative")
-    rated: Floats = f[f.sum(axis=1) >= 2]
-    return rated
+    return f, f.sum(axis=1) >= 2
 
 
-def _rated_with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, Integers]:
-    """Counts and categories of the questions with two raters or more; ValueError names one with too many labels."""
-    f, k = np.asarray(counts, dtype=float), np.asarray(categories)
-    if f.ndim == 2 and k.shape != (len(f),):
+def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, Integers, NDArray[np.bool_]]:
+    """Counts, categories, and which questions have two raters or more; ValueError names one with too many labels."""
+    f, rated = _counts(counts)
+    k = np.asarray(categories)
+    if k.shape != (len(f),):
         raise ValueError(f"categories must hold a number for each of the {len(f)} questions, not {k.shape}")
-    kept = _rated(f)
-    if np.any(k != np.round(k)) or np.any(k < 1):
+    if not np.all(np.isfinite(k)) or np.any(k != np.round(k)) or np.any(k < 1) or np.any(k > 2**31):
         raise ValueError("categories must be whole numbers of at least 1")
+    k = k.astype(np.int64)
     labels = np.count_nonzero(f, axis=1)
     if np.any(labels > k):
         row = int(np.argmax(labels > k))
         raise ValueError(f"question {row} was given {labels[row]} labels, more than its {k[row]} categories")
-    return kept, k[f.sum(axis=1) >= 2].astype(np.int64)
+    return f, k, rated

@@ -82,7 +82,7 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Ques
     right, raters = np.where(known, table, 0).sum(axis=1), known.sum(axis=1)
     difficulty = np.divide(right, raters, out=np.full(len(table), np.nan), where=graded)
     with np.errstate(invalid="ignore"):
-        outside = (ensemble < worst) | (ensemble > best)
+        outside = (ensemble < worst) | (ensemble > best) | (~np.isnan(ensemble) & ~graded)
     if outside.any():
         row = int(np.argmax(outside))
         verdict = "right" if ensemble[row] else "wrong"
@@ -102,10 +102,10 @@ def guessing(choices: int, raters: int) -> Robustness:
     >>> guessing(2, 2)
     Robustness(accuracy=0.5, worst=0.25, best=0.75, plurality=0.5, difficulty=0.5)
     """
-    if choices < 1 or raters < 1:
-        raise ValueError(f"choices and raters must be at least 1, not {choices} and {raters}")
+    if not all(isinstance(number, int) and number >= 1 for number in (choices, raters)):
+        raise ValueError(f"choices and raters must be whole numbers of at least 1, not {choices} and {raters}")
     p = 1 / choices
-    return Robustness(p, p**raters, 1 - (1 - p) ** raters, p, p)
+    return Robustness(p, p**raters, -np.expm1(raters * np.log1p(-p)) if choices > 1 else 1.0, p, p)
 
 
 def _mean(values: Floats) -> float:

@@ -6,7 +6,28 @@ from typing import Protocol
 import pyarrow as pa
 
 from robust_eval.model.base import Choices, Matcher, Request
+from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
+
+TOP_LOGPROBS = 20
+"""Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
+
+
+def greedy_requests(questions: Sequence[Question], max_new_tokens: int, seed: int, top_logprobs: int) -> list[Request]:
+    """One greedy answer to each question, with the largest log-probabilities of each token."""
+    return [
+        Request(
+            question_id=question.id,
+            rewrite=0,
+            prompt=prompt_for(question),
+            temperatures=(0.0,),
+            trials=1,
+            max_new_tokens=max_new_tokens,
+            seed=seed,
+            top_logprobs=max(top_logprobs, TOP_LOGPROBS),
+        )
+        for question in questions
+    ]
 
 
 class Judge(Protocol):

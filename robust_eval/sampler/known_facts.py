@@ -13,12 +13,10 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
-from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
+from robust_eval.sampler.base import greedy_requests
 
 SELECTIONS = ("exact_match", "contains", "none")
-TOP_LOGPROBS = 20
-"""Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
 
 @dataclass
@@ -55,20 +53,7 @@ class KnownFacts:
 
     def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
         """One greedy answer to each question, with the largest log-probabilities of each token."""
-        wanted = max(top_logprobs, TOP_LOGPROBS)
-        return [
-            Request(
-                question_id=question.id,
-                rewrite=0,
-                prompt=prompt_for(question),
-                temperatures=(0.0,),
-                trials=1,
-                max_new_tokens=self.max_new_tokens,
-                seed=seed,
-                top_logprobs=wanted,
-            )
-            for question in questions
-        ]
+        return greedy_requests(questions, self.max_new_tokens, seed, top_logprobs)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Those that have a right answer, if the greedy one must be right."""

@@ -1,0 +1,56 @@
+"""A sentence-embedding model: texts as vectors, near to one another where they mean the same."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robust_eval.error import UserError, first_line
+from robust_eval.model.embedded import package_folder
+
+log = logging.getLogger(__name__)
+
+EMBEDDED = "embedded:"
+"""Prefix of a path inside a package of the package index: embedded:PACKAGE/FOLDER."""
+Vectors = NDArray[np.float32]
+
+
+class Sentences:
+    """Unit vectors of texts; each distinct text is embedded once. The model is loaded when the first is asked for."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._model: Any = None
+        self._known: dict[str, Vectors] = {}
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """(texts, dimensions) vectors of length 1; UserError where the model cannot be loaded."""
+        self.learn(texts)
+        return np.stack([self._known[text] for text in texts])
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Embed those of the texts that are new, all at once: that is faster than one question's at a time."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            vectors = self._loaded().encode(new, normalize_embeddings=True, show_progress_bar=False, batch_size=256)
+            self._known |= dict(zip(new, vectors, strict=True))
+
+    def _loaded(self) -> Any:
+        if self._model is None:
+            from sentence_transformers import SentenceTransformer
+
+            where = self._path
+            if where.startswith(EMBEDDED):
+                package, _, inside = where.removeprefix(EMBEDDED).partition("/")
+                where = str(package_folder(package) / inside)
+            elif Path(where).suffix == "" and not Path(where).exists() and "/" not in where:
+                raise UserError(f"aggregator.model: there is no folder {where}")
+            try:
+                self._model = SentenceTransformer(where, device="cpu")
+            except (OSError, ValueError) as problem:
+                raise UserError(f"aggregator.model: {self._path} cannot be loaded: {first_line(problem)}") from problem
+            log.info("sentence model %s", self._path)
+        return self._model

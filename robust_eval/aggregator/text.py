@@ -1,0 +1,18 @@
+"""Answers mean the same if their normal forms, or their letters, are the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from robust_eval.aggregator.base import with_votes
+from robust_eval.question import Question
+
+
+@dataclass
+class EqualText:
+    """aggregator=text: labels stay as the grader gave them, and no model is needed."""
+
+    def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
+        """See :class:`robust_eval.aggregator.base.Aggregator`; the first of the answers with the winning label wins."""
+        return with_votes(questions, graded, lambda _, texts: [0.0] * len(texts))

@@ -1,0 +1,180 @@
+"""Agreement, reliability and robustness over a graded answer table: raters are rewrites, trials, or both.
+
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robust_eval.aggregator.base import ENSEMBLE
+from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
+from robust_eval.error import UserError
+from robust_eval.metric.agreement import (
+    fleiss_kappa,
+    free_marginal_kappa,
+    question_certainty,
+    question_m2,
+    remapped_kappa,
+)
+from robust_eval.metric.certainty import answer_entropy
+from robust_eval.metric.interval import bootstrap
+from robust_eval.metric.reliability import cronbach_alpha, cronbach_interval
+from robust_eval.metric.robustness import question_robustness
+from robust_eval.metric.score import Estimate, Floats, Measured, Score, question_groups
+from robust_eval.question import Question
+
+
+class Raters(NamedTuple):
+    """The answers of r raters to n questions at one temperature.
+
+    ``counts`` (n, K) says how many raters gave each label, which a question has to itself unless all choose letters;
+    ``categories`` (n,) how many labels a question could have had. ``correct`` (n, r) is 1, 0, or NaN without a verdict;
+    the first rater answered the question itself. ``ensemble`` (n,) is the verdict on the answer that was voted for.
+    """
+
+    counts: NDArray[np.int64]
+    categories: NDArray[np.int64]
+    correct: Floats
+    ensemble: Floats
+
+
+@dataclass
+class AnswerAgreement:
+    """The metrics of MultiQ&A, at every temperature apart."""
+
+    categories: Any = "raters"
+    """raters | observed | a number: how many labels a free-text question could have had; choices have their number."""
+    missing: str = "own_raters"
+    """own_raters: a question is scored by the raters whose answer it has; drop_question: it needs all of them."""
+    draws: int = 1000
+    """Random mappings of labels into categories over which kappa is averaged."""
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.categories, int) and not isinstance(self.categories, bool) and self.categories >= 1
+        if self.categories not in ("raters", "observed") and not number:
+            raise ValueError(f"categories must be raters, observed or a whole number above 0, not {self.categories}")
+        if self.missing not in ("own_raters", "drop_question"):
+            raise ValueError(f"missing must be own_raters or drop_question, not {self.missing}")
+        if self.draws < 1:
+            raise ValueError(f"draws must be at least 1, not {self.draws}")
+
+    @property
+    def top_logprobs(self) -> int:
+        """None: raters are whole answers."""
+        return 0
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """UserError unless each question has two raters or more that can be counted."""
+        if repetitions < 2 or math.isinf(repetitions):
+            raise UserError(
+                "metric=agreement needs several answers to each question that can be counted: choose "
+                "sampler=perturbation, or sampler.trials of 2 or more"
+            )
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """All figures by temperature; table ``agreement`` with those that a question has alone."""
+        ids = [question.id for question in questions]
+        groups = question_groups(questions)
+        result = Score(question_ids=ids)
+        temperatures = [float(t) for t in np.unique(measured.graded["temperature"].to_numpy())]
+        by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
+        by_question: dict[str, list[Floats]] = {}
+        for raters in by_temperature:
+            for name, values in self._by_question(raters).items():
+                by_question.setdefault(name, []).append(values)
+        for name, columns in by_question.items():
+            result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, seed)
+        of_all: dict[str, dict[float, Estimate]] = {}
+        for t, raters in zip(temperatures, by_temperature, strict=True):
+            for name, estimate in self._of_all(questions, raters, groups, seed).items():
+                of_all.setdefault(f"agreement.{name}", {})[t] = estimate
+        result.curves |= of_all
+        result.tables["agreement"] = pa.table(
+            {
+                "question_id": np.tile(ids, len(temperatures)),
+                "temperature": np.repeat(temperatures, len(ids)),
+                **{name: np.concatenate(columns) for name, columns in by_question.items()},
+            }
+        )
+        return result
+
+    def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:
+        """What the raters said at one temperature."""
+        place = {question.id: row for row, question in enumerate(questions)}
+        columns = ("question_id", "temperature", "rewrite", "trial", "label", "correct", "outcome", ENSEMBLE)
+        answers = [answer for answer in rows(graded, *columns) if answer[1] == temperature]
+        named = sorted({(rewrite, trial) for _, _, rewrite, trial, *_ in answers})
+        rater = {name: column for column, name in enumerate(named)}
+        correct = np.full((len(questions), len(rater)), np.nan)
+        ensemble = np.full(len(questions), np.nan)
+        letters = all(question.choices for question in questions)
+        known: list[dict[str, int]] = [{} for _ in questions]
+        given: list[tuple[int, int]] = []
+        for question_id, _, rewrite, trial, label, right, outcome, elected in answers:
+            row = place[question_id]
+            if outcome not in NO_REPLY and (right is not None or outcome in NO_ANSWER):
+                correct[row, rater[rewrite, trial]] = float(bool(right))
+            if elected and right is not None:
+                ensemble[row] = float(right)
+            if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
+                number = ord(label) - ord("A") if letters else known[row].setdefault(label, len(known[row]))
+                given.append((row, number))
+        counts = np.zeros((len(questions), 1 + max([0, *(number for _, number in given)])), dtype=np.int64)
+        np.add.at(counts, tuple(np.array(given, dtype=np.intp).reshape(-1, 2).T), 1)
+        if self.missing == "drop_question":
+            lacking = (counts.sum(axis=1) < len(rater)) | np.isnan(correct).any(axis=1)
+            counts[lacking], correct[lacking], ensemble[lacking] = 0, np.nan, np.nan
+        return Raters(counts, self._categories(questions, counts), correct, ensemble)
+
+    def _categories(self, questions: Sequence[Question], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        free = {
+            "raters": counts.sum(axis=1),
+            "observed": np.count_nonzero(counts, axis=1),
+        }.get(self.categories, np.full(len(questions), self.categories if isinstance(self.categories, int) else 1))
+        choices = np.array([len(question.choices) for question in questions])
+        return np.where(choices > 0, choices, np.maximum(free, 1)).astype(np.int64)
+
+    def _by_question(self, raters: Raters) -> dict[str, Floats]:
+        """The figures that are means over questions; NaN where a question has none."""
+        right = question_robustness(raters.correct, raters.ensemble)
+        return {
+            **right._asdict(),
+            "base_minus_difficulty": right.accuracy - right.difficulty,
+            "certainty": question_certainty(raters.counts, raters.categories),
+            "m2": question_m2(raters.counts, raters.categories),
+            "semantic_entropy": answer_entropy(raters.counts),
+        }
+
+    def _of_all(
+        self, questions: Sequence[Question], raters: Raters, groups: Sequence[str] | None, seed: int
+    ) -> dict[str, Estimate]:
+        """The figures that the questions have together only."""
+        counts, categories = raters.counts, raters.categories
+        generator = np.random.default_rng(seed)
+
+        def remapped(rows: NDArray[np.intp]) -> float:  # one mapping for each resample: both chances in one
+            mapping = int(generator.integers(2**31))
+            return remapped_kappa(counts[rows], categories[rows], draws=1, seed=mapping)
+
+        def free(rows: NDArray[np.intp]) -> float:
+            return free_marginal_kappa(counts[rows], categories[rows])
+
+        everything = np.arange(len(questions))
+        found = {
+            "kappa": Estimate(
+                remapped_kappa(counts, categories, self.draws, seed),
+                *bootstrap(remapped, everything, groups=groups, seed=seed),
+            ),
+            "kappa_free": Estimate(free(everything), *bootstrap(free, everything, groups=groups, seed=seed)),
+            "alpha": cronbach_interval(raters.correct),
+            "alpha_of_raters": Estimate(cronbach_alpha(raters.correct.T)),
+        }
+        if all(question.choices for question in questions):
+            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts))
+        return found

@@ -1,0 +1,1 @@
+"""Rewrites of a question: recorded ones."""

@@ -1,0 +1,80 @@
+"""Rewrites that somebody has written down: in the data set, or in a file of their own."""
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from robust_eval.error import UserError
+from robust_eval.question import Question
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Recorded:
+    """rewriter=recorded: rewrites are taken as they are, but for those that are no other wording."""
+
+    file: str | None = None
+    """JSON Lines with the id of a question and its rewrites; null: the rewrites that the data set brings."""
+
+    def rewrite(self, questions: Sequence[Question]) -> list[Question]:
+        """The questions with their rewrites; repetitions of one another and of the question are dropped and counted."""
+        recorded = {question.id: question.rewrites for question in questions}
+        if self.file is not None:
+            found = _read(Path(self.file))
+            if foreign := found.keys() - recorded.keys():
+                log.warning("%s: %d ids are no questions of this data set", self.file, len(foreign))
+            recorded = {question_id: found.get(question_id, ()) for question_id in recorded}
+        rewritten = [replace(q, rewrites=distinct(q.text, recorded[q.id])) for q in questions]
+        dropped = sum(map(len, recorded.values())) - sum(len(question.rewrites) for question in rewritten)
+        if dropped:
+            log.warning("%d rewrites repeat their question or one another, and are dropped", dropped)
+        return rewritten
+
+
+def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
+    """The rewrites whose wording, case and punctuation aside, is neither the question's nor that of one before them."""
+    seen = {_wording(question)}
+    kept = []
+    for rewrite in rewrites:
+        wording = _wording(rewrite)
+        if wording and wording not in seen:
+            seen.add(wording)
+            kept.append(rewrite)
+    return tuple(kept)
+
+
+def _wording(text: str) -> str:
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+
+
+def _read(path: Path) -> dict[str, tuple[str, ...]]:
+    """Rewrites by id; UserError names the first line that is broken."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise UserError(f"rewriter.file: {path} cannot be read: {reason}") from problem
+    found: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"rewriter.file: {path}, line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as problem:
+            raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
+        question_id, rewrites = (record.get("id"), record.get("rewrites")) if isinstance(record, dict) else (None, None)
+        if (
+            not isinstance(question_id, str)
+            or not isinstance(rewrites, list)
+            or not all(isinstance(text, str) and text.strip() for text in rewrites)
+        ):
+            raise UserError(f'{where}: wanted {{"id": "…", "rewrites": ["…", …]}}, texts that are not empty')
+        if question_id in found:
+            raise UserError(f"{where}: id {question_id!r} stands twice")
+        found[question_id] = tuple(rewrites)
+    return found
