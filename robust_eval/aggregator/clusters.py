@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,8 @@ class Clusters:
 
     model: str
     """Of sentences: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
-    threshold: float = 0.35
-    """Mean cosine distance below which two clusters become one."""
+    threshold: float = 0.25
+    """Mean cosine distance below which two clusters become one; ``benchmarks/clusters.py`` shows what it rests on."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 2:
@@ -81,6 +82,16 @@ def cluster_names(counts: Mapping[str, int], sentences: Sentences, threshold: fl
     return named
 
 
+def numbers_differ(one: str, other: str) -> bool:
+    """Whether both normal forms hold numbers, and not the same.
+
+    >>> numbers_differ("1945", "in 1946"), numbers_differ("1945", "in 1945"), numbers_differ("8 planets", "eight")
+    (True, False, False)
+    """
+    numbers = [frozenset(_NUMBER.findall(form)) for form in (one, other)]
+    return bool(numbers[0] and numbers[1]) and numbers[0] != numbers[1]
+
+
 def clusters(forms: Sequence[str], vectors: Vectors, threshold: float) -> list[int]:
     """The number of each form's cluster: agglomerative, average linkage, cosine distance, two forms or more.
 
@@ -88,11 +99,9 @@ def clusters(forms: Sequence[str], vectors: Vectors, threshold: float) -> list[i
     almost 1946.
     """
     distance: NDArray[np.float64] = np.clip(1 - vectors.astype(float) @ vectors.astype(float).T, 0, 2)
-    numbers = [frozenset(_NUMBER.findall(form)) for form in forms]
-    for row, one in enumerate(numbers):
-        for column, other in enumerate(numbers):
-            if one and other and one != other:
-                distance[row, column] = _APART
+    for row, column in combinations(range(len(forms)), 2):
+        if numbers_differ(forms[row], forms[column]):
+            distance[row, column] = distance[column, row] = _APART
     np.fill_diagonal(distance, 0)
     tree = linkage(squareform(distance, checks=False), method="average")
     return [int(number) for number in fcluster(tree, threshold, criterion="distance")]

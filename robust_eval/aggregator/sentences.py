@@ -41,6 +41,7 @@ class Sentences:
     def _loaded(self) -> Any:
         if self._model is None:
             from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging as library_log
 
             where = self._path
             if where.startswith(EMBEDDED):
@@ -48,6 +49,7 @@ class Sentences:
                 where = str(package_folder(package) / inside)
             elif Path(where).suffix == "" and not Path(where).exists() and "/" not in where:
                 raise UserError(f"aggregator.model: there is no folder {where}")
+            library_log.disable_progress_bar()
             try:
                 self._model = SentenceTransformer(where, device="cpu")
             except (OSError, ValueError) as problem:

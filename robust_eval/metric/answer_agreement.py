@@ -33,11 +33,13 @@ from robust_eval.question import Question
 class Raters(NamedTuple):
     """The answers of r raters to n questions at one temperature.
 
-    ``counts`` (n, K) says how many raters gave each label, which a question has to itself unless all choose letters;
-    ``categories`` (n,) how many labels a question could have had. ``correct`` (n, r) is 1, 0, or NaN without a verdict;
-    the first rater answered the question itself. ``ensemble`` (n,) is the verdict on the answer that was voted for.
+    ``labels`` (n, r) are numbers, −1 for none, and ``counts`` (n, K) says how many raters gave each; a label means
+    something in its question alone, unless all choose letters. ``categories`` (n,) says how many labels a question could
+    have had. ``correct`` (n, r) is 1, 0, or NaN without a verdict; the first rater answered the question itself.
+    ``ensemble`` (n,) is the verdict on the answer that was voted for.
     """
 
+    labels: NDArray[np.int64]
     counts: NDArray[np.int64]
     categories: NDArray[np.int64]
     correct: Floats
@@ -99,7 +101,18 @@ class AnswerAgreement:
             {
                 "question_id": np.tile(ids, len(temperatures)),
                 "temperature": np.repeat(temperatures, len(ids)),
+                "raters": np.concatenate([raters.counts.sum(axis=1) for raters in by_temperature]),
+                "labels": np.concatenate([np.count_nonzero(raters.counts, axis=1) for raters in by_temperature]),
                 **{name: np.concatenate(columns) for name, columns in by_question.items()},
+            }
+        )
+        matrices = [same_labels(raters.labels) for raters in by_temperature]
+        result.tables["agreement_matrix"] = pa.table(
+            {
+                "temperature": np.repeat(temperatures, [matrix.size for matrix in matrices]),
+                "first": np.concatenate([np.repeat(np.arange(len(matrix)), len(matrix)) for matrix in matrices]),
+                "second": np.concatenate([np.tile(np.arange(len(matrix)), len(matrix)) for matrix in matrices]),
+                "share": np.concatenate([matrix.ravel() for matrix in matrices]),
             }
         )
         return result
@@ -115,7 +128,7 @@ class AnswerAgreement:
         ensemble = np.full(len(questions), np.nan)
         letters = all(question.choices for question in questions)
         known: list[dict[str, int]] = [{} for _ in questions]
-        given: list[tuple[int, int]] = []
+        given = np.full(correct.shape, -1, dtype=np.int64)
         for question_id, _, rewrite, trial, label, right, outcome, elected in answers:
             row = place[question_id]
             if outcome not in NO_REPLY and (right is not None or outcome in NO_ANSWER):
@@ -124,13 +137,12 @@ class AnswerAgreement:
                 ensemble[row] = float(right)
             if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
                 number = ord(label) - ord("A") if letters else known[row].setdefault(label, len(known[row]))
-                given.append((row, number))
-        counts = np.zeros((len(questions), 1 + max([0, *(number for _, number in given)])), dtype=np.int64)
-        np.add.at(counts, tuple(np.array(given, dtype=np.intp).reshape(-1, 2).T), 1)
+                given[row, rater[rewrite, trial]] = number
         if self.missing == "drop_question":
-            lacking = (counts.sum(axis=1) < len(rater)) | np.isnan(correct).any(axis=1)
-            counts[lacking], correct[lacking], ensemble[lacking] = 0, np.nan, np.nan
-        return Raters(counts, self._categories(questions, counts), correct, ensemble)
+            lacking = (given < 0).any(axis=1) | np.isnan(correct).any(axis=1)
+            given[lacking], correct[lacking], ensemble[lacking] = -1, np.nan, np.nan
+        counts = (given[:, :, None] == np.arange(max(1, given.max(initial=0) + 1))).sum(axis=1)
+        return Raters(given, counts, self._categories(questions, counts), correct, ensemble)
 
     def _categories(self, questions: Sequence[Question], counts: NDArray[np.int64]) -> NDArray[np.int64]:
         free = {
@@ -178,3 +190,17 @@ class AnswerAgreement:
         if all(question.choices for question in questions):
             found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts))
         return found
+
+
+def same_labels(labels: NDArray[np.int64]) -> Floats:
+    """(r, r) the share of questions to which two raters gave the same label, of those that both labelled.
+
+    >>> same_labels(np.array([[0, 0], [0, 1], [2, -1]])).tolist()
+    [[1.0, 0.5], [0.5, 1.0]]
+    """
+    given = labels >= 0
+    both = given.astype(float).T @ given
+    numbers = np.arange(labels.max(initial=0) + 1)
+    same = sum(((labels == number).astype(float).T @ (labels == number) for number in numbers), np.zeros(both.shape))
+    shares: Floats = np.divide(same, both, out=np.full(both.shape, np.nan), where=both > 0)
+    return shares

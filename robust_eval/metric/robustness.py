@@ -3,6 +3,7 @@
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ def guessing(choices: int, raters: int) -> Robustness:
     if not all(isinstance(number, int) and number >= 1 for number in (choices, raters)):
         raise ValueError(f"choices and raters must be whole numbers of at least 1, not {choices} and {raters}")
     p = 1 / choices
-    return Robustness(p, p**raters, -np.expm1(raters * np.log1p(-p)) if choices > 1 else 1.0, p, p)
+    return Robustness(p, p**raters, -math.expm1(raters * math.log1p(-p)) if choices > 1 else 1.0, p, p)
 
 
 def _mean(values: Floats) -> float:

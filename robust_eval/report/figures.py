@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from robust_eval.metric.score import Score
+from robust_eval.plot import agreement as agreement_plot
 from robust_eval.plot import frs as plot
 from robust_eval.plot.style import figure
 from robust_eval.result import Result
@@ -13,7 +15,8 @@ from robust_eval.result import Result
 def save_figures(result: Result, folder: Path) -> dict[str, Path]:
     """Draw every figure into ``folder`` as PNG and SVG; caption to the SVG's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    return _frs_figures(result.scores["frs"], folder) if "frs" in result.scores else {}
+    saved = _frs_figures(result.scores["frs"], folder) if "frs" in result.scores else {}
+    return saved | (_agreement_figures(result.scores["agreement"], folder) if "agreement" in result.scores else {})
 
 
 def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
@@ -36,6 +39,34 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
     with figure() as (drawn, axes):
         plot.frs_density(axes, scores, breaking)
         saved["Distribution of the score"] = save(drawn, folder / "frs_density")
+    return saved
+
+
+def _agreement_figures(score: Score, folder: Path) -> dict[str, Path]:
+    """At the temperature nearest to 1, the paper's."""
+    temperature = min(score.curves["agreement.accuracy"], key=lambda t: abs(t - 1))
+    matrix, questions = (
+        score.tables[name].filter(pc.field("temperature") == temperature) for name in ("agreement_matrix", "agreement")
+    )
+    raters = pc.max(matrix["first"]).as_py() + 1
+    names = {
+        "best rater": "best",
+        "vote": "plurality",
+        "original question": "accuracy",
+        "all raters": "difficulty",
+        "worst rater": "worst",
+    }
+    saved = {}
+    with figure() as (drawn, axes):
+        shown = {label: score.curves[f"agreement.{name}"][temperature] for label, name in names.items()}
+        agreement_plot.accuracy_range(axes, shown)
+        saved["From the worst rater to the best"] = save(drawn, folder / "accuracy_range")
+    with figure() as (drawn, axes):
+        agreement_plot.agreement_matrix(axes, matrix["share"].to_numpy().reshape(raters, raters))
+        saved["Agreement between raters"] = save(drawn, folder / "agreement_matrix")
+    with figure() as (drawn, axes):
+        agreement_plot.labels_per_question(axes, questions["labels"].to_numpy(), raters)
+        saved["Answers that a question got"] = save(drawn, folder / "labels_per_question")
     return saved
 
 

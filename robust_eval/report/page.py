@@ -24,6 +24,7 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
         rows=[row for score in result.scores.values() for row in headline(score)],
         figures=inlined(figures),
         extremes=_extremes(result),
+        divided=_divided(result),
         description={**result.description, **result.counts()},
         number=number,
     )
@@ -47,6 +48,34 @@ def _inline(file: Path, prefix: str) -> str:
     drawing = re.sub(r'\bid="', f'id="{prefix}-', drawing)
     drawing = re.sub(r"url\(#", f"url(#{prefix}-", drawing)
     return re.sub(r'href="#', f'href="#{prefix}-', drawing)
+
+
+def _divided(result: Result) -> list[dict[str, Any]]:
+    """The questions whose raters agree least, with all their answers at the temperature nearest to 1."""
+    if "agreement" not in result.scores:
+        return []
+    table = result.scores["agreement"].tables["agreement"].to_pylist()
+    temperature = min({row["temperature"] for row in table}, key=lambda t: abs(t - 1))
+    certain = {row["question_id"]: row["certainty"] for row in table if row["temperature"] == temperature}
+    known = [question for question in result.kept if not math.isnan(certain[question.id])]
+    chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
+    answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
+    columns = ("question_id", "temperature", "rewrite", "text", "label", "correct", "ensemble")
+    for question_id, t, rewrite, text, label, correct, elected in rows(result.graded, *columns):
+        if t == temperature and question_id in answers:
+            answer = {"text": text, "label": label, "correct": correct, "elected": elected}
+            answers[question_id].append({"rewrite": rewrite} | answer)
+    return [
+        {
+            "question": question,
+            "certainty": certain[question.id],
+            "answers": [
+                {**answer, "asked": question.rewrites[answer["rewrite"] - 1] if answer["rewrite"] else question.text}
+                for answer in answers[question.id]
+            ],
+        }
+        for question in chosen
+    ]
 
 
 def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:

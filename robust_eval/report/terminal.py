@@ -23,11 +23,38 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console = _console()
     console.print()
     console.print(table)
+    if "agreement" in result.scores:
+        console.print(_multiqa_rows(result))
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / 'graded.parquet'}")
     console.print(f"store:   {store}")
     if ui_command:
         console.print(f"tracker: {ui_command}")
+
+
+def _multiqa_rows(result: Result) -> Table:
+    """The run as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4)."""
+    curves = result.scores["agreement"].curves
+    table = _table("In percent, as in table 4 of MultiQ&A")
+    for name in ("t", "n", *_TABLE_4):
+        table.add_column(name, justify="right")
+    for t in curves["agreement.accuracy"]:
+        figures = [curves[f"agreement.{name}"][t].value for name in _TABLE_4.values()]
+        table.add_row(f"{t:g}", f"{len(result.kept)}", *(number(100 * value, ".1f") for value in figures))
+    return table
+
+
+_TABLE_4 = {
+    "Base": "accuracy",
+    "Mode": "plurality",
+    "Worst": "worst",
+    "Best": "best",
+    "μ_D": "difficulty",
+    "H_η": "certainty",
+    "M2": "m2",
+    "κ": "kappa",
+    "α": "alpha",
+}
 
 
 def print_job(result: Result, folder: Path) -> None:

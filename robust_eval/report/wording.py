@@ -90,6 +90,17 @@ _CURVES = {
 def sentence(result: Result) -> str:
     """The run in one plain sentence."""
     start = f"{len(result.kept)} of {len(result.asked)} questions were kept and asked again"
+    if "frs" not in result.scores and "agreement" in result.scores:
+        curves = result.scores["agreement"].curves
+        t = min(curves["agreement.accuracy"], key=lambda temperature: abs(temperature - 1))
+        base, vote, worst, kappa = (
+            number(curves[f"agreement.{name}"][t].value, form)
+            for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
+        )
+        return (
+            f"{start} in several ways at t = {t:g}: the question as it stands is answered right in {base} of the cases, "
+            f"the vote of all raters in {vote}, every single rater in {worst}; their agreement beyond chance is κ = {kappa}."
+        )
     if "frs" not in result.scores:
         return f"{start}."
     values = result.scores["frs"].values
