@@ -50,6 +50,9 @@ class Clusters:
             if question_id in free and label is not None:
                 forms.setdefault(question_id, Counter())[label] += 1
         sentences.learn(form for counts in forms.values() if len(counts) > 1 for form in counts)
+        divided = {question_id for question_id, counts in forms.items() if len(counts) > 1}
+        sentences.learn(question.text for question in questions if question.id in divided)
+        sentences.learn(text for question_id, text in rows(graded, "question_id", "text") if question_id in divided)
         names = {question_id: cluster_names(counts, sentences, self.threshold) for question_id, counts in forms.items()}
         labels = [
             names[question_id][label] if question_id in names and label is not None else label

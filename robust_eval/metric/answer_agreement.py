@@ -34,8 +34,8 @@ class Raters(NamedTuple):
     """The answers of r raters to n questions at one temperature.
 
     ``labels`` (n, r) are numbers, −1 for none, and ``counts`` (n, K) says how many raters gave each; a label means
-    something in its question alone, unless all choose letters. ``categories`` (n,) says how many labels a question could
-    have had. ``correct`` (n, r) is 1, 0, or NaN without a verdict; the first rater answered the question itself.
+    something in its question alone, unless all choose letters. ``categories`` (n,) says how many labels a question
+    could have had. ``correct`` (n, r) is 1, 0, or NaN without a verdict; the first rater answered the question itself.
     ``ensemble`` (n,) is the verdict on the answer that was voted for.
     """
 

@@ -98,8 +98,8 @@ def sentence(result: Result) -> str:
             for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
         )
         return (
-            f"{start} in several ways at t = {t:g}: the question as it stands is answered right in {base} of the cases, "
-            f"the vote of all raters in {vote}, every single rater in {worst}; their agreement beyond chance is κ = {kappa}."
+            f"{start} in several ways at t = {t:g}: {base} of them are answered right as they stand, {vote} by the "
+            f"vote of all raters, and {worst} by every rater; the raters' agreement beyond chance is κ = {kappa}."
         )
     if "frs" not in result.scores:
         return f"{start}."

@@ -1,0 +1,184 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.question import Question
+from robust_eval.rewriter.recorded import Recorded, distinct
+
+CAPITAL = Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Italy's capital is …?", "Capital city?"))
+FORCE = Question(
+    "2",
+    "What is the unit of force?",
+    choices=("joule", "newton"),
+    correct=1,
+    context="Units.",
+    rewrites=("Force is measured in what?",),
+)
+PLAIN = Question("3", "Who wrote Emma?", ("Austen",))
+WANTED = 'wanted {"id": "…", "rewrites": ["…", …]}, texts that are not empty'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "rewrites.jsonl"
+
+
+def write(file: Path, *records: object) -> None:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def rewrites(file: Path, *questions: Question) -> dict[str, tuple[str, ...]]:
+    return {question.id: question.rewrites for question in Recorded(str(file)).rewrite(questions)}
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        Recorded(str(file)).rewrite([CAPITAL])
+    return str(caught.value)
+
+
+def test_without_a_file_the_rewrites_of_the_data_set_are_taken_in_silence(caplog: pytest.LogCaptureFixture):
+    questions = [CAPITAL, FORCE, PLAIN]
+    assert Recorded().rewrite(questions) == questions
+    assert caplog.messages == []
+
+
+def test_the_rewrites_of_a_file_replace_those_of_the_data_set_and_nothing_else(
+    file: Path, caplog: pytest.LogCaptureFixture
+):
+    write(file, {"id": "2", "rewrites": ["Name force's unit."]}, {"id": "1", "rewrites": ["Which city?", "Where?"]})
+    assert Recorded(str(file)).rewrite([CAPITAL, FORCE]) == [
+        Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Which city?", "Where?")),
+        Question(
+            "2",
+            "What is the unit of force?",
+            choices=("joule", "newton"),
+            correct=1,
+            context="Units.",
+            rewrites=("Name force's unit.",),
+        ),
+    ]
+    assert caplog.messages == []
+
+
+def test_a_question_that_the_file_does_not_name_has_no_rewrites(file: Path):
+    write(file, {"id": "1", "rewrites": ["Which city?"]}, {"id": "3", "rewrites": []})
+    assert rewrites(file, CAPITAL, FORCE, PLAIN) == {"1": ("Which city?",), "2": (), "3": ()}
+
+
+def test_repetitions_and_echoes_are_dropped_and_counted(caplog: pytest.LogCaptureFixture):
+    question = Question(
+        "1",
+        "Who wrote Emma?",
+        rewrites=(
+            "who wrote  EMMA",  # the question
+            "Emma is by whom?",
+            "Who is the author of Emma?",
+            "Emma is by whom",  # the second
+            "“Emma” is by whom…?",  # the second
+            "Whose work is Emma?",
+        ),
+    )
+    other = Question("2", "Why?", rewrites=("Emma is by whom?",))  # elsewhere the wording is new
+    kept = Recorded().rewrite([question, other])
+    assert kept == [
+        Question(
+            "1",
+            "Who wrote Emma?",
+            rewrites=("Emma is by whom?", "Who is the author of Emma?", "Whose work is Emma?"),
+        ),
+        other,
+    ]
+    assert caplog.messages == ["3 rewrites repeat their question or one another, and are dropped"]
+    assert Recorded().rewrite(kept) == kept
+
+
+def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_data_sets(
+    file: Path, caplog: pytest.LogCaptureFixture
+):
+    write(file, {"id": "1", "rewrites": ["Which?", "WHICH!", "Where?"]}, {"id": "x", "rewrites": ["So?", "So!"]})
+    assert rewrites(file, CAPITAL) == {"1": ("Which?", "Where?")}
+    assert caplog.messages == [
+        f"{file}: 1 ids are no questions of this data set",
+        "1 rewrites repeat their question or one another, and are dropped",
+    ]
+
+
+def test_ids_of_no_question_are_counted_once(file: Path, caplog: pytest.LogCaptureFixture):
+    write(file, *({"id": f"x{index}", "rewrites": ["Which?"]} for index in range(3)))
+    assert rewrites(file, CAPITAL) == {"1": ()}
+    assert caplog.messages == [f"{file}: 3 ids are no questions of this data set"]
+
+
+@pytest.mark.parametrize(
+    ("question", "rewrite"),
+    [
+        ("What is the capital of Italy?", "What is a capital of Italy?"),  # articles
+        ("How many are five and two?", "How many are 5 and 2?"),  # number words
+        ("Where is the café?", "Where is the cafe\u0301?"),  # composed and decomposed
+        ("Where is room 12?", "Where is room １２?"),  # full width
+    ],
+)
+def test_a_rewrite_with_the_normal_form_of_the_question_is_an_echo(question: str, rewrite: str):
+    # METHODS §2, "Query Rewriter": duplicates (after normalisation), echoes of q_0 are dropped; what that is says §0
+    assert distinct(question, [rewrite, "And now?"]) == ("And now?",)
+
+
+def test_rewrites_in_a_script_with_vowel_signs_are_told_apart_by_them():
+    assert distinct("यह कौन है?", ["यह की?", "यह का?"]) == ("यह की?", "यह का?")
+
+
+def test_a_byte_order_mark_windows_line_ends_and_empty_lines_do_not_matter(file: Path):
+    lines = ["", '{"id": "1", "rewrites": ["Which?"]}', "  \t", '{"id": "3", "rewrites": ["Whose é?"]}', "", ""]
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    assert rewrites(file, CAPITAL, PLAIN) == {"1": ("Which?",), "3": ("Whose é?",)}
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file: Path, separator: str):
+    file.write_text(f'{{"id": "1", "rewrites": ["So?{separator}Really?"]}}\n', encoding="utf-8")
+    assert rewrites(file, CAPITAL) == {"1": (f"So?{separator}Really?",)}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "1", "rewrites": ["Which?"]', "broken JSON (Expecting ',' delimiter at column 35)"),
+        ("import json", "broken JSON (Expecting value at column 1)"),
+        ("{'id': '1', 'rewrites': []}", "broken JSON (Expecting property name enclosed in double quotes at column 2)"),
+        ('{"id": "1", "rewrites": []} {}', "broken JSON (Extra data at column 29)"),
+        ('["1", ["Which?"]]', WANTED),
+        ('"Which?"', WANTED),
+        ("null", WANTED),
+        ("{}", WANTED),
+        ('{"id": 1, "rewrites": ["Which?"]}', WANTED),
+        ('{"rewrites": ["Which?"]}', WANTED),
+        ('{"id": "1"}', WANTED),
+        ('{"id": "1", "rewrites": null}', WANTED),
+        ('{"id": "1", "rewrites": "Which?"}', WANTED),
+        ('{"id": "1", "rewrites": {"1": "Which?"}}', WANTED),
+        ('{"id": "1", "rewrites": ["Which?", ""]}', WANTED),
+        ('{"id": "1", "rewrites": ["Which?", " \\n"]}', WANTED),
+        ('{"id": "1", "rewrites": ["Which?", 3]}', WANTED),
+        ('{"id": "0", "rewrites": ["Which?"]}', "id '0' stands twice"),
+    ],
+)
+def test_a_broken_line_is_named_with_its_file_and_number(file: Path, line: str, message: str):
+    file.write_text(f'{{"id": "0", "rewrites": []}}\n\n{line}\n{{"id": "9", "rewrites": 7}}\n', encoding="utf-8")
+    assert refusal(file) == f"rewriter.file: {file}, line 3: {message}"
+
+
+def test_a_file_that_is_not_there_or_no_file_is_named(tmp_path: Path):
+    gone = tmp_path / "gone.jsonl"
+    assert refusal(gone) == f"rewriter.file: {gone} cannot be read: No such file or directory"
+    assert refusal(tmp_path) == f"rewriter.file: {tmp_path} cannot be read: Is a directory"
+
+
+def test_a_file_in_another_encoding_is_named(file: Path):
+    file.write_bytes('{"id": "1", "rewrites": ["é"]}'.encode("latin-1"))
+    assert refusal(file) == (
+        f"rewriter.file: {file} cannot be read: 'utf-8' codec can't decode byte 0xe9 in position 26: "
+        "invalid continuation byte"
+    )

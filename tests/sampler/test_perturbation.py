@@ -1,0 +1,101 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.matching import Matching
+from robust_eval.model.base import Request
+from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.question import Question
+from robust_eval.sampler.perturbation import Perturbation
+
+FREE = Question("free", "Who wrote Emma?", ("Austen",), rewrites=("Emma is by whom?", "Name Emma's author."))
+EXTRACT = Question("extract", "Who drew?", ("Karl",), context="Karl drew. Ann wrote.", rewrites=("Drawn by whom?",))
+CHOICE = Question("choice", "Unit of force?", choices=("joule", "newton"), correct=1, rewrites=("Force, in what?",))
+BARE = Question("bare", "Why?", ("because",))
+NOTHING = answer_table([])
+
+
+def asked(question: Question, text: str) -> Prompt:
+    """The prompt that ends in a text: system line and exemplars are those of the question as it is."""
+    return replace(prompt_for(question), question=text)
+
+
+def test_the_defaults_are_those_of_the_paper():
+    sampler = Perturbation()
+    assert (sampler.rewrites, sampler.temperatures, sampler.trials, sampler.max_new_tokens) == (5, [1.0], 1, 16)
+    assert sampler.estimator == "trials"
+
+
+def test_each_question_and_each_of_its_rewrites_is_asked_in_a_prompt_of_its_own():
+    sampler = Perturbation(temperatures=[2.0, 0.5], trials=3, max_new_tokens=7)
+    texts = [
+        (FREE, 0, "Question: Who wrote Emma?\nAnswer:"),
+        (FREE, 1, "Question: Emma is by whom?\nAnswer:"),
+        (FREE, 2, "Question: Name Emma's author.\nAnswer:"),
+        (EXTRACT, 0, "Context: Karl drew. Ann wrote.\nQuestion: Who drew?\nAnswer:"),
+        (EXTRACT, 1, "Context: Karl drew. Ann wrote.\nQuestion: Drawn by whom?\nAnswer:"),
+        (CHOICE, 0, "Question: Unit of force?\nA) joule\nB) newton\nAnswer:"),
+        (CHOICE, 1, "Question: Force, in what?\nA) joule\nB) newton\nAnswer:"),
+    ]
+    assert sampler.requests([FREE, EXTRACT, CHOICE], Matching(), seed=4) == [
+        Request(question.id, rewrite, asked(question, text), (0.5, 2.0), 3, 7, 4) for question, rewrite, text in texts
+    ]
+
+
+@pytest.mark.parametrize(("rewrites", "numbers"), [(1, [0, 1]), (2, [0, 1, 2]), (3, [0, 1, 2, 3]), (5, [0, 1, 2, 3])])
+def test_no_more_rewrites_are_asked_than_wanted_or_there_are(rewrites: int, numbers: list[int]):
+    question = replace(BARE, rewrites=("One?", "Two?", "Three?"))
+    requests = Perturbation(rewrites=rewrites).requests([question], Matching(), seed=0)
+    assert [request.rewrite for request in requests] == numbers
+    texts = ["Why?", "One?", "Two?", "Three?"]
+    assert [request.prompt.question for request in requests] == [f"Question: {texts[i]}\nAnswer:" for i in numbers]
+
+
+def test_the_baseline_is_one_greedy_answer_to_each_question_as_it_is():
+    sampler = Perturbation(temperatures=[0.3], trials=4, max_new_tokens=7)
+    assert sampler.baseline([FREE, BARE], seed=3, top_logprobs=10) == [
+        Request("free", 0, asked(FREE, "Question: Who wrote Emma?\nAnswer:"), (0.0,), 1, 7, 3, 20),
+        Request("bare", 0, asked(BARE, "Question: Why?\nAnswer:"), (0.0,), 1, 7, 3, 20),
+    ]
+
+
+def test_raters_are_the_question_and_its_rewrites_each_as_often_as_it_is_asked():
+    assert Perturbation().repetitions == 6
+    assert Perturbation(rewrites=2, trials=4).repetitions == 12
+
+
+def test_questions_without_rewrites_are_left_out_whatever_was_answered():
+    questions = [BARE, FREE, replace(BARE, id="bare2"), CHOICE]
+    assert Perturbation().candidates(questions) == [FREE, CHOICE]
+    assert Perturbation().select(questions, NOTHING, seed=0) == [FREE, CHOICE]
+
+
+def test_where_no_question_has_rewrites_it_is_said_where_to_give_them():
+    with pytest.raises(UserError) as problem:
+        Perturbation().select([BARE, replace(BARE, id="bare2")], NOTHING, seed=0)
+    assert str(problem.value) == (
+        "none of the 2 questions has rewrites, which sampler=perturbation asks: give them under 'rewrites' in the data "
+        "set, or in a file (rewriter.file)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rewrites": 0}, "rewrites must be at least 1, not 0"),
+        ({"trials": 0}, "trials must be at least 1, not 0"),
+        ({"max_new_tokens": -1}, "max_new_tokens must be at least 1, not -1"),
+        ({"temperatures": []}, "temperatures must hold at least one temperature"),
+        ({"temperatures": [0.5, 0.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not 0"),
+        ({"temperatures": [-0.5]}, "temperatures must all be above 0 (the greedy answer is always asked), not -0.5"),
+        ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
+        ({"temperatures": [1.0, 0.5, 1.0]}, "temperatures must differ from one another: [1.0, 0.5, 1.0]"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        Perturbation(**settings)
+    assert str(problem.value) == message
