@@ -12,8 +12,6 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
 from robust_eval.aggregator.base import with_votes
 from robust_eval.aggregator.sentences import Sentences, Vectors
@@ -101,6 +99,9 @@ def clusters(forms: Sequence[str], vectors: Vectors, threshold: float) -> list[i
     Forms that hold different numbers are never together, however near their vectors are: to a sentence model 1945 is
     almost 1946.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage  # half a second that runs without clusters need not spend
+    from scipy.spatial.distance import squareform
+
     distance: NDArray[np.float64] = np.clip(1 - vectors.astype(float) @ vectors.astype(float).T, 0, 2)
     for row, column in combinations(range(len(forms)), 2):
         if numbers_differ(forms[row], forms[column]):
