@@ -43,11 +43,11 @@ from torch import Tensor, nn
 
 from robust_eval import config
 from robust_eval.grader.matching import Matching, accepted_answers
-from robust_eval.grader.normalization import normalize
 from robust_eval.model.base import LanguageModel, Reply, Request
 from robust_eval.model.cpu_linear import OneDnnLinear
 from robust_eval.model.embedded import package_folder
 from robust_eval.model.transformers import Transformers
+from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep

@@ -23,9 +23,9 @@ class Aggregator(Protocol):
 class Answer(NamedTuple):
     """One rater's answer to a question."""
 
-    row: int
     rewrite: int
     trial: int
+    row: int
     label: str
     text: str
 
@@ -38,15 +38,15 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     """Mark the ensemble answer of each question at each temperature (METHODS §2, "Aggregator").
 
     It is the best-ranked answer of the plurality label. Of labels with equally many votes that of the original
-    question's answer wins, if it is among them, else the one with the best-ranked answer. Answers without a label have
-    no vote.
+    question's answer (its first trial that has a label) wins, if it is among them, else the one with the best-ranked
+    answer. Answers without a label have no vote.
     """
     by_id = {question.id: question for question in questions}
     votes: dict[tuple[str, float], list[Answer]] = {}
     columns = ("question_id", "temperature", "rewrite", "trial", "label", "text", "outcome")
     for row, (question_id, temperature, rewrite, trial, label, text, outcome) in enumerate(rows(graded, *columns)):
         if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-            votes.setdefault((question_id, temperature), []).append(Answer(row, rewrite, trial, label, text))
+            votes.setdefault((question_id, temperature), []).append(Answer(rewrite, trial, row, label, text))
     elected = [False] * graded.num_rows
     for (question_id, _), answers in votes.items():
         elected[_elected(by_id[question_id], answers, rank).row] = True
@@ -56,11 +56,11 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
 def _elected(question: Question, answers: Sequence[Answer], rank: Rank) -> Answer:
     counts = Counter(answer.label for answer in answers)
     most = max(counts.values())
-    first = min(answers, key=lambda answer: (answer.rewrite, answer.trial))
-    if counts[first.label] == most and (first.rewrite, first.trial) == (0, 0):
-        candidates = [answer for answer in answers if answer.label == first.label]
-    else:
-        candidates = [answer for answer in answers if counts[answer.label] == most]
+    originals = sorted(answer for answer in answers if answer.rewrite == 0)
+    winners = {label for label, count in counts.items() if count == most}
+    if originals and originals[0].label in winners:
+        winners = {originals[0].label}
+    candidates = [answer for answer in answers if answer.label in winners]
     texts = list(dict.fromkeys(answer.text for answer in candidates))
     fit = dict(zip(texts, rank(question, texts) if len(texts) > 1 else [0.0], strict=True))
     return max(candidates, key=lambda answer: (fit[answer.text], -answer.rewrite, -answer.trial))

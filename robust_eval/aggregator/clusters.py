@@ -18,8 +18,8 @@ from robust_eval.aggregator.sentences import Sentences, Vectors
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.question import Question
 
-_APART = 1e3
-"""A distance that keeps two answers out of one cluster, whatever else is in it."""
+_APART = 1e9
+"""A distance that keeps two answers out of one cluster, whatever else is in it: linkage averages over pairs."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -33,6 +33,8 @@ class Clusters:
     """Mean cosine distance below which two clusters become one; ``benchmarks/clusters.py`` shows what it rests on."""
 
     def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model must name a sentence model")
         if not 0 <= self.threshold <= 2:
             raise ValueError(f"threshold must lie between 0 and 2, not {self.threshold}")
 

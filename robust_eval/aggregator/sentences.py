@@ -40,6 +40,7 @@ class Sentences:
 
     def _loaded(self) -> Any:
         if self._model is None:
+            from safetensors import SafetensorError
             from sentence_transformers import SentenceTransformer
             from transformers.utils import logging as library_log
 
@@ -52,7 +53,7 @@ class Sentences:
             library_log.disable_progress_bar()
             try:
                 self._model = SentenceTransformer(where, device="cpu")
-            except (OSError, ValueError) as problem:
+            except (OSError, ValueError, SafetensorError) as problem:
                 raise UserError(f"aggregator.model: {self._path} cannot be loaded: {first_line(problem)}") from problem
             log.info("sentence model %s", self._path)
         return self._model

@@ -8,7 +8,7 @@ import pyarrow as pa
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.letter import LetterChoices, chosen_letter
-from robust_eval.grader.normalization import normalize
+from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS, Question
 
 

@@ -39,7 +39,7 @@ def fleiss_kappa(counts: ArrayLike) -> float:
         return float("nan")
     f = f[rated]
     shares = f / f.sum(axis=1, keepdims=True)
-    return _beyond_chance(_observed(f), float((shares.mean(axis=0) ** 2).sum()))
+    return float(beyond_chance(question_agreement(f).mean(), (shares.mean(axis=0) ** 2).sum()))
 
 
 def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
@@ -73,13 +73,13 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     labels = np.count_nonzero(f, axis=1)
     shares = -np.sort(-f, axis=1)[:, : labels.max()] / f.sum(axis=1, keepdims=True)  # given labels first
     given = shares > 0
-    observed = _observed(f)
+    observed = question_agreement(f).mean()
     generator = np.random.default_rng(seed)
     kappas = []
     for _ in range(draws):
         places = _injections(labels, k, generator)
         marginal = np.bincount(places[given], shares[given]) / len(f)
-        kappas.append(_beyond_chance(observed, float((marginal**2).sum())))
+        kappas.append(float(beyond_chance(observed, (marginal**2).sum())))
     defined = [kappa for kappa in kappas if not np.isnan(kappa)]
     return float(np.mean(defined)) if defined else float("nan")
 
@@ -116,7 +116,7 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
     if not rated.any():
         return float("nan")
     f, k = f[rated], k[rated]
-    return _beyond_chance(_observed(f), float((1 / k).mean()))
+    return float(beyond_chance(question_agreement(f).mean(), (1 / k).mean()))
 
 
 def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
@@ -190,14 +190,42 @@ def _mean(values: Floats) -> float:
     return float(defined.mean()) if len(defined) else float("nan")
 
 
-def _observed(f: Floats) -> float:
-    """P_o: the mean over questions of the share of pairs of raters that agree."""
-    raters = f.sum(axis=1)
-    return float((((f**2).sum(axis=1) - raters) / (raters * (raters - 1))).mean())
+def question_agreement(counts: ArrayLike) -> Floats:
+    """(n,) the share of a question's pairs of raters that agree, P_j; NaN for a question with less than two raters.
+
+    >>> question_agreement([[3, 0], [2, 1], [1, 0]]).round(2).tolist()
+    [1.0, 0.33, nan]
+    """
+    f, rated = _counts(counts)
+    raters = f[rated].sum(axis=1)
+    agreement = np.full(len(f), np.nan)
+    agreement[rated] = ((f[rated] ** 2).sum(axis=1) - raters) / (raters * (raters - 1))
+    return agreement
 
 
-def _beyond_chance(observed: float, chance: float) -> float:
-    return (observed - chance) / (1 - chance) if chance < 1 - 1e-12 else float("nan")
+def squared_shares(counts: ArrayLike) -> Floats:
+    """(n,) Σ_i p_ij²: how likely two answers drawn from a question's raters agree; NaN for less than two raters.
+
+    >>> squared_shares([[2, 2], [4, 0], [1, 0]]).tolist()
+    [0.5, 1.0, nan]
+    """
+    f, rated = _counts(counts)
+    squares = np.full(len(f), np.nan)
+    squares[rated] = ((f[rated] / f[rated].sum(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    return squares
+
+
+def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:
+    """κ of observed and chance agreement, (observed − chance) / (1 − chance); NaN where chance agreement is 1.
+
+    >>> beyond_chance([0.75, 1.0], [0.5, 1.0]).tolist()
+    [0.5, nan]
+    """
+    seen, expected = np.broadcast_arrays(np.asarray(observed, dtype=float), np.asarray(chance, dtype=float))
+    kappa: Floats = np.divide(
+        seen - expected, 1 - expected, out=np.full(seen.shape, np.nan), where=expected < 1 - 1e-12
+    )
+    return kappa
 
 
 def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

@@ -4,7 +4,7 @@ Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Pert
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,16 +16,19 @@ from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
 from robust_eval.error import UserError
 from robust_eval.metric.agreement import (
+    beyond_chance,
     fleiss_kappa,
     free_marginal_kappa,
+    question_agreement,
     question_certainty,
     question_m2,
     remapped_kappa,
+    squared_shares,
 )
 from robust_eval.metric.certainty import answer_entropy
 from robust_eval.metric.interval import bootstrap
-from robust_eval.metric.reliability import cronbach_alpha, cronbach_interval
-from robust_eval.metric.robustness import question_robustness
+from robust_eval.metric.reliability import cronbach_interval
+from robust_eval.metric.robustness import guessing, question_robustness
 from robust_eval.metric.score import Estimate, Floats, Measured, Score, question_groups
 from robust_eval.question import Question
 
@@ -97,6 +100,10 @@ class AnswerAgreement:
             for name, estimate in self._of_all(questions, raters, groups, seed).items():
                 of_all.setdefault(f"agreement.{name}", {})[t] = estimate
         result.curves |= of_all
+        numbers = {len(question.choices) for question in questions}
+        if len(numbers) == 1 and 0 not in numbers:
+            chance = guessing(numbers.pop(), max(raters.correct.shape[1] for raters in by_temperature))
+            result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in chance._asdict().items()}
         result.tables["agreement"] = pa.table(
             {
                 "question_id": np.tile(ids, len(temperatures)),
@@ -122,24 +129,28 @@ class AnswerAgreement:
         place = {question.id: row for row, question in enumerate(questions)}
         columns = ("question_id", "temperature", "rewrite", "trial", "label", "correct", "outcome", ENSEMBLE)
         answers = [answer for answer in rows(graded, *columns) if answer[1] == temperature]
-        named = sorted({(rewrite, trial) for _, _, rewrite, trial, *_ in answers})
+        named = sorted({(0, 0), *((rewrite, trial) for _, _, rewrite, trial, *_ in answers)})
+        judged = {question_id for question_id, *_, right, _, _ in answers if right is not None}
         rater = {name: column for column, name in enumerate(named)}
         correct = np.full((len(questions), len(rater)), np.nan)
         ensemble = np.full(len(questions), np.nan)
         letters = all(question.choices for question in questions)
         known: list[dict[str, int]] = [{} for _ in questions]
         given = np.full(correct.shape, -1, dtype=np.int64)
+        replied = np.zeros(correct.shape, dtype=bool)
         for question_id, _, rewrite, trial, label, right, outcome, elected in answers:
             row = place[question_id]
-            if outcome not in NO_REPLY and (right is not None or outcome in NO_ANSWER):
-                correct[row, rater[rewrite, trial]] = float(bool(right))
+            if outcome not in NO_REPLY:
+                replied[row, rater[rewrite, trial]] = True
+                if right is not None or (outcome in NO_ANSWER and question_id in judged):
+                    correct[row, rater[rewrite, trial]] = float(bool(right))
             if elected and right is not None:
                 ensemble[row] = float(right)
             if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
                 number = ord(label) - ord("A") if letters else known[row].setdefault(label, len(known[row]))
                 given[row, rater[rewrite, trial]] = number
         if self.missing == "drop_question":
-            lacking = (given < 0).any(axis=1) | np.isnan(correct).any(axis=1)
+            lacking = ~replied.all(axis=1)
             given[lacking], correct[lacking], ensemble[lacking] = -1, np.nan, np.nan
         counts = (given[:, :, None] == np.arange(max(1, given.max(initial=0) + 1))).sum(axis=1)
         return Raters(given, counts, self._categories(questions, counts), correct, ensemble)
@@ -150,7 +161,14 @@ class AnswerAgreement:
             "observed": np.count_nonzero(counts, axis=1),
         }.get(self.categories, np.full(len(questions), self.categories if isinstance(self.categories, int) else 1))
         choices = np.array([len(question.choices) for question in questions])
-        return np.where(choices > 0, choices, np.maximum(free, 1)).astype(np.int64)
+        categories = np.where(choices > 0, choices, np.maximum(free, 1)).astype(np.int64)
+        for question, labels, most in zip(questions, np.count_nonzero(counts, axis=1), categories, strict=True):
+            if labels > most:
+                raise UserError(
+                    f"metric.agreement.categories={self.categories} is too few: the answers to question {question.id} "
+                    f"have {labels} different labels"
+                )
+        return categories
 
     def _by_question(self, raters: Raters) -> dict[str, Floats]:
         """The figures that are means over questions; NaN where a question has none."""
@@ -166,29 +184,46 @@ class AnswerAgreement:
     def _of_all(
         self, questions: Sequence[Question], raters: Raters, groups: Sequence[str] | None, seed: int
     ) -> dict[str, Estimate]:
-        """The figures that the questions have together only."""
+        """The figures that the questions have together only, and how many questions some of them lack."""
         counts, categories = raters.counts, raters.categories
-        generator = np.random.default_rng(seed)
+        rated = counts.sum(axis=1) >= 2
+        agreeing, same = (values[rated] for values in (question_agreement(counts), squared_shares(counts)))
+        kinds, kind = np.unique(categories[rated], return_inverse=True)
+        of_kind = (kind[:, None] == np.arange(len(kinds))).astype(float)
 
-        def remapped(rows: NDArray[np.intp]) -> float:  # one mapping for each resample: both chances in one
-            mapping = int(generator.integers(2**31))
-            return remapped_kappa(counts[rows], categories[rows], draws=1, seed=mapping)
+        def bounds(statistic: Callable[..., Any], *arrays: NDArray[Any], chosen: NDArray[np.bool_]) -> tuple[Any, Any]:
+            labels = None if groups is None else np.asarray(groups)[chosen]
+            return bootstrap(statistic, *arrays, groups=labels, seed=seed)
 
-        def free(rows: NDArray[np.intp]) -> float:
-            return free_marginal_kappa(counts[rows], categories[rows])
+        def free(agreeing: Floats, of_kind: Floats, axis: int = 0) -> Floats:
+            return beyond_chance(agreeing.mean(axis=axis), of_kind.mean(axis=axis) @ (1 / kinds))
 
-        everything = np.arange(len(questions))
+        def expected(agreeing: Floats, same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
+            """κ with the mean of chance agreement over all mappings, which is not an uncertainty (METHODS §2)."""
+            n, number = agreeing.shape[axis], of_kind.sum(axis=axis)
+            pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(kinds, kinds), number)
+            chance = (same.sum(axis=axis) + pairs - number @ (1 / kinds)) / n**2
+            return beyond_chance(agreeing.mean(axis=axis), chance)
+
+        incomplete = np.isnan(raters.correct).any(axis=1)
+        kappa = remapped_kappa(counts, categories, self.draws, seed)
+        off = kappa - float(expected(agreeing, same, of_kind)) if rated.any() else math.nan  # by the mappings drawn
+        low, high = bounds(expected, agreeing, same, of_kind, chosen=rated)
         found = {
-            "kappa": Estimate(
-                remapped_kappa(counts, categories, self.draws, seed),
-                *bootstrap(remapped, everything, groups=groups, seed=seed),
+            "kappa": Estimate(kappa, low + off, high + off),
+            "kappa_free": Estimate(
+                free_marginal_kappa(counts, categories), *bounds(free, agreeing, of_kind, chosen=rated)
             ),
-            "kappa_free": Estimate(free(everything), *bootstrap(free, everything, groups=groups, seed=seed)),
             "alpha": cronbach_interval(raters.correct),
-            "alpha_of_raters": Estimate(cronbach_alpha(raters.correct.T)),
+            "alpha_of_raters": cronbach_interval(raters.correct[~incomplete].T),
+            "count.unrated": Estimate(float((~rated).sum())),
+            "count.incomplete": Estimate(float(incomplete.sum())),
         }
         if all(question.choices for question in questions):
-            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts))
+            everything = np.ones(len(questions), dtype=bool)
+            found["kappa_as_labelled"] = Estimate(
+                fleiss_kappa(counts), *bounds(lambda resampled: fleiss_kappa(resampled), counts, chosen=everything)
+            )
         return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from robust_eval.metric.score import Estimate
-from robust_eval.plot.style import QUALITATIVE
+from robust_eval.plot.style import GREY, QUALITATIVE
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """What each measurement is called, and its estimates by temperature or by d."""
@@ -50,6 +50,22 @@ def survival(axes: Axes, curves: Curves, title: str) -> Axes:
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
     _ticks(axes, curves)
+    _legend(axes)
+    return axes
+
+
+def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
+    """One figure of each measurement on each data set, with 95 % intervals; bounds below −1 are cut off."""
+    datasets = list(dict.fromkeys(dataset for found in figures.values() for dataset in found))
+    for place, ((label, found), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
+        value, low, high = np.array([found[dataset] for dataset in found]).T
+        at = np.array([datasets.index(dataset) for dataset in found]) + 0.6 * (place + 0.5) / len(figures) - 0.3
+        spread = np.maximum([value - low, high - value], 0)
+        axes.errorbar(at, value, spread, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set_xticks(range(len(datasets)), datasets)
+    axes.set_ylim(max(-1.02, axes.get_ylim()[0]), 1.02)
+    axes.set_title(title, parse_math=False)
     _legend(axes)
     return axes
 

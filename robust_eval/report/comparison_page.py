@@ -96,6 +96,22 @@ def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
                 with figure() as (canvas, axes):
                     draw(axes, drawn, caption)
                     saved[caption] = save(canvas, folder / f"{draw.__name__}{f'_{place + 1}' if place else ''}")
+    return saved | _save_agreement(compared, folder)
+
+
+def _save_agreement(compared: Comparison, folder: Path) -> dict[str, Path]:
+    """κ and α by data set, at the temperature nearest to 1, where agreement was measured."""
+    saved = {}
+    for name, caption in (("kappa", "Fleiss' κ by data set"), ("alpha", "Cronbach's α by data set")):
+        found: dict[str, dict[str, Estimate]] = {}
+        for dataset in dict.fromkeys(compared.names.datasets):
+            for subject, run in compared.on(dataset):
+                if curve := run.curve(f"agreement.{name}"):
+                    found.setdefault(subject, {})[dataset] = curve[min(curve, key=lambda t: abs(t - 1))]
+        if found:
+            with figure() as (canvas, axes):
+                plot.by_dataset(axes, found, caption)
+                saved[caption] = save(canvas, folder / f"{name}_by_dataset")
     return saved
 
 

@@ -42,18 +42,18 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
 
 def runs_table(compared: Comparison) -> Table:
     """Runs × figures with intervals."""
-    shown = list(dict.fromkeys(name for run in compared.runs for name in run.telling))
+    shown = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
     header = ["run", "questions", "kept", *(label_of(name) or name for name in shown)]
     rows = [
         [
             Cell(label),
             Cell(f"{run.questions.num_rows}"),
             Cell(f"{sum(run.questions['kept'].to_pylist())}"),
-            *(_cell(run.figures[name]) if name in run.telling else Cell("") for name in shown),
+            *(_cell(run.figures[name]) if name in run.headline else Cell("") for name in shown),
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
-    return Table("Runs", header, rows, note="Means over questions, with 95 % bootstrap intervals.")
+    return Table("Runs", header, rows, note="With 95 % intervals, of means over questions by the bootstrap.")
 
 
 def _score_table(compared: Comparison) -> Table:

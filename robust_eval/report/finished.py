@@ -44,13 +44,20 @@ class FinishedRun:
         return [name for name in self.questions.column_names if name not in DESCRIBING]
 
     @property
-    def telling(self) -> list[str]:
-        """Those of them that a person wants first, by the headline's way of estimating."""
+    def headline(self) -> list[str]:
+        """The figures that a person wants first, by the headline's way of estimating."""
         special = ("frs.combined.", "frs.trials.", "frs.offgrid.")
-        curves = {name: found[0] for name in self.measured if (found := curve_and_temperature(name))}
+        curves = {name: found[0] for name in self.figures if (found := curve_and_temperature(name))}
         left = {point(curve, t) for curve in set(curves.values()) for t in telling_temperatures(self.curve(curve))}
-        named = [name for name in self.measured if label_of(name) and not name.startswith(special)]
-        return [name for name in named if name in left or name not in curves]
+        named = [name for name in self.figures if label_of(name) and not name.startswith(special)]
+        single = [name for name in named if ".count." not in name and not name.endswith(".median")]
+        return [name for name in single if name in left or name not in curves]
+
+    @property
+    def telling(self) -> list[str]:
+        """Those of them that are means over questions."""
+        headline = set(self.headline)
+        return [name for name in self.measured if name in headline]
 
     def values(self, figure: str) -> Floats:
         """(n,) one figure of every question asked; NaN where undefined."""
@@ -65,7 +72,7 @@ class FinishedRun:
 
     def curve(self, name: str) -> dict[float, Estimate]:
         """A figure by temperature; empty where the run has none of this name."""
-        places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.measured}
+        places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.figures}
         return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
 
     def scores(self) -> dict[float, Estimate]:

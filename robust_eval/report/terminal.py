@@ -80,7 +80,15 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 
-_MAIN = {"greedy.accuracy": "greedy accuracy", "frs": "mean FRS, first d", "frs.unbroken_share": "unbroken facts"}
+_MAIN = {
+    "greedy.accuracy": "greedy accuracy",
+    "frs": "mean FRS, first d",
+    "frs.unbroken_share": "unbroken facts",
+    "agreement.accuracy.t1": "base accuracy, t = 1",
+    "agreement.plurality.t1": "of the vote",
+    "agreement.worst.t1": "of the worst rater",
+    "agreement.kappa.t1": "κ",
+}
 
 
 def _table(title: str) -> Table:

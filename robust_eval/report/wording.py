@@ -64,6 +64,9 @@ _LABELS = {
     "frs.breaking_temperature.median": "median breaking temperature",
     "frs.breaking_temperature.mean_broken": "mean breaking temperature, broken facts",
     "frs.entropy.mean": "mean initial entropy H",
+    "agreement.guessing.accuracy": "accuracy of guessing among the choices",
+    "agreement.guessing.worst": "accuracy of the worst rater, if all guess",
+    "agreement.guessing.best": "accuracy of the best rater, if all guess",
     "certainty.count.unlabelled": "answers without a label, left out of the entropy",
 }
 _CURVES = {

@@ -2,12 +2,12 @@
 
 import json
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from robust_eval.error import UserError
+from robust_eval.normalization import normalize
 from robust_eval.question import Question
 
 log = logging.getLogger(__name__)
@@ -36,19 +36,16 @@ class Recorded:
 
 
 def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
-    """The rewrites whose wording, case and punctuation aside, is neither the question's nor that of one before them."""
-    seen = {_wording(question)}
-    kept = []
+    """The rewrites whose normal form is neither the question's nor that of one before them, nor empty."""
+    kept = {normal_form(question): ""}
     for rewrite in rewrites:
-        wording = _wording(rewrite)
-        if wording and wording not in seen:
-            seen.add(wording)
-            kept.append(rewrite)
-    return tuple(kept)
+        kept.setdefault(normal_form(rewrite), rewrite)
+    return tuple(rewrite for form, rewrite in kept.items() if form and rewrite)
 
 
-def _wording(text: str) -> str:
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+def normal_form(text: str) -> str:
+    """That of all lines together."""
+    return normalize(" ".join(text.split()))
 
 
 def _read(path: Path) -> dict[str, tuple[str, ...]]:

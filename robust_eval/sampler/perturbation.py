@@ -56,18 +56,18 @@ class Perturbation:
         return greedy_requests(questions, self.max_new_tokens, seed, top_logprobs)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that have rewrites."""
-        return [question for question in questions if question.rewrites]
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """The candidates, whatever was answered; UserError where there are none."""
-        chosen = self.candidates(questions)
+        """Those that have rewrites; UserError where none has."""
+        chosen = [question for question in questions if question.rewrites]
         if not chosen:
             raise UserError(
                 f"none of the {len(questions)} questions has rewrites, which sampler=perturbation asks: give them "
                 "under 'rewrites' in the data set, or in a file (rewriter.file)"
             )
         return chosen
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
+        """The candidates, whatever was answered."""
+        return self.candidates(questions)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """``trials`` answers to each question and to each of its rewrites at every temperature."""

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.grader.normalization import normalize
+from robust_eval.normalization import normalize
 
 NAMES = ("facts", "passages", "physics")
 

@@ -8,9 +8,9 @@ import pytest
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
-from robust_eval.grader.normalization import normalize
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.model.transformers import TransformersModel
+from robust_eval.normalization import normalize
 from robust_eval.question import Question
 
 BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")

