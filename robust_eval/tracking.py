@@ -83,6 +83,8 @@ class Untracked:
 
 
 class _Nothing:
+    run_id = None
+
     def parameters(self, values: Mapping[str, Any]) -> None: ...
 
     def tags(self, values: Mapping[str, str]) -> None: ...
@@ -113,18 +115,35 @@ class Mlflow:
             return None
         return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
 
-    @contextmanager
-    def run(self, name: str, mlruns: Path) -> Iterator[Run]:
+    def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
         """Record a run; one that is left by an exception is FAILED, and one that is interrupted KILLED.
 
         A server that is away stops no run: what cannot be recorded is said, and how to make up for it.
         """
+        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
+        return self._recorded(name, mlruns, parent)
+
+    @contextmanager
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
+        """Record a sweep as the parent of its runs, in the same way; if any of them failed, so has the sweep."""
+        with self._recorded(name, mlruns, {SWEEP_FOLDER: str(folder)}) as record:
+            if record.run_id is not None:
+                os.environ[_PARENT] = record.run_id
+            try:
+                yield record
+            finally:
+                os.environ.pop(_PARENT, None)
+
+    @contextmanager
+    def _recorded(
+        self, name: str, mlruns: Path, tags: Mapping[str, str]
+    ) -> Iterator["_MlflowRun | _OnServer | _Nothing"]:
         mlflow_library()
         from mlflow.exceptions import MlflowException
 
         served = (self.uri or "").startswith(("http://", "https://"))
         try:
-            started = self._start(name, mlruns)
+            started = self._start(name, mlruns, tags)
         except (MlflowException, OSError) as problem:
             if not served:
                 raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
@@ -148,34 +167,7 @@ class Mlflow:
             raise
         reserve.unlink()
 
-    @contextmanager
-    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
-        """Record a sweep as the parent of its runs. Its status is theirs: FAILED if any of them failed."""
-        mlflow_library()
-        from mlflow.exceptions import MlflowException
-
-        try:
-            client, experiment_id = self._experiment(mlruns)
-            parent = client.create_run(experiment_id, run_name=name, tags={SWEEP_FOLDER: str(folder)}).info.run_id
-        except (MlflowException, OSError) as problem:
-            raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
-        os.environ[_PARENT] = parent
-        status = "FAILED"
-        try:
-            yield _MlflowRun(client, parent)
-            status = "FINISHED"
-        except (KeyboardInterrupt, SystemExit) as end:
-            if isinstance(end, KeyboardInterrupt) or end.code in (130, 143):
-                status = "KILLED"
-            raise
-        except Exception as problem:
-            client.set_tag(parent, "error", str(problem)[:5000])
-            raise
-        finally:
-            del os.environ[_PARENT]
-            client.set_terminated(parent, status)
-
-    def _on_server(self, started: "_MlflowRun") -> Iterator[Run]:
+    def _on_server(self, started: "_MlflowRun") -> Iterator["_OnServer"]:
         run = _OnServer(started)
         try:
             yield run
@@ -186,12 +178,11 @@ class Mlflow:
         if run.lost:
             log.warning(_MAKE_UP, self.uri)
 
-    def _start(self, name: str, mlruns: Path) -> "_MlflowRun":
+    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> "_MlflowRun":
         client, experiment_id = self._experiment(mlruns)
         from mlflow.tracking.context.registry import resolve_tags
 
-        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
-        run = client.create_run(experiment_id, run_name=name, tags=resolve_tags() | parent)
+        run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
         return _MlflowRun(client, run.info.run_id)
 
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
@@ -244,6 +235,7 @@ class _OnServer:
 
     def __init__(self, run: "_MlflowRun") -> None:
         self._run = run
+        self.run_id = run.run_id
         self.lost = False
 
     def attempt(self, call: Callable[[], object]) -> None:
@@ -291,7 +283,8 @@ class _MlflowRun:
         try:
             self._client.set_tag(self.run_id, "error", f"{type(problem).__name__}: {problem}"[:5000])
             self._client.log_text(self.run_id, "".join(traceback.format_exception(problem)), ERROR)
-            self.end("KILLED" if isinstance(problem, KeyboardInterrupt) else "FAILED")
+            stopped = isinstance(problem, SystemExit) and problem.code in (130, 143)  # a job of a sweep, by a signal
+            self.end("KILLED" if stopped or isinstance(problem, KeyboardInterrupt) else "FAILED")
         except (MlflowException, OSError) as second:
             log.warning("the run could not be marked as failed: %s", first_line(second))
 

@@ -23,7 +23,8 @@ def message(*overrides: str) -> str:
 
 SWEEP = "temperatures, max_new_tokens, selection, max_questions, min_confidence, trials, estimator, whole_answers"
 MODELS = "llama31_8b, llama32_3b, qwen25_14b, qwen25_3b, smollm2_1.7b, smollm2_135m, smollm2_360m, transformers"
-ROOT = "seed, model, dataset, sampler, metric, grader, engine, store, tracking, paths"
+METRICS = "agreement, certainty, frs"
+ROOT = "seed, model, dataset, sampler, metric, rewriter, grader, aggregator, engine, store, tracking, paths"
 
 MISTAKES = {
     "sampler.trails=3": "there is no setting sampler.temperature_sweep.trails (did you mean "
@@ -34,9 +35,9 @@ MISTAKES = {
     "+extra=1": f"there is no setting extra; there are {ROOT}",
     "model=smollm2_135": f"there is no model=smollm2_135 (did you mean smollm2_135m?); there are {MODELS}",
     "model=gpt5": f"there is no model=gpt5; there are {MODELS}",
-    "metric=[frs,certainy]": "there is no metric=certainy (did you mean certainty?); there are certainty, frs",
+    "metric=[frs,certainy]": f"there is no metric=certainy (did you mean certainty?); there are {METRICS}",
     "metric=[]": "metric must name at least one option",
-    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are frs, smoke",
+    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are frs, multiqa, smoke",
     "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
     "to Integer",
     "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
@@ -105,6 +106,7 @@ def composed(*overrides: str) -> config.Config:
 )
 def test_every_configuration_file_composes_and_says_what_it_is(file: Path):
     extra = [f"{file.parent.name}.path=x"] if file.stem in ("jsonl", "transformers") else []
+    extra += ["metric=agreement"] if file.stem == "perturbation" else []  # the score needs several temperatures
     assert composed(f"{file.parent.name}={file.stem}", *extra)
     opening = file.read_text().splitlines()[0:3]
     assert any(line.startswith("# ") and not line.startswith("# @") for line in opening)
@@ -119,7 +121,11 @@ def test_yaml_spells_out_every_default_of_the_schemas():
     for group, name in (
         ("sampler", "temperature_sweep"),
         ("metric", "frs"),
+        ("sampler", "perturbation"),
+        ("metric", "agreement"),
         ("grader", "matching"),
+        ("rewriter", "recorded"),
+        ("aggregator", "clusters"),
         ("engine", "local"),
     ):
         written = OmegaConf.load(CONF / group / f"{name}.yaml")

@@ -20,11 +20,12 @@ from tiny_model import save_tiny_model
 KILLS = 30
 # A process that has imported everything forks for each run, so that what is killed is a run and not an import.
 SERVER = """
-import logging, os, resource, sys
+import logging, os, resource, signal, sys
 import hydra, matplotlib.pyplot, mlflow, torch, transformers
 from robust_eval import command_line, config, experiment
 from robust_eval.model import transformers as _, packed_prefixes, exact_tree, choices
 config.register()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored by what a shell starts in the background
 print("ready", flush=True)
 for line in sys.stdin:
     folder, limit, *overrides = line.split()

@@ -160,12 +160,13 @@ def test_a_server_that_goes_away_stops_no_run(
         f"tracking: not all of this run is in {uri}; it is all in the run's folder, and the same command with the "
         "server there records it within seconds, from the store"
     )
-    caplog.clear()
-    with tracking.run("never there", tmp_path / "mlruns") as record:
-        record.parameters({"a": 1})
-    not_there, make_up = said(caplog)
-    assert not_there.startswith(f"tracking: {uri} cannot be used: ")
-    assert make_up.startswith(f"tracking: not all of this run is in {uri}; ")
+    for never_there in (tracking.run("run", tmp_path), tracking.sweep("sweep", tmp_path, tmp_path / "sweep")):
+        caplog.clear()
+        with never_there as record:
+            record.folder(folder)
+        not_there, make_up = said(caplog)
+        assert not_there.startswith(f"tracking: {uri} cannot be used: ")
+        assert make_up.startswith(f"tracking: not all of this run is in {uri}; ")
 
 
 def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(tmp_path: Path):
