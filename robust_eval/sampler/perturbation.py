@@ -52,8 +52,8 @@ class Perturbation:
         return (self.rewrites + 1) * self.trials
 
     def baseline(self, questions: Sequence[Question], seed: int, top_logprobs: int) -> list[Request]:
-        """One greedy answer to each question as it is."""
-        return greedy_requests(questions, self.max_new_tokens, seed, top_logprobs)
+        """One greedy answer to each of the candidates as it is."""
+        return greedy_requests(self.candidates(questions), self.max_new_tokens, seed, top_logprobs)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Those that have rewrites; UserError where none has."""

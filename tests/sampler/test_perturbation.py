@@ -54,11 +54,10 @@ def test_no_more_rewrites_are_asked_than_wanted_or_there_are(rewrites: int, numb
     assert [request.prompt.question for request in requests] == [f"Question: {texts[i]}\nAnswer:" for i in numbers]
 
 
-def test_the_baseline_is_one_greedy_answer_to_each_question_as_it_is():
+def test_the_baseline_is_one_greedy_answer_to_each_question_that_has_rewrites():
     sampler = Perturbation(temperatures=[0.3], trials=4, max_new_tokens=7)
     assert sampler.baseline([FREE, BARE], seed=3, top_logprobs=10) == [
-        Request("free", 0, asked(FREE, "Question: Who wrote Emma?\nAnswer:"), (0.0,), 1, 7, 3, 20),
-        Request("bare", 0, asked(BARE, "Question: Why?\nAnswer:"), (0.0,), 1, 7, 3, 20),
+        Request("free", 0, asked(FREE, "Question: Who wrote Emma?\nAnswer:"), (0.0,), 1, 7, 3, 20)
     ]
 
 
