@@ -83,7 +83,11 @@ class AnswerAgreement:
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """All figures by temperature; table ``agreement`` with those that a question has alone."""
+        """All figures by temperature.
+
+        Tables: ``agreement`` has the figures that a question has alone, ``agreement_matrix`` how often two raters
+        agree, ``adversarial_rewrites`` the rewrites that turned a right answer wrong.
+        """
         ids = [question.id for question in questions]
         groups = question_groups(questions)
         result = Score(question_ids=ids)
@@ -113,6 +117,7 @@ class AnswerAgreement:
                 **{name: np.concatenate(columns) for name, columns in by_question.items()},
             }
         )
+        result.tables["adversarial_rewrites"] = adversarial_rewrites(questions, measured.graded)
         matrices = [same_labels(raters.labels) for raters in by_temperature]
         result.tables["agreement_matrix"] = pa.table(
             {
@@ -225,6 +230,27 @@ class AnswerAgreement:
                 fleiss_kappa(counts), *bounds(lambda resampled: fleiss_kappa(resampled), counts, chosen=everything)
             )
         return found
+
+
+def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
+    """The wrong answers to rewrites of questions that were answered right as they stand, in the same trial.
+
+    The wording of a rewrite is null where its question does not bring it. Cho & Watson, §6; METHODS §2, "Tables".
+    """
+    by_id = {question.id: question for question in questions}
+    columns = ("question_id", "temperature", "trial", "rewrite", "text", "correct")
+    answers = list(rows(graded, *columns))
+    right = {tuple(place): text for *place, rewrite, text, ok in answers if ok and not rewrite}
+    found: list[tuple[Any, ...]] = []
+    for *place, rewrite, text, ok in answers:
+        if rewrite and ok is False and tuple(place) in right:
+            question = by_id[place[0]]
+            wording = question.rewrites[rewrite - 1] if rewrite <= len(question.rewrites) else None
+            found.append((*place, rewrite, question.text, right[tuple(place)], wording, text))
+    names = ("question_id", "temperature", "trial", "rewrite", "question", "answer", "rewritten", "answer_to_rewrite")
+    kinds = (pa.string(), pa.float64(), pa.int32(), pa.int32(), *[pa.string()] * 4)
+    table = [dict(zip(names, row, strict=True)) for row in found]
+    return pa.Table.from_pylist(table, pa.schema(list(zip(names, kinds, strict=True))))
 
 
 def same_labels(labels: NDArray[np.int64]) -> Floats:

@@ -25,6 +25,7 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
         figures=inlined(figures),
         extremes=_extremes(result),
         divided=_divided(result),
+        adversarial=_adversarial(result),
         description={**result.description, **result.counts()},
         number=number,
     )
@@ -76,6 +77,17 @@ def _divided(result: Result) -> list[dict[str, Any]]:
         }
         for question in chosen
     ]
+
+
+def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
+    """How many rewrites turned a right answer wrong, and one of each question, for the first questions."""
+    if "agreement" not in result.scores:
+        return 0, []
+    table = result.scores["agreement"].tables["adversarial_rewrites"]
+    first: dict[str, dict[str, Any]] = {}
+    for row in table.to_pylist():
+        first.setdefault(row["question_id"], row)
+    return table.num_rows, list(first.values())[:EXTREMES]
 
 
 def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:

@@ -519,3 +519,36 @@ def test_what_guessing_would_give_stands_beside_questions_of_one_number_of_choic
         }
     )
     assert score([choice("q1", 4), choice("q2", 5)], rows).values == {}
+
+
+def test_rewrites_that_turn_a_right_answer_wrong_are_listed():
+    questions = [
+        Question("q1", "one?", ("a",), rewrites=("one, again?", "one, differently?")),
+        Question("q2", "two?", ("c",), rewrites=("two, again?", "two, differently?")),
+    ]
+    graded = [
+        *said("q1", "aab", right="a"),
+        *said("q2", "dcc", right="c"),
+        *said("q2", "c-!", right="c", temperature=0.5),
+    ]
+    graded[7]["correct"] = False  # an invalid reply has a verdict
+    found = score(questions, graded).tables["adversarial_rewrites"].to_pylist()
+    assert [(row["question_id"], row["temperature"], row["rewrite"]) for row in found] == [
+        ("q1", 1.0, 2),
+        ("q2", 0.5, 1),
+    ]
+    assert found[0] == {
+        "question_id": "q1",
+        "temperature": 1.0,
+        "trial": 0,
+        "rewrite": 2,
+        "question": "one?",
+        "answer": "a",
+        "rewritten": "one, differently?",
+        "answer_to_rewrite": "b",
+    }
+
+
+def test_trials_are_no_rewrites_that_could_turn_anything():
+    found = score(free("q1"), said("q1", "aab", right="a", rewrite=0)).tables["adversarial_rewrites"]
+    assert found.num_rows == 0
