@@ -1,5 +1,6 @@
 """What every sampler can be asked."""
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -11,6 +12,17 @@ from robust_eval.question import Question
 
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
+
+
+def ascending(temperatures: Sequence[float]) -> list[float]:
+    """The temperatures of a sampler in ascending order; ValueError where there is none, or one makes no sense."""
+    if not temperatures:
+        raise ValueError("temperatures must hold at least one temperature")
+    if bad := [t for t in temperatures if not 0 < t < math.inf]:
+        raise ValueError(f"temperatures must all be above 0 (the greedy answer is always asked), not {bad[0]:g}")
+    if len(set(temperatures)) < len(temperatures):
+        raise ValueError(f"temperatures must differ from one another: {list(temperatures)}")
+    return sorted(temperatures)
 
 
 def greedy_requests(questions: Sequence[Question], max_new_tokens: int, seed: int, top_logprobs: int) -> list[Request]:

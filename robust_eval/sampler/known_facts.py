@@ -3,7 +3,6 @@
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, step 1).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +13,7 @@ from robust_eval.answer import rows
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.question import Question
-from robust_eval.sampler.base import greedy_requests
+from robust_eval.sampler.base import ascending, greedy_requests
 
 SELECTIONS = ("exact_match", "contains", "none")
 
@@ -36,13 +35,7 @@ class KnownFacts:
     """Lowest mean token probability of a greedy answer that goes on."""
 
     def __post_init__(self) -> None:
-        if not self.temperatures:
-            raise ValueError("temperatures must hold at least one temperature")
-        if bad := [t for t in self.temperatures if not 0 < t < math.inf]:
-            raise ValueError(f"temperatures must all be above 0 (the greedy answer is always asked), not {bad[0]:g}")
-        if len(set(self.temperatures)) < len(self.temperatures):
-            raise ValueError(f"temperatures must differ from one another: {self.temperatures}")
-        self.temperatures = sorted(self.temperatures)
+        self.temperatures = ascending(self.temperatures)
         for name in ("max_new_tokens", "max_questions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -3,7 +3,6 @@
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3 (METHODS §2).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +12,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge, greedy_requests
+from robust_eval.sampler.base import Judge, ascending, greedy_requests
 
 
 @dataclass
@@ -33,13 +32,7 @@ class Perturbation:
         for name in ("rewrites", "trials", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.temperatures:
-            raise ValueError("temperatures must hold at least one temperature")
-        if bad := [t for t in self.temperatures if not 0 < t < math.inf]:
-            raise ValueError(f"temperatures must all be above 0 (the greedy answer is always asked), not {bad[0]:g}")
-        if len(set(self.temperatures)) < len(self.temperatures):
-            raise ValueError(f"temperatures must differ from one another: {self.temperatures}")
-        self.temperatures = sorted(self.temperatures)
+        self.temperatures = ascending(self.temperatures)
 
     @property
     def estimator(self) -> str:
