@@ -10,8 +10,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from robust_eval.model.token_texts import unified
-
 ARTICLES = frozenset({"a", "an", "the"})
 _UNITS = [
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -49,6 +47,14 @@ def normalize(text: str) -> str:
     text = _A_HUNDRED.sub("one", text)
     words = [word for word in text.split() if word not in ARTICLES]
     return " ".join(word for word in _digits(words) if word != ",")
+
+
+def unified(text: str) -> str:
+    """Compatible forms unified (NFKC), control characters left out but for white space, and case folded."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter for letter in text if letter.isspace() or unicodedata.category(letter)[0] != "C")
 
 
 def _without_possessive(found: re.Match[str]) -> str:

@@ -161,6 +161,10 @@ def test_the_comparison_of_a_sweep_can_be_made_again(
         (["--experiment", "robust"], "there is no experiment robust in {uri}; there are robust_eval, Default"),
         (["--experiment", "Default"], "the experiment Default has no finished run that can be compared"),
         (["0123"], "{uri}: Run with id=0123 not found"),
+        (
+            ["--experiment", "robust_eval", "--output", "/dev/null/here"],
+            "the comparison cannot be written to /dev/null/here: [Errno 20] Not a directory: '/dev/null/here'",
+        ),
         (["{mlruns}/artifacts"], "{mlruns}/artifacts is no finished run that can be compared: there is no config.yaml"),
         (
             ["0123", "--mlruns", "{mlruns}/none"],

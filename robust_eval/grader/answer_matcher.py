@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from robust_eval.model.base import NextTokens
-from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary, unified
-from robust_eval.normalization import NUMBER_WORDS, normalize
+from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
+from robust_eval.normalization import NUMBER_WORDS, normalize, unified
 
 _LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
 _NEXT_WORD = f" {_LETTER}"

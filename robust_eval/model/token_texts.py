@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robust_eval.normalization import unified
+
 Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
@@ -97,14 +99,6 @@ class TokenTexts:
 
     def _those(self, condition: Any) -> Mask:
         return np.fromiter((condition(key) for key in self.keys), dtype=bool, count=len(self.keys))
-
-
-def unified(text: str) -> str:
-    """Compatible forms unified (NFKC), control characters left out but for white space, and case folded."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(letter for letter in text if letter.isspace() or unicodedata.category(letter)[0] != "C")
 
 
 @lru_cache(maxsize=1 << 12)

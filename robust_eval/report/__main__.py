@@ -8,7 +8,7 @@ from pathlib import Path
 
 from robust_eval.command_line import say
 from robust_eval.config import PROJECT
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished import FinishedRun, read_run
@@ -26,7 +26,10 @@ def main() -> None:
         if not arguments.runs and not arguments.experiment:
             raise UserError("name runs (folders, run ids, sweeps) or an --experiment; see --help")
         compared = compare(_runs(arguments))
-        write_comparison(compared, folder)
+        try:
+            write_comparison(compared, folder)
+        except OSError as problem:
+            raise UserError(f"the comparison cannot be written to {folder}: {first_line(problem)}") from problem
     except UserError as problem:
         say(problem)
         sys.exit(1)
@@ -50,15 +53,13 @@ def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
         tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
         for name in arguments.runs:
             folder = Path(name)
-            runs += [read_run(each) for each in _folders(folder)] if folder.is_dir() else tracked.named(name)
+            if folder.is_dir():
+                runs += [read_run(each) for each in finished_jobs(folder) or [folder]]
+            else:
+                runs += tracked.named(name)
         if arguments.experiment:
             runs += tracked.of_experiment(arguments.experiment)
     return runs
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folder of a run, or those of the finished jobs of a sweep."""
-    return finished_jobs(folder) or [folder]
 
 
 if __name__ == "__main__":

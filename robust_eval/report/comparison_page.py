@@ -17,7 +17,7 @@ from robust_eval.report.comparison import SURVIVAL, Comparison
 from robust_eval.report.comparison_tables import Table, comparison_tables
 from robust_eval.report.figures import save
 from robust_eval.report.page import inlined, template
-from robust_eval.report.wording import interval, number
+from robust_eval.report.wording import interval, nearest_to_one, number
 from robust_eval.run_folder import COMPARISON_PAGE
 
 
@@ -107,7 +107,7 @@ def _save_agreement(compared: Comparison, folder: Path) -> dict[str, Path]:
         for dataset in dict.fromkeys(compared.names.datasets):
             for subject, run in compared.on(dataset):
                 if curve := run.curve(f"agreement.{name}"):
-                    found.setdefault(subject, {})[dataset] = curve[min(curve, key=lambda t: abs(t - 1))]
+                    found.setdefault(subject, {})[dataset] = curve[nearest_to_one(curve)]
         if found:
             with figure() as (canvas, axes):
                 plot.by_dataset(axes, found, caption)

@@ -9,6 +9,7 @@ from robust_eval.metric.score import Score
 from robust_eval.plot import agreement as agreement_plot
 from robust_eval.plot import frs as plot
 from robust_eval.plot.style import figure
+from robust_eval.report.wording import nearest_to_one
 from robust_eval.result import Result
 
 
@@ -44,7 +45,7 @@ def _frs_figures(score: Score, folder: Path) -> dict[str, Path]:
 
 def _agreement_figures(score: Score, folder: Path) -> dict[str, Path]:
     """At the temperature nearest to 1, the paper's."""
-    temperature = min(score.curves["agreement.accuracy"], key=lambda t: abs(t - 1))
+    temperature = nearest_to_one(score.curves["agreement.accuracy"])
     matrix, questions = (
         score.tables[name].filter(pc.field("temperature") == temperature) for name in ("agreement_matrix", "agreement")
     )

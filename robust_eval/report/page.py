@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from robust_eval.answer import rows
-from robust_eval.report.wording import headline, number, sentence
+from robust_eval.report.wording import headline, nearest_to_one, number, sentence
 from robust_eval.result import Result
 
 EXTREMES = 12
@@ -56,7 +56,7 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     if "agreement" not in result.scores:
         return []
     table = result.scores["agreement"].tables["agreement"].to_pylist()
-    temperature = min({row["temperature"] for row in table}, key=lambda t: abs(t - 1))
+    temperature = nearest_to_one({row["temperature"] for row in table})
     certain = {row["question_id"]: row["certainty"] for row in table if row["temperature"] == temperature}
     known = [question for question in result.kept if not math.isnan(certain[question.id])]
     chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]

@@ -37,6 +37,11 @@ def telling_temperatures(curve: Iterable[float]) -> list[float]:
     return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 
 
+def nearest_to_one(temperatures: Iterable[float]) -> float:
+    """The temperature at which agreement is shown where there is room for one: the paper's is 1."""
+    return min(temperatures, key=lambda temperature: abs(temperature - 1))
+
+
 def label_of(figure: str) -> str | None:
     """What a person calls the figure of this flat name; None for those that are too special for a first look."""
     if label := _LABELS.get(figure):
@@ -95,7 +100,7 @@ def sentence(result: Result) -> str:
     start = f"{len(result.kept)} of {len(result.asked)} questions were kept and asked again"
     if "frs" not in result.scores and "agreement" in result.scores:
         curves = result.scores["agreement"].curves
-        t = min(curves["agreement.accuracy"], key=lambda temperature: abs(temperature - 1))
+        t = nearest_to_one(curves["agreement.accuracy"])
         base, vote, worst, kappa = (
             number(curves[f"agreement.{name}"][t].value, form)
             for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
