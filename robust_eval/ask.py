@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
-from scipy import stats
 
 from robust_eval.aggregator.base import ENSEMBLE, Aggregator
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
@@ -25,7 +24,7 @@ from robust_eval.garbage import collect_seldom
 from robust_eval.grader.base import Grader
 from robust_eval.metric.answer_agreement import AnswerAgreement
 from robust_eval.metric.factual_robustness import FactualRobustness
-from robust_eval.metric.score import Measured
+from robust_eval.metric.score import Measured, proportion
 from robust_eval.model.stored import StoredModel
 from robust_eval.overrides import checked_overrides
 from robust_eval.prompt.prompt import refuse_exemplars
@@ -301,10 +300,8 @@ def _choice_of_a_person(cohorts: Sequence[Cohort]) -> list[Cohort]:
 
 def _share(count: int, of: int) -> tuple[str, str]:
     """A share and its 95 % interval (Wilson), as words."""
-    if not of:
-        return "undefined", ""
-    interval = stats.binomtest(count, of).proportion_ci(method="wilson")
-    return f"{count / of:.2f}", f"{interval.low:.2f} to {interval.high:.2f}"
+    share = proportion(count, of)
+    return number(share.value, ".2f"), f"{share.low:.2f} to {share.high:.2f}" if of else ""
 
 
 if __name__ == "__main__":

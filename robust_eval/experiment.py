@@ -201,7 +201,20 @@ def _measure(
     loaded |= {f"loaded.{name}": value for name, value in typed.items()}
     record.parameters(loaded)
     return Result(
-        name, settings | loaded, questions, kept, rewritten, baseline, graded, read, scores, asked, found, watch
+        name,
+        settings | loaded,
+        questions,
+        kept,
+        rewritten,
+        baseline,
+        graded,
+        curves,
+        read,
+        scores,
+        model.config.tokenizer_file(),
+        asked,
+        found,
+        watch,
     )
 
 

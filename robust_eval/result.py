@@ -25,8 +25,10 @@ class Result:
 
     ``description`` is what was run, flat; ``rewritten`` what a rewriter made of the questions; ``baseline`` the graded
     greedy answers to all questions asked, ``graded`` the graded answers of each sampler to the questions ``kept``;
+    ``curves`` what the models told of the accuracy besides, by sampler (:data:`robust_eval.answer.CURVES`);
     ``sources`` maps the names of the metrics to the samplers whose answers they read, ``scores`` to what they found,
     and the name ``greedy`` to the accuracy of the baseline if there is one.
+    ``tokenizer`` is the file that tells what tokens write, if there is one.
     ``answers_asked`` of the models were asked in this run, ``answers_found`` were in the store.
     """
 
@@ -37,8 +39,10 @@ class Result:
     rewritten: Rewritten
     baseline: pa.Table
     graded: Mapping[str, pa.Table]
+    curves: Mapping[str, pa.Table]
     sources: Mapping[str, str]
     scores: Mapping[str, Score]
+    tokenizer: Path | None
     answers_asked: int
     answers_found: int
     watch: Stopwatch

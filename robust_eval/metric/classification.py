@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import stats
 
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric.score import Estimate, Score, proportion
 
 
 def confusion_matrix(truth: Sequence[str], predicted: Sequence[str], names: Sequence[str]) -> NDArray[np.int_]:
@@ -21,18 +20,6 @@ def confusion_matrix(truth: Sequence[str], predicted: Sequence[str], names: Sequ
     for true, given in zip(truth, predicted, strict=True):
         counts[place[true], place[given]] += 1
     return counts
-
-
-def proportion(count: int, of: int) -> Estimate:
-    """A share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
-
-    >>> [round(number, 3) for number in proportion(483, 500)]
-    [0.966, 0.946, 0.979]
-    """
-    if of == 0:
-        return Estimate(float("nan"))
-    interval = stats.binomtest(count, of).proportion_ci(method="wilson")
-    return Estimate(count / of, float(interval.low), float(interval.high))
 
 
 def classification(truth: Sequence[str], predicted: Sequence[str], names: Sequence[str]) -> Score:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -199,6 +200,9 @@ class ModelConfig(Protocol):
 
         UserError where there is no such model.
         """
+
+    def tokenizer_file(self) -> Path | None:
+        """The file of its tokenizer in the format of the library tokenizers, if it is on this machine."""
 
     def load(self) -> LanguageModel:
         """Load the model; UserError if that is not possible."""

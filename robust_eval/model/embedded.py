@@ -81,7 +81,7 @@ def converted_model(gguf: Path, sha256: str) -> Path:
         raise UserError(
             f"{gguf} is not the file that was expected: its sha256 is {found}, not {sha256}; install it anew"
         )
-    folder = cache_folder() / "models" / f"{gguf.stem}-{sha256[:16]}-{CONVERSION}"
+    folder = converted_folder(gguf.stem, sha256)
     if not folder.is_dir():
         log.info("converting %s once into %s (about 15 s)", gguf.name, folder)
         try:
@@ -93,6 +93,11 @@ def converted_model(gguf: Path, sha256: str) -> Path:
         except OSError as problem:
             raise UserError(f"the converted model cannot be kept in {folder.parent}: {problem}") from problem
     return folder
+
+
+def converted_folder(name: str, sha256: str) -> Path:
+    """Where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will lie."""
+    return cache_folder() / "models" / f"{name}-{sha256[:16]}-{CONVERSION}"
 
 
 def _convert(gguf: Path, target: Path) -> None:

@@ -96,6 +96,9 @@ class OpenAI:
             "extra_body": self.extra_body or {},
         }
 
+    def tokenizer_file(self) -> None:
+        """The server keeps it."""
+
     def terms(self) -> Terms:
         """Prices and limits, and how many answers a request brings if the server was asked that today."""
         from robust_eval.model.capabilities import MEMORY, Capabilities, today

@@ -21,6 +21,9 @@ class RecordedModel:
         """Nothing is known of it."""
         return {}
 
+    def tokenizer_file(self) -> None:
+        """Not known either."""
+
     def load(self) -> LanguageModel:
         """See ModelConfig."""
         raise UserError(f"the answers of model {self.name} are recorded: there is no model to ask")

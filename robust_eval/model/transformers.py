@@ -17,6 +17,7 @@ from robust_eval.model.files import folder_hash, hub_commit
 from robust_eval.model.generation import Generation
 from robust_eval.model.memory import bytes_per_question, cuda_is_there, free_memory, out_of_memory
 from robust_eval.model.token_texts import token_texts
+from robust_eval.model.tokenizer_file import tokenizer_file
 from robust_eval.prompt.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -101,6 +102,10 @@ class Transformers:
             "stop": self.stop,
             "generation": asdict(self.generation),
         }
+
+    def tokenizer_file(self) -> Path | None:
+        """Of a model that was loaded on this machine before; see ModelConfig."""
+        return tokenizer_file(self.path, self.revision, self.sha256)
 
     def load(self) -> "TransformersModel":
         """Load weights and tokenizer; UserError names what is missing."""

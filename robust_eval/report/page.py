@@ -1,9 +1,13 @@
 """The page that ends a run: one self-contained HTML file."""
 
+import base64
+import gzip
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +17,46 @@ from robust_eval.answer import rows
 from robust_eval.metric.score import nearest_to_one
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.question import Question
+from robust_eval.report.left_out import left_out
+from robust_eval.report.question_details import cut, details
+from robust_eval.report.question_table import Column, as_data, number_columns, shown, word_columns
+from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.wording import headline, number, sentence, type_name
 from robust_eval.result import Result
 
 EXTREMES = 12
 """Facts listed at either end."""
+DATA_LIMIT = 1_600_000
+"""Characters that the data of the questions may take of a page, compressed."""
+_METRICS = {
+    "profile": "All three methods",
+    "frs": "Temperature",
+    "agreement": "Rewording",
+    "certainty": "Repetition",
+    "greedy": "Greedy answers",
+}
+"""What a person calls the metrics; others have their own name."""
+LONGEST = (600, 300, 150, 75, 40)
+"""Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 
 
 def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
     """Write the page; ``figures`` maps captions to SVG files, which become part of it."""
+    columns = number_columns(result)
+    chosen = shown(result, columns)
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
-        rows=[row for score in result.scores.values() for row in headline(score)],
+        setup=_setup(result),
+        tables={_METRICS.get(name, name): headline(score) for name, score in result.scores.items()},
         figures=inlined(figures),
+        closer=len(columns) > 1,
+        shown=len(chosen),
+        first_column=columns[0].label if columns else "",
+        left_out=list(left_out(result)),
+        data=_question_data(result, columns, chosen.tolist()),
+        vega=compressed(vega_script()),
+        script=files("robust_eval.report").joinpath("page.js").read_text(encoding="utf-8"),
         extremes=_extremes(result),
         types=_types(result),
         type_name=type_name,
@@ -40,6 +70,60 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
         number=number,
     )
     path.write_text(page, encoding="utf-8")
+
+
+def _question_data(result: Result, columns: Sequence[Column], chosen: Sequence[int]) -> str:
+    """All that the page's script shows of the chosen questions, compressed."""
+    questions = [result.asked[row] for row in chosen]
+    decode = None
+    if result.tokenizer is not None:
+        from tokenizers import Tokenizer
+
+        decode = Tokenizer.from_file(str(result.tokenizer)).decode
+    axes = ["entropy", "breaking", "frs"] if "frs" in result.scores else [column.name for column in columns]
+    axes = ["certainty.entropy", "frs", "agreement.difficulty"] if "profile" in result.scores else axes
+    threshold = result.scores["frs"].settings["threshold"] if "frs" in result.scores else 0.5
+    data: dict[str, Any] = {
+        "numbers": [as_data(column, chosen) for column in columns],
+        "axes": (axes * 3)[:3],
+        "scatter": scatter(),
+        "curve": accuracy_curve(threshold),
+    }
+    for longest in LONGEST:
+        data["words"] = {
+            name: [cut(values[row], longest) for row in chosen] for name, values in word_columns(result).items()
+        }
+        data["details"] = details(result, questions, longest, decode)
+        packed = compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+        if len(packed) <= DATA_LIMIT:
+            break
+    return packed
+
+
+def compressed(text: str) -> str:
+    """A text for a page's script to read: gzip in base64, in which nothing can end the element that holds it."""
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")
+
+
+def _setup(result: Result) -> dict[str, str]:
+    """What was run, as a person would say it."""
+    settings = result.description
+    samplers = list(result.graded)
+    asked = result.answers_asked + result.answers_found
+    said = {
+        "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
+        "from": settings.get("loaded.server") or settings.get("model.path"),
+        "data set": f"{settings.get('dataset.name')}, {len(result.asked):,} questions",
+        "fingerprint of the data": str(settings.get("loaded.dataset.fingerprint", ""))[:12],
+        "asked by": ", ".join(samplers).replace("_", " "),
+        "seed": settings.get("seed"),
+        "answers": f"{result.answers_asked:,} asked, {result.answers_found:,} from the store" if asked else "",
+    }
+    for sampler in samplers:
+        for name in ("temperatures", "trials", "nodes", "rewrites"):
+            if (value := settings.get(f"sampler.{sampler}.{name}")) is not None:
+                said[f"{name}, {sampler}" if len(samplers) > 1 else name] = value
+    return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}
 
 
 def template(name: str) -> Template:

@@ -9,6 +9,7 @@ from rich.table import Table
 from robust_eval.model.effort import Effort
 from robust_eval.plan import Stage, duration, in_words, total
 from robust_eval.report.comparison import Comparison
+from robust_eval.report.left_out import unanswered
 from robust_eval.report.wording import headline, interval, label_of, number, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE, GRADED
@@ -32,8 +33,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     shown = "agreement" in result.scores or "loaded.server" in result.description
     if shown and (spent := _spent(counts, result.description.get("loaded.cost"))):
         console.print(spent)
-    if unanswered := _unanswered(counts):
-        console.print(f"no answer: {unanswered}")
+    if lacking := unanswered(counts):
+        console.print(f"no answer: {lacking}")
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / GRADED}")
     console.print(f"store:   {store}")
@@ -64,22 +65,6 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
     return f"tokens (prompt + completion): {', '.join(said)}{price}" if said else ""
 
 
-def _unanswered(counts: Mapping[str, float]) -> str:
-    """What brought no answer, by stage (Cho & Watson, §6.4); empty where everything did."""
-    said = []
-    for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
-        found = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in _NO_ANSWER.items()}
-        if some := ", ".join(f"{count:g} {words}" for words, count in found.items() if count):
-            said.append(f"{stage}: {some}")
-    return "; ".join(said)
-
-
-_NO_ANSWER = {
-    "filtered_prompt": "prompts filtered",
-    "filtered_reply": "replies filtered",
-    "refused": "refused",
-    "error": "failed",
-}
 _TABLE_4 = {
     "Base": "accuracy",
     "Mode": "plurality",

@@ -122,21 +122,22 @@ def sentence(result: Result) -> str:
         curves = result.scores["agreement"].curves
         t = nearest_to_one(curves["agreement.accuracy"])
         base, vote, worst, kappa = (
-            number(curves[f"agreement.{name}"][t].value, form)
+            _with_interval(curves[f"agreement.{name}"][t], form)
             for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
         )
         return (
-            f"{start} in several ways at t = {t:g}: {base} of them are answered right as they stand, {vote} by the "
-            f"vote of all raters, and {worst} by every rater; the raters' agreement beyond chance is κ = {kappa}."
+            f"{start} in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right as "
+            f"they stand, {vote} by the vote of all raters, and {worst} by every rater; the raters' agreement beyond "
+            f"chance is κ = {kappa}."
         )
     if "frs" not in result.scores and "certainty" in result.scores:
         curves = result.scores["certainty"].curves
         t = nearest_to_one(curves["certainty.entropy"])
-        entropy, error = (number(curves[f"certainty.{name}"][t].value) for name in ("entropy", "error_rate"))
+        entropy, error = (_with_interval(curves[f"certainty.{name}"][t]) for name in ("entropy", "error_rate"))
         wrong = number(curves["certainty.count.certain_wrong"][t].value, ".0f")
         return (
-            f"{start} and again at t = {t:g}: the mean entropy of their answers is {entropy} nats, their mean error "
-            f"rate {error}; on {wrong} of them the model is certain and wrong."
+            f"{start} and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
+            f"{entropy} nats, their mean error rate {error}; on {wrong} of them the model is certain and wrong."
         )
     if "frs" not in result.scores:
         return f"{start}."
@@ -146,8 +147,14 @@ def sentence(result: Result) -> str:
     interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
     return (
         f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{number(unbroken.value, '.0%')} of them never broke."
+        f"{_with_interval(unbroken, '.0%')} of them never broke."
     )
+
+
+def _with_interval(estimate: Estimate, form: str = ".3f") -> str:
+    if math.isnan(estimate.low):
+        return number(estimate.value, form)
+    return f"{number(estimate.value, form)} ({number(estimate.low, form)} to {number(estimate.high, form)})"
 
 
 def type_name(kind: str) -> str:

@@ -2,24 +2,13 @@ import math
 
 import pytest
 
-from robust_eval.metric.classification import classification, confusion_matrix, proportion
+from robust_eval.metric.classification import classification, confusion_matrix
+from robust_eval.metric.score import proportion
 
 
 def test_rows_are_true_classes_and_columns_predicted_ones():
     truth, predicted = ["HUM", "HUM", "LOC", "NUM"], ["HUM", "NUM", "LOC", "HUM"]
     assert confusion_matrix(truth, predicted, ["HUM", "LOC", "NUM"]).tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 0]]
-
-
-@pytest.mark.parametrize(("count", "of"), [(0, 10), (10, 10), (7, 10)])
-def test_the_interval_is_wilsons(count, of):
-    z = 1.959963984540054
-    centre = (count + z * z / 2) / (of + z * z)
-    half = z / (of + z * z) * math.sqrt(count * (of - count) / of + z * z / 4)
-    assert proportion(count, of) == pytest.approx((count / of, centre - half, centre + half), abs=1e-12)
-
-
-def test_a_share_of_nothing_is_undefined():
-    assert all(math.isnan(number) for number in proportion(0, 0))
 
 
 def test_a_classifier_is_scored_as_a_whole_and_by_class():

@@ -12,6 +12,7 @@ from robust_eval.metric.score import (
     estimate,
     grid,
     mean_estimate,
+    proportion,
     question_groups,
     reply_weights,
 )
@@ -253,3 +254,15 @@ def answer_row(question_id: str, trial: int, weight: float) -> dict:
         "outcome": "ok",
         "weight": weight,
     }
+
+
+@pytest.mark.parametrize(("count", "of"), [(0, 10), (10, 10), (7, 10)])
+def test_the_interval_of_a_share_is_wilsons(count, of):
+    z = 1.959963984540054
+    centre = (count + z * z / 2) / (of + z * z)
+    half = z / (of + z * z) * math.sqrt(count * (of - count) / of + z * z / 4)
+    assert proportion(count, of) == pytest.approx((count / of, centre - half, centre + half), abs=1e-12)
+
+
+def test_a_share_of_nothing_is_undefined():
+    assert all(math.isnan(number) for number in proportion(0, 0))

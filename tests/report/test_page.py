@@ -31,7 +31,8 @@ def result() -> Result:
     breaking = np.array([np.inf, 0.4, 0.4, 0.2, 0.2, 0.4])
     frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
     score = Score(
-        settings={"threshold": 0.5, "k": 10, "unbroken": "one"},
+        question_ids=[q.id for q in QUESTIONS],
+        settings={"threshold": 0.5, "k": 10, "unbroken": "one", "estimator": "trials"},
         values={
             "frs.d1": Estimate(0.56, 0.4, 0.7),
             "frs.unbroken_share": Estimate(1 / 6, 0.0, 0.4),
@@ -49,6 +50,14 @@ def result() -> Result:
                     "entropy": entropy,
                     "breaking_temperature": breaking,
                     "frs_d1": frs,
+                }
+            ),
+            "frs_accuracy": pa.table(
+                {
+                    "question_id": [q.id for q in QUESTIONS],
+                    "temperature": [0.2] * 6,
+                    "correct": [4.0] * 6,
+                    "replies": [5.0] * 6,
                 }
             ),
             "frs_types": type_shares(frs, [q.type for q in QUESTIONS]),
@@ -74,8 +83,10 @@ def result() -> Result:
         Rewritten(QUESTIONS),
         baseline,
         {"temperature_sweep": baseline},
+        {},
         {"frs": "temperature_sweep"},
         {"frs": score},
+        None,
         12,
         0,
         Stopwatch(),
@@ -128,7 +139,7 @@ def types_section(result: Result, folder: Path) -> str:
     """The part of the page on question types, as plain text."""
     write_page(result, {}, folder / "report.html")
     _, _, rest = (folder / "report.html").read_text().partition("<h2>Question types")
-    section, _, _ = rest.partition("<h2>")
+    section, _, _ = rest.partition("<h2")
     return " ".join(re.sub(r"<[^>]+>", " ", section).split())
 
 
@@ -165,7 +176,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(result: Result
 def test_the_run_in_one_sentence(result: Result):
     assert sentence(result) == (
         "6 of 6 questions were kept and asked again at rising temperature: their mean Factual Robustness Score is "
-        "0.560 (95 % interval 0.400 to 0.700, d = 1), and 17% of them never broke."
+        "0.560 (95 % interval 0.400 to 0.700, d = 1), and 17% (0% to 40%) of them never broke."
     )
 
 

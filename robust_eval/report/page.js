@@ -1,0 +1,482 @@
+"use strict";
+// The questions of a run: a table that sorts, filters and searches, opens each question, and is drawn as points.
+// All texts come from models and data sets: they are set as text, never as markup.
+(async () => {
+  const PAGE = 50; // rows shown at first, and more at a time
+  const $ = (id) => document.getElementById(id);
+
+  /** The text of a script element that holds it compressed. */
+  async function inflated(id) {
+    const bytes = Uint8Array.from(atob($(id).textContent.trim()), (character) => character.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
+
+  /** An element with attributes and children; strings become text. Null children are left out. */
+  function element(name, attributes = {}, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+      else if (value === true) made.setAttribute(key, "");
+      else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+    }
+    made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return made;
+  }
+
+  /** A text from elsewhere: set apart, so that it cannot turn the direction of its neighbours. */
+  const quoted = (text) => element("bdi", { class: "text", dir: "auto" }, text);
+  const verdict = (right) =>
+    right === null || right === undefined ? "" : element("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : "✗ wrong");
+  const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 1 : 0)} %`;
+
+  const data = JSON.parse(await inflated("question-data"));
+  const words = data.words;
+  const numbers = data.numbers.map((column) => ({
+    ...column,
+    numbers: column.numbers.map((value) => (value === null ? NaN : Number(value))),
+  }));
+  const rows = data.details.map((_, row) => row);
+  const searched = rows.map((row) =>
+    [words.question[row], words.answer?.[row] ?? "", data.details[row].id].join("\n").toLowerCase(),
+  );
+
+  function shownNumber(column, row) {
+    const value = column.numbers[row];
+    if (Number.isNaN(value)) return "–";
+    return value === Infinity ? "unbroken" : value.toFixed(column.digits);
+  }
+
+  // ------------------------------------------------------------------------------------------------ table
+
+  const state = { sort: null, descending: false, search: "", filters: {}, chosen: null, most: PAGE, opened: new Set() };
+
+  const columns = [
+    { label: "question", cell: (row) => questionButton(row), value: (row) => words.question[row].toLowerCase() },
+    ...(words.answer
+      ? [{ label: "greedy answer", cell: (row) => quoted(words.answer[row]), value: (row) => words.answer[row].toLowerCase() }]
+      : []),
+    ...["type", "category", "status"]
+      .filter((name) => words[name])
+      .map((name) => ({ label: name, cell: (row) => quoted(words[name][row]), value: (row) => words[name][row] })),
+    ...numbers.map((column) => ({
+      label: column.label,
+      about: column.about,
+      number: true,
+      cell: (row) => shownNumber(column, row),
+      value: (row) => column.numbers[row],
+    })),
+  ];
+
+  function questionButton(row) {
+    const opened = state.opened.has(row);
+    const open = () => {
+      if (!state.opened.delete(row)) state.opened.add(row);
+      drawRows();
+      body.querySelector(`button[data-row="${row}"]`)?.focus();
+    };
+    return element(
+      "button",
+      { type: "button", class: "question", "data-row": row, "aria-expanded": String(opened), onclick: open },
+      element("span", { "aria-hidden": "true", class: "mark" }, opened ? "▾" : "▸"),
+      quoted(words.question[row]),
+    );
+  }
+
+  /** Undefined values stand last, whichever way the others run. */
+  function compared(one, other) {
+    const [a, b] = [one, other].map(state.sort.value);
+    const undefinedLast = Number.isNaN(a) - Number.isNaN(b);
+    if (undefinedLast) return undefinedLast;
+    const order = a < b ? -1 : a > b ? 1 : 0;
+    return (state.descending ? -order : order) || one - other;
+  }
+
+  function found() {
+    const wanted = state.search.toLowerCase().split(/\s+/).filter(Boolean);
+    const listed = rows.filter(
+      (row) =>
+        wanted.every((word) => searched[row].includes(word)) &&
+        Object.entries(state.filters).every(([name, value]) => value === "" || words[name][row] === value) &&
+        (state.chosen === null || state.chosen.has(row)),
+    );
+    return state.sort ? listed.sort(compared) : listed;
+  }
+
+  const heads = columns.map((column) => {
+    const sort = () => {
+      state.descending = state.sort === column ? !state.descending : false;
+      state.sort = column;
+      drawRows();
+    };
+    const button = element("button", { type: "button", title: column.about ?? null, onclick: sort }, column.label);
+    return element("th", { scope: "col", class: column.number ? "number" : null }, button);
+  });
+  const body = element("tbody");
+  const status = element("p", { role: "status" });
+  const more = element("button", {
+    type: "button",
+    onclick: () => {
+      state.most += PAGE;
+      drawRows();
+    },
+  });
+
+  function drawRows() {
+    const listed = found();
+    heads.forEach((head, place) => {
+      const sorted = state.sort === columns[place];
+      head.setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
+    });
+    body.replaceChildren(
+      ...listed.slice(0, state.most).flatMap((row) => [
+        element("tr", {}, ...columns.map((column) => element("td", { class: column.number ? "number" : null }, column.cell(row)))),
+        ...(state.opened.has(row)
+          ? [element("tr", { class: "opened" }, element("td", { colspan: columns.length }, detailOf(row)))]
+          : []),
+      ]),
+    );
+    const shown = Math.min(state.most, listed.length);
+    status.textContent = `${shown.toLocaleString("en")} of ${listed.length.toLocaleString("en")} questions shown${
+      listed.length < rows.length ? `, out of ${rows.length.toLocaleString("en")}` : ""
+    }.`;
+    more.hidden = shown === listed.length;
+    more.textContent = `Show ${Math.min(PAGE, listed.length - shown)} more`;
+  }
+
+  function changed() {
+    state.most = PAGE;
+    drawRows();
+  }
+
+  const search = element("input", {
+    type: "search",
+    id: "search",
+    oninput: () => {
+      state.search = search.value;
+      changed();
+    },
+  });
+  const filters = ["status", "type", "category"]
+    .filter((name) => words[name] && new Set(words[name]).size > 1)
+    .map((name) => {
+      const select = element(
+        "select",
+        {
+          id: `filter-${name}`,
+          onchange: () => {
+            state.filters[name] = select.value;
+            changed();
+          },
+        },
+        element("option", { value: "" }, "all"),
+        ...[...new Set(words[name])].filter(Boolean).sort().map((value) => element("option", { value }, value)),
+      );
+      return element("label", {}, `${name} `, select);
+    });
+
+  /** Show a question wherever it is: without filters that hide it, and as many rows as that takes. */
+  function open(row) {
+    if (!found().includes(row)) {
+      Object.assign(state, { search: "", filters: {}, chosen: null });
+      search.value = "";
+      document.querySelectorAll("#questions select[id^=filter]").forEach((select) => (select.value = ""));
+    }
+    state.most = Math.max(state.most, Math.ceil((found().indexOf(row) + 1) / PAGE) * PAGE);
+    state.opened.add(row);
+    drawRows();
+    const button = body.querySelector(`button[data-row="${row}"]`);
+    button.scrollIntoView({ block: "start" });
+    button.focus({ preventScroll: true });
+  }
+
+  // ------------------------------------------------------------------------------------------------ a question
+
+  const details = new Map();
+
+  /** What is known of a question, made when it is first opened. */
+  function detailOf(row) {
+    if (!details.has(row)) details.set(row, makeDetail(row));
+    return details.get(row);
+  }
+
+  function makeDetail(row) {
+    const detail = data.details[row];
+    const accepted = detail.choices
+      ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
+      : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
+    const facts = [[detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
+    if (detail.greedy) {
+      const [text, right, outcome] = detail.greedy;
+      facts.push(["greedy answer", [outcome === "ok" ? quoted(text) : `(${outcome})`, " ", verdict(right)]]);
+    }
+    for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
+    const list = element(
+      "dl",
+      {},
+      ...facts.map(([name, value, about]) => element("div", {}, element("dt", { title: about }, name), element("dd", {}, value))),
+    );
+    const context = detail.context
+      ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
+      : null;
+    return element(
+      "div",
+      { class: "detail" },
+      list,
+      context,
+      detail.curve ? curveOf(detail, row) : null,
+      ...Object.entries(detail.samplers).map(([name, answers]) => answersOf(name, answers, detail.wordings, row)),
+      detail.tree ? treeOf(detail.tree) : null,
+    );
+  }
+
+  function curveOf(detail, row) {
+    const place = element("div", { class: "curve" });
+    const named = (points, ...names) => (points ?? []).map((point) => Object.fromEntries(names.map((name, i) => [name, point[i]])));
+    const breaking = numbers.find((column) => column.name === "breaking").numbers[row];
+    draw(place, data.curve, {
+      counted: named(detail.curve.counted, "t", "accuracy", "low", "high"),
+      told: named(detail.curve.told, "t", "accuracy", "low", "high", "lower", "upper"),
+      breaking: Number.isFinite(breaking) ? [{ t: breaking }] : [],
+    });
+    const said = [
+      detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
+      detail.curve.told ? "Line: from the model's probabilities, ± 1.96 standard errors, and bounds that are certain (pale)." : "",
+      "Dashed: where a fact breaks, and at which temperature this one does.",
+    ];
+    return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.join(" ")));
+  }
+
+  /** The answers of one sampler: how often each came, at which temperature, to which wording. */
+  function answersOf(name, answers, wordings, row) {
+    const reworded = answers.rows.some(([rewrite]) => rewrite > 0);
+    const labelled = answers.labels;
+    const several = answers.temperatures.length > 1;
+    const whole = answers.temperatures.map((_, t) =>
+      Math.max(...answers.rows.map((answer) => answer[6][t]), answers.others[t], 1e-9),
+    );
+    const wording = (rewrite) => (rewrite === 0 ? words.question[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
+    const heading = [
+      ...(reworded ? ["asked"] : []),
+      "answer",
+      ...(labelled ? ["means"] : []),
+      "verdict",
+      ...answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`)),
+    ];
+    const count = (value, t) =>
+      element(
+        "td",
+        { class: "number", style: `--share:${((40 * value) / whole[t]).toFixed(0)}%` },
+        value === 0 ? "" : Number.isInteger(value) ? String(value) : value.toFixed(3),
+      );
+    let last = null;
+    const lines = answers.rows.map(([rewrite, text, label, right, outcome, won, counts]) => {
+      const again = rewrite === last;
+      last = rewrite;
+      return element(
+        "tr",
+        {},
+        reworded ? element("td", {}, again ? "" : quoted(wording(rewrite))) : null,
+        element("td", {}, outcome === "ok" ? quoted(text) : `(${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : ""),
+        labelled ? element("td", {}, label) : null,
+        element("td", {}, verdict(right)),
+        ...counts.map(count),
+      );
+    });
+    if (answers.more)
+      lines.push(
+        element(
+          "tr",
+          {},
+          element("td", { colspan: heading.length - answers.temperatures.length }, `${answers.more} other answers`),
+          ...answers.others.map(count),
+        ),
+      );
+    return element(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": `answers of ${name}` },
+      element(
+        "table",
+        { class: "counts" },
+        element("caption", {}, `Answers: ${name.replaceAll("_", " ")}`),
+        element("thead", {}, element("tr", {}, ...heading.map((text) => element("th", { scope: "col", class: text.includes("t = ") ? "number" : null }, text)))),
+        element("tbody", {}, ...lines),
+      ),
+    );
+  }
+
+  function treeOf(tree) {
+    const list = (branches) =>
+      element(
+        "ul",
+        { class: "tree" },
+        ...branches.map(([text, probability, ends, right, next]) =>
+          element(
+            "li",
+            {},
+            element("span", { class: "bar", style: `--share:${(100 * probability).toFixed(1)}%`, "aria-hidden": "true" }),
+            element("span", { class: "share" }, percent(probability)),
+            " ",
+            quoted(text.replaceAll(" ", "␣").replaceAll("\n", "⏎")),
+            " ",
+            ends ? verdict(right === null ? null : Boolean(right)) : "",
+            next.length ? list(next) : null,
+          ),
+        ),
+      );
+    return element(
+      "figure",
+      {},
+      element("figcaption", {}, "The answer tree: its most probable branches"),
+      element("p", { class: "note" }, "The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. Only what was seen is shown."),
+      list(tree),
+    );
+  }
+
+  // ------------------------------------------------------------------------------------------------ drawings
+
+  let loaded = null;
+
+  /** Vega is read when the first drawing is wanted. */
+  function vega() {
+    loaded ??= inflated("vega").then((code) => {
+      document.head.append(element("script", {}, code));
+    });
+    return loaded;
+  }
+
+  /** Layers of data sets that are empty are left out: they have no extent. */
+  async function draw(place, specification, datasets) {
+    await vega();
+    const layer = specification.layer?.filter((each) => datasets[each.data.name]?.length !== 0);
+    const drawn = { ...specification, ...(layer ? { layer } : {}), datasets };
+    return (await window.vegaEmbed(place, drawn, { mode: "vega-lite", renderer: "svg", actions: false })).view;
+  }
+
+  /** Between 0 and 1, and always the same for a row: points that would hide one another are set a little apart. */
+  const scattered = (row, salt) => Math.abs(Math.sin(row * 12.9898 + salt * 78.233) * 43758.5453) % 1;
+
+  function axisOf(column, salt) {
+    const levels = [...new Set(column.numbers.filter(Number.isFinite))].sort((a, b) => a - b);
+    const gap = levels.length > 1 ? Math.min(...levels.slice(1).map((level, i) => level - levels[i])) : 1;
+    const few = levels.length <= 25;
+    const step = column.levels.length > 1 ? column.levels[1] - column.levels[0] : 1;
+    const last = column.levels.at(-1) ?? levels.at(-1) ?? 1;
+    const beyond = column.numbers.includes(Infinity) ? last + 1.5 * step : null;
+    const at = (row) => {
+      const value = column.numbers[row] === Infinity ? beyond : column.numbers[row];
+      return value + (few ? (scattered(row, salt) - 0.5) * 0.5 * gap : 0);
+    };
+    const axis = beyond === null ? {} : { values: [...column.levels, beyond], labelExpr: `datum.value > ${last} ? 'unbroken' : format(datum.value, '~g')` };
+    return { at, axis: { title: column.label, ...axis } };
+  }
+
+  const place = $("scatter");
+  if (place && numbers.length > 1) {
+    const chosen = data.axes.map((name) => numbers.findIndex((column) => column.name === name));
+    const selects = ["across", "up", "colour"].map((label, axis) => {
+      const select = element(
+        "select",
+        {
+          id: `axis-${axis}`,
+          onchange: () => {
+            chosen[axis] = Number(select.value);
+            drawScatter();
+          },
+        },
+        ...numbers.map((column, index) => element("option", { value: index, selected: index === chosen[axis] }, column.label)),
+      );
+      return element("label", {}, `${label} `, select);
+    });
+    $("scatter-controls").append(...selects);
+
+    let drawings = 0;
+    const drawScatter = async () => {
+      const drawing = ++drawings;
+      const [x, y, colour] = chosen.map((index) => numbers[index]);
+      const [across, up] = [axisOf(x, 1), axisOf(y, 2)];
+      const known = rows.filter((row) => ![x, y, colour].some((column) => Number.isNaN(column.numbers[row])));
+      const points = known.map((row) => ({
+        row,
+        x: across.at(row),
+        y: up.at(row),
+        colour: colour.numbers[row] === Infinity ? (colour.levels.at(-1) ?? 1) : colour.numbers[row],
+        question: words.question[row].slice(0, 120),
+        answer: (words.answer?.[row] ?? "").slice(0, 120),
+        ...Object.fromEntries(numbers.map((column, index) => [`n${index}`, shownNumber(column, row)])),
+      }));
+      const encoding = data.scatter.encoding;
+      const texts = [["question", "question"], ...(words.answer ? [["answer", "greedy answer"]] : []), ...numbers.map((column, index) => [`n${index}`, column.label])];
+      const view = await draw(
+        place,
+        {
+          ...data.scatter,
+          encoding: {
+            x: { ...encoding.x, axis: { ...encoding.x.axis, ...across.axis } },
+            y: { ...encoding.y, axis: { ...encoding.y.axis, ...up.axis } },
+            color: { ...encoding.color, legend: { title: colour.label } },
+            tooltip: texts.map(([field, title]) => ({ field, title, type: "nominal" })),
+          },
+        },
+        { points },
+      );
+      if (drawing !== drawings) return; // another was asked for since
+      place.querySelector("svg")?.setAttribute("aria-hidden", "true"); // the table says the same
+      state.chosen = null;
+      drawRows();
+      view.addEventListener("click", (_, item) => item?.datum?.row !== undefined && open(item.datum.row));
+      view.addSignalListener("chosen", (_, rectangle) => {
+        const within = (value, range) => value >= Math.min(...range) && value <= Math.max(...range);
+        state.chosen =
+          rectangle.x && rectangle.y
+            ? new Set(points.filter((point) => within(point.x, rectangle.x) && within(point.y, rectangle.y)).map((point) => point.row))
+            : null;
+        changed();
+      });
+    };
+    const near = new IntersectionObserver((seen) => {
+      if (seen.some((entry) => entry.isIntersecting)) {
+        near.disconnect();
+        drawScatter();
+      }
+    }, { rootMargin: "400px" });
+    near.observe(place);
+  }
+
+  // ------------------------------------------------------------------------------------------------ page
+
+  $("question-table").append(
+    element("div", { class: "controls" }, element("label", {}, "search ", search), ...filters),
+    status,
+    element(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "questions" },
+      element("table", { class: "questions" }, element("thead", {}, element("tr", {}, ...heads)), body),
+    ),
+    more,
+    element(
+      "details",
+      {},
+      element("summary", {}, "what the columns say"),
+      element(
+        "dl",
+        { class: "about" },
+        ...columns.filter((column) => column.about).map((column) => element("div", {}, element("dt", {}, column.label), element("dd", {}, column.about))),
+      ),
+    ),
+  );
+  drawRows();
+
+  const place_of = new Map(data.details.map((detail, row) => [detail.id, row]));
+  document.querySelectorAll("[data-question]").forEach((cell) => {
+    const row = place_of.get(cell.dataset.question);
+    if (row === undefined) return;
+    const text = cell.textContent;
+    cell.replaceChildren(element("button", { type: "button", class: "question", onclick: () => open(row) }, quoted(text)));
+  });
+  document.querySelectorAll("nav a").forEach((link) =>
+    link.addEventListener("click", (event) => {
+      event.preventDefault(); // where the page is shown inside of another, addresses cannot be followed
+      document.querySelector(link.getAttribute("href")).scrollIntoView();
+    }),
+  );
+})();

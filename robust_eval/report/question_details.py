@@ -1,0 +1,155 @@
+"""What a page shows when a question is opened: its curve, its answers, the top of its answer tree."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import rows
+from robust_eval.metric.score import proportion, reply_weights
+from robust_eval.normalization import normalize
+from robust_eval.question import LETTERS, Question
+from robust_eval.report.branches import Path, top_branches
+from robust_eval.result import Result
+
+ANSWERS = 12
+"""Different answers to one wording that are shown; the others are counted."""
+_Key = tuple[int, str, str | None, bool | None, str]
+"""Of an answer: rewrite, text, label, verdict, outcome."""
+
+
+def details(
+    result: Result, questions: Sequence[Question], longest: int, decode: Callable[[list[int]], str] | None
+) -> list[dict[str, Any]]:
+    """What there is to see of each question, as data for a page.
+
+    ``longest`` is how many characters of a text are shown; ``decode`` gives the text of tokens, where that is known.
+    """
+    ids = [question.id for question in questions]
+    greedy = _of(result.baseline, ids)
+    verdicts = {
+        question_id: (text, correct, outcome)
+        for question_id, text, correct, outcome in rows(greedy, "question_id", "text", "correct", "outcome")
+    }
+    answers = {sampler: _answers(_of(table, ids), longest) for sampler, table in result.graded.items()}
+    curves = _curves(result, ids)
+    trees = {} if decode is None else _trees(result, ids, longest, decode)
+    found = []
+    for question in questions:
+        shown: dict[str, Any] = {"id": question.id, "answers": [cut(answer, longest) for answer in question.answers]}
+        if question.choices:
+            letters = zip(LETTERS, question.choices, strict=False)
+            shown["choices"] = [f"{letter}) {cut(choice, longest)}" for letter, choice in letters]
+            shown["correct"] = question.correct
+        if question.context:
+            shown["context"] = cut(question.context, 2 * longest)
+        if question.id in verdicts:
+            text, correct, outcome = verdicts[question.id]
+            shown["greedy"] = [cut(text, longest), correct, outcome]
+        shown["wordings"] = [cut(wording, longest) for wording in question.rewrites]
+        shown["samplers"] = {name: of[question.id] for name, of in answers.items() if question.id in of}
+        if question.id in curves:
+            shown["curve"] = curves[question.id]
+        if trees.get(question.id):
+            shown["tree"] = trees[question.id]
+        found.append(shown)
+    return found
+
+
+def cut(text: str, longest: int) -> str:
+    """The beginning of a text that is too long to be shown, with its length."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def _of(table: pa.Table, ids: Collection[str]) -> pa.Table:
+    return table.filter(pc.is_in(table["question_id"], pa.array(ids, pa.string())))
+
+
+def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
+    """The different answers to each question: how often each came at which temperature (its probability, where they
+    are enumerated), those that came most first.
+    """
+    temperatures = sorted(set(table["temperature"].to_pylist()))
+    column = {t: place for place, t in enumerate(temperatures)}
+    counts: dict[str, dict[_Key, list[float]]] = defaultdict(dict)
+    elected: set[tuple[str, _Key]] = set()
+    names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "temperature"]
+    voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
+    for (question_id, *key, temperature), weight, won in zip(
+        rows(table, *names), reply_weights(table).tolist(), voted, strict=True
+    ):
+        rewrite, text, label, correct, outcome = key
+        answer = (rewrite, text.strip(), label, correct, outcome)
+        of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
+        of_answer[column[temperature]] += weight
+        if won:
+            elected.add((question_id, answer))
+    return {
+        question_id: {"temperatures": temperatures, **_most_frequent(question_id, found, elected, longest)}
+        for question_id, found in counts.items()
+    }
+
+
+def _most_frequent(
+    question_id: str, found: Mapping[_Key, list[float]], elected: Collection[tuple[str, _Key]], longest: int
+) -> dict[str, Any]:
+    """The answers that are shown, by wording, and how many others there are."""
+    shown, others, seen = [], [0.0] * len(next(iter(found.values()))), Counter[int]()
+    for answer, counts in sorted(found.items(), key=lambda item: (item[0][0], -sum(item[1]))):
+        rewrite, text, label, correct, outcome = answer
+        seen[rewrite] += 1
+        if seen[rewrite] > ANSWERS:
+            others = [one + other for one, other in zip(others, counts, strict=True)]
+            continue
+        won = (question_id, answer) in elected
+        numbers = [round(count, 4) for count in counts]
+        shown.append([rewrite, cut(text, longest), cut(label or "", 40), correct, outcome, won, numbers])
+    labels = any(label and label != normalize(text) for _, text, label, *_ in islice(found, ANSWERS))
+    more = sum(number - ANSWERS for number in seen.values() if number > ANSWERS)
+    return {"rows": shown, "labels": labels, "more": more, "others": [round(count, 4) for count in others]}
+
+
+def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and as the model's
+    probabilities tell it (with 1.96 standard errors, and bounds that are certain).
+    """
+    if "frs" not in result.scores:
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    counted = result.scores["frs"].settings["estimator"] != "exact"
+    table = _of(result.scores["frs"].tables["frs_accuracy"], ids)
+    if counted:
+        for question_id, t, correct, replies in rows(table, "question_id", "temperature", "correct", "replies"):
+            if replies:
+                point = [t, *(round(value, 4) for value in proportion(round(correct), round(replies)))]
+                found.setdefault(question_id, {}).setdefault("counted", []).append(point)
+    told = result.curves.get(result.sources["frs"])
+    if told is not None:
+        columns = ("question_id", "rewrite", "temperature", "accuracy", "standard_error", "lower", "upper")
+        for question_id, rewrite, t, accuracy, error, lower, upper in rows(_of(told, ids), *columns):
+            if rewrite == 0:
+                ends = np.clip([accuracy, accuracy - 1.96 * error, accuracy + 1.96 * error], 0, 1).tolist()
+                point = [t, *(round(float(value), 4) for value in (*ends, lower, upper))]
+                found.setdefault(question_id, {}).setdefault("told", []).append(point)
+    return found
+
+
+def _trees(
+    result: Result, ids: Collection[str], longest: int, decode: Callable[[list[int]], str]
+) -> dict[str, list[Any]]:
+    """The top branches of each question's answers, of all samplers, to the question as it stands."""
+    paths: dict[str, dict[Path, None]] = defaultdict(dict)
+    columns = ("question_id", "rewrite", "token_ids", "token_logprobs", "answer_tokens", "correct")
+    for table in (result.baseline, *result.graded.values()):
+        for question_id, rewrite, tokens, logprobs, answer_tokens, correct in rows(_of(table, ids), *columns):
+            if rewrite == 0 and tokens and logprobs and answer_tokens:
+                paths[question_id][Path(tuple(tokens), tuple(logprobs), answer_tokens, correct)] = None
+
+    def text(tokens: list[int]) -> str:
+        return cut(decode(tokens), longest)
+
+    return {question_id: [branch.as_data() for branch in top_branches(own, text)] for question_id, own in paths.items()}

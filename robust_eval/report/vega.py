@@ -1,0 +1,119 @@
+"""What is drawn in the reader's browser, with Vega-Lite: the library, and the two drawings that a page has."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from robust_eval.model.embedded import cache_folder
+
+BLUE, ORANGE = "#0072B2", "#D55E00"
+"""As in the figures: from Okabe & Ito, Color Universal Design (2008)."""
+
+_INK: dict[str, Any] = {
+    "labelColor": "currentColor",
+    "titleColor": "currentColor",
+    "titleFontWeight": "normal",
+    "labelFontSize": 12,
+    "titleFontSize": 13,
+}
+_LOOK: dict[str, Any] = {
+    "background": None,
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": _INK
+    | {"domainColor": "currentColor", "tickColor": "currentColor", "gridColor": "currentColor", "gridOpacity": 0.15},
+    "legend": _INK,
+}
+"""Everything but the marks has the colour of the text around it, so that a page may be light or dark."""
+
+
+def vega_script() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that asks no network.
+
+    The library takes seconds to put it together, so it is kept in the user's cache.
+    """
+    kept = cache_folder() / "vega" / f"vl-convert-{version('vl-convert-python')}.js"
+    if not kept.is_file():
+        import vl_convert
+
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+        partial.write_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8")
+        os.replace(partial, kept)
+    return Path(kept).read_text(encoding="utf-8")
+
+
+def scatter() -> dict[str, Any]:
+    """Every question as a point, of the data set ``points`` that the page fills.
+
+    Points have ``x``, ``y`` and ``colour`` (the page says which figures these are), and texts for a reader who points
+    at them. ``chosen`` is the rectangle that a reader draws.
+    """
+    return {
+        "data": {"name": "points"},
+        "width": "container",
+        "height": 380,
+        "params": [{"name": "chosen", "select": "interval"}],
+        "mark": {"type": "circle", "size": 70, "opacity": 0.8, "stroke": "currentColor", "strokeWidth": 0.4},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "scale": {"zero": False}, "axis": {"tickCount": 10}},
+            "y": {"field": "y", "type": "quantitative", "scale": {"zero": False}, "axis": {"tickCount": 8}},
+            "color": {"field": "colour", "type": "quantitative", "scale": {"scheme": "viridis"}},
+            "tooltip": [],
+        },
+        "config": _LOOK,
+    }
+
+
+def accuracy_curve(threshold: float) -> dict[str, Any]:
+    """The accuracy of one question against temperature, with its bounds, of two data sets that the page fills.
+
+    ``counted`` has the share of right trials with an interval (``low``, ``high``); ``told`` what the model's
+    probabilities say (``accuracy``), with an interval and with bounds that are certain (``lower``, ``upper``). A fact
+    breaks below ``threshold``, at the temperature in the data set ``breaking``.
+    """
+    temperature = {"field": "t", "type": "quantitative", "title": "temperature t", "axis": {"tickCount": 8}}
+    share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
+
+    def area(low: str, high: str, opacity: float) -> dict[str, Any]:
+        return {
+            "data": {"name": "told"},
+            "mark": {"type": "area", "color": BLUE, "opacity": opacity},
+            "encoding": {"x": temperature, "y": {**share, "field": low}, "y2": {"field": high}},
+        }
+
+    return {
+        "width": "container",
+        "height": 200,
+        "layer": [
+            area("lower", "upper", 0.12),
+            area("low", "high", 0.25),
+            {
+                "data": {"name": "told"},
+                "mark": {"type": "line", "color": BLUE},
+                "encoding": {"x": temperature, "y": {**share, "field": "accuracy"}},
+            },
+            {
+                "data": {"name": "counted"},
+                "mark": {"type": "rule", "color": ORANGE},
+                "encoding": {"x": temperature, "y": {**share, "field": "low"}, "y2": {"field": "high"}},
+            },
+            {
+                "data": {"name": "counted"},
+                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1, "color": ORANGE},
+                "encoding": {"x": temperature, "y": {**share, "field": "accuracy"}},
+            },
+            {
+                "data": {"values": [{"threshold": threshold}]},
+                "mark": {"type": "rule", "strokeDash": [4, 4], "color": "currentColor", "opacity": 0.6},
+                "encoding": {"y": {**share, "field": "threshold"}},
+            },
+            {
+                "data": {"name": "breaking"},
+                "mark": {"type": "rule", "strokeDash": [2, 3], "color": "currentColor"},
+                "encoding": {"x": temperature},
+            },
+        ],
+        "config": _LOOK,
+    }

@@ -1,0 +1,56 @@
+"""Pages as a person sees them: in a headless Chromium that reaches no network."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+WIDE, NARROW = 1280, 390
+SERIOUS = ("serious", "critical")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser; the test is skipped where there is none (.ci/run installs Debian's)."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("there is no Chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root in a container
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page that is open, with everything that went wrong in it: errors, warnings, dialogs, calls to the network."""
+
+    def __init__(self, browser: Browser, file: Path, width: int = WIDE, scheme: Any = "light") -> None:
+        self.troubles: list[str] = []
+        self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page.set_default_timeout(60_000)
+        self.page.on("console", lambda message: self._note(f"console {message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self._note(f"dialog: {dialog.message}"))
+        self.page.on("request", self._requested)
+        self.page.goto(file.as_uri())
+
+    def _note(self, trouble: str) -> None:
+        self.troubles.append(trouble)
+
+    def _requested(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self._note(f"network: {request.url}")
+
+    def violations(self) -> list[str]:
+        """What axe-core finds that is serious or worse, with the elements concerned."""
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{rule['id']}: {[node['html'][:200] for node in rule['nodes']]}"
+            for rule in found
+            if rule["impact"] in SERIOUS
+        ]
