@@ -34,9 +34,9 @@ def run(figures, estimates, kept=(), **changed):
     }
     columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
     settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    return FinishedRun(
-        settings, {name: Estimate(*each) for name, each in estimates.items()}, pa.table(described | columns)
-    )
+    greedy = {name: f"{name.upper()} by {settings['model.name']}" for name in described["question_id"]}
+    means = {name: Estimate(*each) for name, each in estimates.items()}
+    return FinishedRun(settings, means, pa.table(described | columns), greedy)
 
 
 # The intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
@@ -109,6 +109,8 @@ class Page(HTMLParser):
             self.headings.append("")
         elif tag == "small":
             self.tables[-1][-1][-1] += " ("
+        elif tag == "div" and "td" in self.open:
+            self.tables[-1][-1][-1] += " "
 
     def handle_startendtag(self, tag, attributes):
         self.attributes += [(name, value) for name, value in attributes]
@@ -153,12 +155,13 @@ def strange(tmp_path_factory):
 
 def test_a_comparison_is_a_page_markdown_figures_and_tables(comparison):
     folder, _, _ = comparison
-    names = ("accuracy_by_temperature", "frs_by_d", "survival")
+    names = ("accuracy_by_temperature", "differences", "frs_by_d", "survival")
     assert sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()) == [
         "comparison.html",
         "comparison.md",
         *(f"figures/{name}.{ending}" for name in names for ending in ("png", "svg")),
         "pairs.parquet",
+        "questions.parquet",
         "runs.parquet",
     ]
 
@@ -171,12 +174,33 @@ def test_the_page_is_whole_and_loads_nothing(comparison):
     assert len(ids) == len(set(ids))
     assert all(address.startswith(("#", "data:")) for address in loads)
     assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
-    assert page.tags.count("figure") == 3
-    captions = [value for name, value in page.attributes if name == "aria-label"]
-    assert captions == ["Mean FRS for each d, facts", "Accuracy against temperature, facts", "Facts that hold, facts"]
+    assert page.tags.count("figure") == 4
+    assert labels(page)[:4] == [
+        "Mean FRS for each d, facts",
+        "Accuracy against temperature, facts",
+        "Facts that hold, facts",
+        "Paired differences: mean FRS, d = 1",
+    ]
 
 
-TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", "small against large"]
+def labels(page):
+    return [value for name, value in page.attributes if name == "aria-label"]
+
+
+def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison):
+    page = Page(comparison[1])
+    assert labels(page)[4:] == TITLES[1:]  # each table in a region of its name
+    assert page.attributes.count(("tabindex", "0")) == page.attributes.count(("role", "region")) == len(TABLES)
+    assert page.tags.count("caption") == len(TABLES)
+    assert page.attributes.count(("scope", "col")) == sum(len(table[0]) for table in TABLES)
+    assert page.attributes.count(("scope", "row")) == sum(len(table) - 1 for table in TABLES)
+    assert page.tags.count("th") == page.attributes.count(("scope", "col")) + page.attributes.count(("scope", "row"))
+
+
+KEPT = "Questions kept by some and not by others, facts"
+DIFFER = "Questions that differ most: {}, facts".format
+TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", KEPT]
+TITLES += [DIFFER("FRS, d = 1"), "small against large"]
 TABLES = [
     [
         [
@@ -242,6 +266,18 @@ TABLES = [
         ],
     ],
     [
+        ["question", "small", "large"],
+        ["c?", "kept (FRS 1.000) “C by small”", "not kept “C by large”"],
+        ["d?", "not kept “D by small”", "kept (FRS 0.750) “D by large”"],
+    ],
+    [
+        ["question", "range", "small", "large"],
+        [  # both differ by 0.25: one of these breaks at other temperatures
+            *("a?", "0.250", "0.500 (breaks at 1) “A by small”", "0.250 (breaks at 0.5) “A by large”"),
+        ],
+        ["b?", "0.250", "0.750 (breaks at 1) “B by small”", "0.500 (breaks at 1) “B by large”"],
+    ],
+    [
         ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"],
         [
             *("accuracy of all greedy answers", "4", "1.000", "1.000"),
@@ -268,7 +304,8 @@ def test_the_markdown_shows_what_the_page_shows(comparison):
     assert page.headings == TITLES
     assert page.tables == TABLES
     drawings = [value for name, value in page.attributes if name == "src"]
-    assert drawings == [f"figures/{name}.png" for name in ("frs_by_d", "accuracy_by_temperature", "survival")]
+    names = ("frs_by_d", "accuracy_by_temperature", "survival", "differences")
+    assert drawings == [f"figures/{name}.png" for name in names]
     assert all((folder / drawing).is_file() for drawing in drawings)
 
 
@@ -281,7 +318,7 @@ def markdown_tables(markdown):
 def test_the_lines_of_a_markdown_table_have_equally_many_cells(comparison, strange):
     for markdown in (comparison[2], strange[1]):
         counts = markdown_tables(markdown)
-        assert len(counts) == 5
+        assert len(counts) == len(TABLES)
         assert all(len(set(lines)) == 1 and lines[0] > 2 for lines in counts)
 
 
@@ -296,8 +333,7 @@ def test_names_are_escaped_in_the_page(strange):
     ]
     assert page.tables[1][0][2:] == ["FRS, one|<i>", "unbroken facts", "FRS, facts", "unbroken facts"]
     assert page.headings[-1] == f"{STRANGE} on one|<i> against large on facts"
-    captions = [value for name, value in page.attributes if name == "aria-label"]
-    assert captions[0] == "Mean FRS for each d, one|<i>"
+    assert labels(page)[0] == "Mean FRS for each d, one|<i>"
 
 
 def test_names_are_escaped_in_the_markdown(strange):
@@ -397,7 +433,8 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     html, markdown = written([measured(CERTAINTY), measured(other, model__name="large")], tmp_path)
     page = Page(html)
     assert rendered(markdown).tables == page.tables
-    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", "small against large"]
+    differ = DIFFER("answer entropy (nats) at t = 1")
+    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", differ, "small against large"]
     greedy, even = "0.500 (0.000 to 1.000)", "0.500 (0.500 to 0.500)"
     assert [row[3:] for row in page.tables[0]] == [
         [
@@ -409,15 +446,20 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
         [greedy, "0.750 (0.500 to 1.000)", even],
     ]
     same = "0.000 (0.000 to 0.000)"
-    assert page.tables[3][1:] == [
+    assert page.tables[3] == [
+        ["question", "range", "small", "large"],
+        ["a?", "0.250", "0.250 “A by small”", "0.500 “A by large”"],
+        ["b?", "0.250", "0.750 “B by small”", "1.000 “B by large”"],
+    ]
+    assert page.tables[4][1:] == [
         ["accuracy of all greedy answers", "2", "0.500", "0.500", same, "50.0%"],
         ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-0.250 to -0.250)", "0.0%"],
         ["error rate at t = 1", "2", "0.500", "0.500", same, "50.0%"],
     ]
     assert page.tables[2][1][7:] == ["", "", "", ""]
-    captions = [value for name, value in page.attributes if name == "aria-label"]
-    assert captions == ["Entropy of the answers, facts"]
-    assert markdown.count("![") == 1
+    captions = ["Paired differences: accuracy of all greedy answers", "Entropy of the answers, facts"]
+    assert labels(page)[:2] == captions
+    assert markdown.count("![") == 2
     tested = pq.read_table(tmp_path / "pairs.parquet")
     assert [tested[name].null_count for name in tested.column_names if name.startswith("log_rank.")] == [3] * 5
     assert " ".join(sentences(compare([measured(CERTAINTY)]))) == "1 run of small on facts."
@@ -473,8 +515,8 @@ def test_data_sets_named_in_other_scripts_have_figures_of_their_own(tmp_path):
     runs = [measured(SMALL, dataset__name=name) for name in ("φυσική", "χημεία")]
     _, markdown = written(runs, tmp_path)
     drawings = [value for name, value in rendered(markdown).attributes if name == "src"]
-    assert len(drawings) == 6
-    assert len(set(drawings)) == 6
+    assert len(drawings) == 7
+    assert len(set(drawings)) == 7
 
 
 def printed(runs, folder, capsys, monkeypatch):
