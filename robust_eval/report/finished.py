@@ -130,7 +130,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
     """What ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
-    except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as problem:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, yaml.YAMLError) as problem:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 

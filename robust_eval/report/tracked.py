@@ -43,16 +43,16 @@ def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
     for each in map(escaped, said):
         if len(note) + len(each) < LONGEST // 2:
             note = f"{note} {each}".strip()
-    for table in tables:
+    left = [f"\n\n{escaped(table.title)}: {len(table.rows):,} more in {escaped(page)}." for table in tables]
+    for place, table in enumerate(tables):
         header, rule, *found = lines(table)
         start = f"\n\n**{escaped(table.title)}**\n\n{header}\n{rule}"
-        more = f"\n\n{escaped(table.title)}: {len(found):,} more in {escaped(page)}."
-        room = LONGEST - len(note) - len(closing) - len(start) - len(more)
+        room = LONGEST - len("".join([note, start, *left[place:], closing]))
         taken = int(np.searchsorted(np.cumsum([len(row) + 1 for row in found]), room, side="right"))
         if taken:
             note += "\n".join([start, *found[:taken]])
         if taken < len(found):
-            note += more.replace(f"{len(found):,} more", f"{len(found) - taken:,} more")
+            note += left[place].replace(f"{len(found):,} more", f"{len(found) - taken:,} more")
     return note + closing
 
 

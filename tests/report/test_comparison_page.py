@@ -1,11 +1,12 @@
 import math
 import re
-from html.parser import HTMLParser
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.score import Estimate
@@ -13,118 +14,6 @@ from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished import FinishedRun
 from robust_eval.report.terminal import print_comparison
-
-NAN = math.nan
-SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
-VOID = {"meta", "br", "link", "img", "hr", "input"}
-STRANGE = "a<b>c</b>|d & \"e\" 'f'"
-
-
-def run(figures, estimates, kept=(), **changed):
-    """A run of these values by question, and of these estimates; a double underscore stands for a dot."""
-    n = len(next(iter(figures.values())))
-    described = {
-        "question_id": list("abcdefgh"[:n]),
-        "question": [f"{name}?" for name in "abcdefgh"[:n]],
-        "scenario": ["multiple_choice"] * n,
-        "type": [""] * n,
-        "category": [""] * n,
-        "group": [""] * n,
-        "kept": [bool(each) for each in kept or [1] * n],
-    }
-    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
-    settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    greedy = {name: f"{name.upper()} by {settings['model.name']}" for name in described["question_id"]}
-    means = {name: Estimate(*each) for name, each in estimates.items()}
-    return FinishedRun(settings, means, pa.table(described | columns), greedy)
-
-
-# The intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
-SMALL = {
-    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
-    "frs.d1": ([0.5, 0.75, 1.0, NAN], (0.75, 0.5, 1.0)),
-    "frs.unbroken_share": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
-    "accuracy.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
-    "accuracy.t1": ([0.25, 0.25, 1.0, NAN], (0.5, 0.25, 1.0)),
-    "frs.survival.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
-    "frs.survival.t1": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
-}
-LARGE = {
-    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
-    "frs.d1": ([0.25, 0.5, NAN, 0.75], (0.5, 0.25, 0.75)),
-    "frs.unbroken_share": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
-    "accuracy.t0.5": ([0.5, 0.5, NAN, 0.8], (0.6, 0.5, 0.8)),
-    "accuracy.t1": ([0, 0, NAN, 0.75], (0.25, 0.0, 0.75)),
-    "frs.survival.t0.5": ([0, 1, NAN, 1], (2 / 3, 0.0, 1.0)),
-    "frs.survival.t1": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
-}
-CERTAINTY = {
-    "greedy.accuracy": ([1, 0], (0.5, 0.0, 1.0)),
-    "certainty.entropy.t1": ([0.25, 0.75], (0.5, 0.25, 0.75)),
-    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, 0.5, 0.5)),
-}
-
-
-def measured(found, single=None, **others):
-    """A run of such figures, with single figures that are no means."""
-    values, estimates = ({name: each[place] for name, each in found.items()} for place in (0, 1))
-    return run(values, estimates | (single or {}), **others)
-
-
-def frs_runs(small="small", large="large"):
-    """Three runs: a model with two values of d, another with one."""
-    other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
-    other_d["frs.d5"] = ([0.25, 0.5, 0.75, NAN], (0.5, 0.25, 0.75))
-    median = {"frs.breaking_temperature.median": (NAN,)}
-    return [
-        measured(SMALL, {"frs": (0.75, 0.5, 1.0)}, kept=(1, 1, 1, 0), model__name=small),
-        measured(other_d, {"frs": (0.5, 0.25, 0.75)}, kept=(1, 1, 1, 0), model__name=small, metric__frs__d=5),
-        measured(LARGE, {"frs": (0.5, 0.25, 0.75)} | median, kept=(1, 1, 0, 1), model__name=large),
-    ]
-
-
-class Page(HTMLParser):
-    """The tables of a page, cell by cell, and its headings; it fails on a tag that is not closed where it should be."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tables, self.headings, self.tags = [], [], [], []
-        self.attributes = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.attributes += [(name, value) for name, value in attributes]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-        elif tag in ("h1", "h2", "summary"):
-            self.headings.append("")
-        elif tag == "small":
-            self.tables[-1][-1][-1] += " ("
-        elif tag == "div" and "td" in self.open:
-            self.tables[-1][-1][-1] += " "
-
-    def handle_startendtag(self, tag, attributes):
-        self.attributes += [(name, value) for name, value in attributes]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-        if tag == "small":
-            self.tables[-1][-1][-1] += ")"
-
-    def handle_data(self, data):
-        if {"td", "th"} & set(self.open):
-            self.tables[-1][-1][-1] += data
-        elif {"h1", "h2", "summary"} & set(self.open):
-            self.headings[-1] += data
 
 
 def rendered(markdown):
@@ -342,6 +231,80 @@ def test_names_are_escaped_in_the_markdown(strange):
     page, shown = Page(html), rendered(markdown)
     assert shown.headings == page.headings
     assert shown.tables == page.tables
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script></td></table><h2>gone</h2>",
+    "{{ 7 * 7 }} {% raw %} {# #}",
+    "a" + "\u0300" * 10_000,
+    "\u202egnorw \u2066 \u200f",
+    "| a | b |\n|---|---|\n# head\n```\n<!-- ",
+    "' onmouseover='alert(1)' \" &quot; &#60;i&#62;",
+    "[x](javascript:alert(1)) ![](http://a.org/b.png) https://b.org www.c.org d@e.org",
+)
+
+
+def with_text(each, text):
+    """The same run where this is every question, but for its first letter, and every greedy answer."""
+    place = each.questions.schema.get_field_index("question")
+    texts = [f"{name} {text}" for name in each.questions["question_id"].to_pylist()]
+    changed = each.questions.set_column(place, "question", pa.array(texts))
+    return replace(each, questions=changed, greedy=dict.fromkeys(each.greedy, text))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
+    plain = written([with_text(each, "plain") for each in frs_runs()], tmp_path / "plain")
+    html, markdown = written([with_text(each, text) for each in frs_runs()], tmp_path / "hostile")
+    page, harmless = Page(html), Page(plain[0])
+    assert page.tags == harmless.tags
+    assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
+    assert page.headings == harmless.headings == TITLES
+    shown = text if len(text) <= 298 else f"{text[:298]}…"
+    assert [row[0] for row in page.tables[4][1:]] == [f"c {shown}", f"d {shown}"]
+    assert [row[2] for row in page.tables[4][1:]] == [
+        f"not kept “{text if len(text) <= 300 else text[:300] + '…'}”",
+        f"kept (FRS 0.750) “{text if len(text) <= 300 else text[:300] + '…'}”",
+    ]
+    read = rendered(markdown)
+    assert read.tags == rendered(plain[1]).tags
+    spaced = [[[" ".join(cell.split()) for cell in row] for row in table] for table in page.tables]
+    assert [[[" ".join(cell.split()) for cell in row] for row in table] for table in read.tables] == spaced
+    whole = pq.read_table(tmp_path / "hostile" / "questions.parquet").to_pylist()
+    assert {(row["question"], row["answer"]) for row in whole} == {(f"{name} {text}", text) for name in "abcd"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_of_models_change_no_structure(text, tmp_path):
+    html, markdown = written(frs_runs(small=text), tmp_path)
+    page = Page(html)
+    assert page.tables[4][0] == ["question", text, "large"]
+    assert len(page.headings) == len(TITLES)
+    tags = Page((tmp_path / "comparison.html").read_text("utf-8")).tags
+    assert {tag: tags.count(tag) for tag in ("table", "h1", "h2", "script")} == {
+        "table": len(TABLES),
+        "h1": 1,
+        "h2": len(TITLES) - 2,
+        "script": 0,
+    }
+    assert [len(table) for table in rendered(markdown).tables] == [len(table) for table in page.tables]
+
+
+def test_of_many_questions_25_are_shown_and_all_are_in_the_table_for_programs(tmp_path):
+    def many(values, **changed):
+        each = measured(CERTAINTY, **changed)
+        ids = [f"q{place}" for place in range(60)]
+        filled = {name: ["" for _ in ids] for name in ("scenario", "type", "category", "group")}
+        columns = {"question_id": ids, "question": ids, **filled, "kept": [True] * 60, "certainty.entropy.t1": values}
+        return FinishedRun(each.settings, {"certainty.entropy.t1": Estimate(0.5)}, pa.table(columns))
+
+    html, _ = written([many(np.zeros(60)), many(np.arange(60.0), model__name="large")], tmp_path)
+    table = Page(html).tables[3]
+    assert [row[0] for row in table[1:]] == [f"q{place}" for place in range(59, 34, -1)]
+    assert "59 questions differ." in html
+    assert "25 are shown; all 60 shared questions with their values are in questions.parquet." in html
+    assert pq.read_table(tmp_path / "questions.parquet").num_rows == 120
 
 
 def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
