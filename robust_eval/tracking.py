@@ -357,7 +357,8 @@ class _MlflowRun:
     def tables(self, tables: Mapping[str, pa.Table]) -> None:
         """As JSON, of which MLflow's page makes tables again: it shows nothing of a Parquet file."""
         for name, table in tables.items():
-            self._client.log_table(self.run_id, table.to_pandas(), f"tables/{name}.json")
+            frame = table.to_pandas().astype(object)  # MLflow selects columns in a way of which pandas 3 warns
+            self._client.log_table(self.run_id, frame, f"tables/{name}.json")
 
     def folder(self, path: Path) -> None:
         self._client.log_artifacts(self.run_id, str(path))
