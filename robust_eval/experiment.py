@@ -31,6 +31,7 @@ from robust_eval.question_type.classifier import with_types
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_job, print_summary
+from robust_eval.report.tracked import run_note, run_tables
 from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
 from robust_eval.rewriter.base import Rewriter
@@ -265,3 +266,5 @@ def _report(result: Result, folder: Path, record: Run) -> None:
     write_summary(result, folder / SUMMARY)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)
+    record.note(run_note(result))
+    record.tables(run_tables(result))

@@ -37,10 +37,13 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     from robust_eval.report.comparison_page import write_comparison
     from robust_eval.report.finished import read_run
     from robust_eval.report.terminal import print_comparison
+    from robust_eval.report.tracked import comparison_note, comparison_tables
 
     compared = compare([read_run(job) for job in jobs])
     write_comparison(compared, folder)
     record.folder(folder)
+    record.note(comparison_note(compared))
+    record.tables(comparison_tables(compared))
     print_comparison(compared, folder)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow as pa
 from filelock import FileLock
 
 from robust_eval.error import UserError, first_line
@@ -60,6 +61,12 @@ class Run(Protocol):
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
         """The metrics' figures, curves by integer step, and other flat figures."""
 
+    def note(self, markdown: str) -> None:
+        """What is read first of the run."""
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None:
+        """Short tables by name, to be read in the tracker itself."""
+
     def folder(self, path: Path) -> None:
         """Everything in the run's folder, as artifacts."""
 
@@ -92,6 +99,10 @@ class _Nothing:
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None: ...
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None: ...
+
+    def note(self, markdown: str) -> None: ...
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None: ...
 
     def folder(self, path: Path) -> None: ...
 
@@ -261,6 +272,12 @@ class _OnServer:
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
         self.attempt(lambda: self._run.scores(scores, figures))
 
+    def note(self, markdown: str) -> None:
+        self.attempt(lambda: self._run.note(markdown))
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None:
+        self.attempt(lambda: self._run.tables(tables))
+
     def folder(self, path: Path) -> None:
         self.attempt(lambda: self._run.folder(path))
 
@@ -333,6 +350,15 @@ class _MlflowRun:
                     if math.isfinite(value):
                         metrics.append(Metric(curve_name + suffix, value, now, step))
         self._batches(metrics=metrics)
+
+    def note(self, markdown: str) -> None:
+        self.tags({"mlflow.note.content": markdown})
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None:
+        """As JSON, of which MLflow's page makes tables again: it shows nothing of a Parquet file."""
+        for name, table in tables.items():
+            frame = table.to_pandas().astype(object)  # MLflow selects columns in a way of which pandas 3 warns
+            self._client.log_table(self.run_id, frame, f"tables/{name}.json")
 
     def folder(self, path: Path) -> None:
         self._client.log_artifacts(self.run_id, str(path))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
+import pyarrow as pa
 import pytest
 
 from robust_eval.error import UserError
@@ -35,6 +36,8 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record.tags({"git.commit": "abc"})
         record.dataset("facts", "facts.jsonl", [Question("q1", "Why?", ("because",))], "0123456789" * 6)
         record.scores([SCORE], {"questions.kept": 3})
+        record.note("**half** of it\n\n| a |\n| - |\n| 1 |")
+        record.tables({"questions": pa.table({"question": ["Why?", "<b>"], "frs.d1": [0.5, float("nan")]})})
         record.folder(folder)
     with pytest.raises(KeyboardInterrupt), Mlflow().run("bad", path):
         raise KeyboardInterrupt
@@ -65,6 +68,18 @@ def test_a_run_holds_parameters_metrics_tags_data_and_artifacts(mlruns: Path):
     (data,) = good.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("facts", ("0123456789" * 6)[:36])
     assert (mlruns / "artifacts" / good.info.run_id / "artifacts" / "report.html").read_text() == "<p>report"
+
+
+def test_the_page_of_a_run_shows_its_note_and_its_tables(mlruns: Path):
+    good = runs(mlruns)["good"]
+    assert good.data.tags["mlflow.note.content"] == "**half** of it\n\n| a |\n| - |\n| 1 |"
+    # the kind of file and the tag that let MLflow's page show a table
+    assert json.loads(good.data.tags["mlflow.loggedArtifacts"]) == [{"path": "tables/questions.json", "type": "table"}]
+    table = mlruns / "artifacts" / good.info.run_id / "artifacts" / "tables" / "questions.json"
+    assert json.loads(table.read_text()) == {
+        "columns": ["question", "frs.d1"],
+        "data": [["Why?", 0.5], ["<b>", None]],
+    }
 
 
 def test_a_curve_is_logged_by_integer_step(mlruns: Path):
@@ -154,6 +169,8 @@ def test_a_server_that_goes_away_stops_no_run(
         record.parameters({"a": 1})
         os.killpg(process.pid, signal.SIGKILL)
         record.scores([SCORE], {})
+        record.note("lost")
+        record.tables({"lost": pa.table({"a": [1]})})
         record.folder(folder)
     went_away, make_up = said(caplog)
     assert went_away.startswith("tracking: the server went away: ")
@@ -209,7 +226,8 @@ def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(tmp_pa
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from robust_eval.tracking import Untracked\n"
-        "with Untracked().run('x', Path(sys.argv[1])) as run: run.parameters({'a': 1}); run.scores([], {})\n"
+        "with Untracked().run('x', Path(sys.argv[1])) as run:\n    run.parameters({'a': 1}); run.scores([], {})\n"
+        "    run.note('x'); run.tables({})\n"
         "assert 'mlflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

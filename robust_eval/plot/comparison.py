@@ -7,8 +7,9 @@ from itertools import cycle
 import numpy as np
 from matplotlib.axes import Axes
 
+from robust_eval.metric.paired import Difference
 from robust_eval.metric.score import Estimate
-from robust_eval.plot.style import GREY, QUALITATIVE
+from robust_eval.plot.style import BLUE, GREY, QUALITATIVE
 from robust_eval.question import QUESTION_TYPES
 
 Curves = Mapping[str, Mapping[float, Estimate]]
@@ -78,6 +79,28 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
     axes.set(ylabel="share among the most robust", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
     _legend(axes)
+    return axes
+
+
+def differences(axes: Axes, found: Mapping[str, Difference], label: str, title: str) -> Axes:
+    """Paired differences with their 95 % intervals, one below the other, beside the line of no difference.
+
+    ``found`` is in the order from the top; ``label`` says what is subtracted.
+    """
+    value, low, high = np.array([(each.value, each.low, each.high) for each in found.values()]).T
+    at = np.arange(len(found))
+    spread = np.maximum([value - low, high - value], 0)
+    axes.axvline(0, color=GREY, linewidth=1)
+    axes.errorbar(value, at, xerr=spread, fmt="o", color=BLUE, markersize=5, capsize=2)
+    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in found]
+    axes.set_yticks(at, words, fontsize=9, parse_math=False)
+    axes.set(xlabel=label, ylim=(len(found) - 0.5, -0.5))
+    axes.set_title(title, parse_math=False)
+    drawn = axes.get_figure(root=True)
+    assert drawn is not None
+    width, _ = drawn.get_size_inches()
+    lines = sum(word.count("\n") + 2 for word in words)
+    drawn.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
     return axes
 
 

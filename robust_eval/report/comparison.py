@@ -8,13 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
-from robust_eval.metric.score import Floats
 from robust_eval.report.finished import WEIGHT, FinishedRun, Labels, merged, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
-
-SURVIVAL = "frs.survival"
-"""The curve that says which facts hold at which temperature."""
+from robust_eval.report.shared_questions import SharedQuestions, shared_questions
 
 
 class Pair(NamedTuple):
@@ -32,6 +29,12 @@ class Pair(NamedTuple):
     differences: dict[str, Difference]
     log_rank: LogRank | None
 
+    @property
+    def headline(self) -> str | None:
+        """The figure that speaks for the pair: the first score that both have, else the first figure."""
+        scores = (name for name in self.differences if name.startswith("frs.d"))
+        return next(scores, next(iter(self.differences), None))
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -47,6 +50,7 @@ class Comparison:
     measurements: list[FinishedRun]
     names: Labels
     pairs: list[Pair]
+    shared: list[SharedQuestions]
     scenarios: list[ScenarioRow]
     types: list[PooledTypes]
 
@@ -63,13 +67,15 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     names = Labels(measurements, ignored=[WEIGHT])
     places = combinations(range(len(measurements)), 2)
     compared = [_pair(measurements, first, second) for first, second in places]
+    pairs = [pair for pair in compared if pair is not None]
     return Comparison(
         distinct,
         Labels(distinct).whole,
         len(runs) - len(distinct),
         measurements,
         names,
-        [pair for pair in compared if pair is not None],
+        pairs,
+        shared_questions(measurements, names, [(pair.first, pair.second) for pair in pairs]),
         scenario_rows(measurements, names.subjects, names.datasets),
         pooled_types(measurements, names.subjects, names.datasets),
     )
@@ -78,8 +84,8 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
 def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair | None:
     """Compare two measurements; None where they have no question in common."""
     one, other = measurements[first], measurements[second]
-    places = {question: row for row, question in enumerate(_questions(other))}
-    common = [(row, places[question]) for row, question in enumerate(_questions(one)) if question in places]
+    places = {question: row for row, question in enumerate(other.keys())}
+    common = [(row, places[question]) for row, question in enumerate(one.keys()) if question in places]
     if not common:
         return None
     rows, other_rows = np.array(common).T
@@ -91,25 +97,10 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
         for name in one.telling
         if name in there
     }
-    (grid, breaking), (other_grid, other_breaking) = breaking_temperatures(one), breaking_temperatures(other)
+    (grid, breaking), (other_grid, other_breaking) = one.breaking_temperatures(), other.breaking_temperatures()
     log_rank = None
     if grid and grid == other_grid:
         log_rank = stratified_log_rank(breaking[rows], other_breaking[other_rows], groups)
-    kept, other_kept = (np.asarray(run.questions["kept"].to_pylist()) for run in (one, other))
+    kept, other_kept = one.kept(), other.kept()
     shared = int((kept[rows] & other_kept[other_rows]).sum())
     return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, differences, log_rank)
-
-
-def _questions(run: FinishedRun) -> list[tuple[str, str]]:
-    """Id and text: another data set may use the same ids for other questions."""
-    return list(zip(run.questions["question_id"].to_pylist(), run.questions["question"].to_pylist(), strict=True))
-
-
-def breaking_temperatures(run: FinishedRun) -> tuple[list[float], Floats]:
-    """The grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not kept."""
-    grid = sorted(run.curve(SURVIVAL))
-    breaking = np.full(run.questions.num_rows, np.inf)
-    for t in reversed(grid):
-        holds = run.values(f"{SURVIVAL}.t{t:g}")
-        breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
-    return grid, breaking

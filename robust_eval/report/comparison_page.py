@@ -1,8 +1,6 @@
 """A comparison as files: a page, Markdown, figures, and tables for programs."""
 
-import html
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,16 +14,23 @@ from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import comparison as plot
 from robust_eval.plot.certainty import entropy_histogram
 from robust_eval.plot.style import figure
-from robust_eval.report.comparison import SURVIVAL, Comparison
+from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_tables import Table, comparison_tables
 from robust_eval.report.figures import save
+from robust_eval.report.finished import SURVIVAL
+from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import inlined, template
-from robust_eval.report.wording import interval, number
-from robust_eval.run_folder import COMPARISON_PAGE
+from robust_eval.report.wording import interval, label_of, number
+from robust_eval.run_folder import COMPARISON_PAGE, QUESTIONS
+
+MOST_PAIRS = 40
+"""Pairs that one figure shows."""
 
 
 def write_comparison(compared: Comparison, folder: Path) -> None:
-    """Write the page, the Markdown, ``figures/``, ``runs.parquet`` and ``pairs.parquet`` into a folder."""
+    """Write the page, the Markdown, ``figures/``, and the tables for programs ``runs.parquet``, ``pairs.parquet``
+    and, where measurements share questions, ``questions.parquet``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     figures = _save_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))
@@ -38,8 +43,10 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     drawings = {caption: file.with_suffix(".png").relative_to(folder) for caption, file in figures.items()}
     text = _markdown(sentences(compared), tables, drawings)
     (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
-    write_parquet(_runs_as_data(compared), folder / "runs.parquet")
-    write_parquet(_pairs_as_data(compared), folder / "pairs.parquet")
+    write_parquet(runs_as_data(compared), folder / "runs.parquet")
+    write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
+    if compared.shared:
+        write_parquet(_questions_as_data(compared), folder / QUESTIONS)
 
 
 def sentences(compared: Comparison) -> list[str]:
@@ -105,7 +112,31 @@ def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
             shares = {pooled.subject: share_estimates(pooled.shares) for pooled in compared.types}
             plot.most_robust_by_type(axes, shares, caption)
             saved[caption] = save(canvas, folder / "most_robust_by_type")
+    saved |= _save_differences(compared, folder)
     return saved | _save_agreement(compared, folder) | _save_certainty(compared, folder)
+
+
+def _save_differences(compared: Comparison, folder: Path) -> dict[str, Path]:
+    """The paired differences of each figure that speaks for pairs; of many pairs those that are furthest apart."""
+    saved: dict[str, Path] = {}
+    for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
+        pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
+        if not pairs:
+            continue
+        furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MOST_PAIRS]
+        found = {
+            f"{compared.names.whole[pair.first]} − {compared.names.whole[pair.second]}": pair.differences[name]
+            for pair in pairs
+            if pair in furthest
+        }
+        label = label_of(name) or name
+        caption = f"Paired differences: {label}"
+        if len(found) < len(pairs):
+            caption += f", the {len(found)} largest of {len(pairs)}"
+        with figure() as (canvas, axes):
+            plot.differences(axes, found, f"first minus second: {label}", caption)
+            saved[caption] = save(canvas, folder / f"differences{f'_{place + 1}' if place else ''}")
+    return saved
 
 
 def _save_agreement(compared: Comparison, folder: Path) -> dict[str, Path]:
@@ -142,26 +173,14 @@ def _save_certainty(compared: Comparison, folder: Path) -> dict[str, Path]:
 
 
 def _markdown(said: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:
-    parts = ["# Comparison", _escaped(" ".join(said))]
-    parts += [f"![{_escaped(caption)}]({file.as_posix()})" for caption, file in drawings.items()]
+    parts = ["# Comparison", escaped(" ".join(said))]
+    parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings.items()]
     for table in tables:
-        rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
-        rows = [[f"{value} ({bounds})" if bounds else value for value, bounds in row] for row in table.rows]
-        lines = [_line(table.header), "| " + " | ".join(rule) + " |", *map(_line, rows)]
-        parts += [f"## {_escaped(table.title)}", "\n".join(lines), *([_escaped(table.note)] if table.note else [])]
+        parts += [f"## {escaped(table.title)}", "\n".join(lines(table)), *([escaped(table.note)] if table.note else [])]
     return "\n\n".join(parts) + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_escaped, cells)) + " |"
-
-
-def _escaped(text: str) -> str:
-    """Text of which Markdown makes nothing but text."""
-    return re.sub(r"([\\`*_|\[\]~#])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
-
-
-def _runs_as_data(compared: Comparison) -> pa.Table:
+def runs_as_data(compared: Comparison) -> pa.Table:
     """A row for each run and figure."""
     rows = [
         {"run": label, "figure": name, "value": estimate.value, "low": estimate.low, "high": estimate.high}
@@ -172,7 +191,7 @@ def _runs_as_data(compared: Comparison) -> pa.Table:
     return pa.Table.from_pylist(rows, pa.schema([("run", pa.string()), ("figure", pa.string()), *numbers]))
 
 
-def _pairs_as_data(compared: Comparison) -> pa.Table:
+def pairs_as_data(compared: Comparison) -> pa.Table:
     """A row for each pair and figure; the log-rank test, where there is one, in all rows of its pair."""
     names = compared.names.whole
     figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields)]
@@ -184,3 +203,8 @@ def _pairs_as_data(compared: Comparison) -> pa.Table:
             rows.append(measured | difference._asdict() | test)
     words = [(name, pa.string()) for name in ("measured", "against", "figure")]
     return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in figures)]))
+
+
+def _questions_as_data(compared: Comparison) -> pa.Table:
+    """A row for each shared question and each measurement that asked it; a figure that others lack is null."""
+    return pa.concat_tables([shared.as_data() for shared in compared.shared], promote_options="default")

@@ -4,17 +4,25 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.score import Estimate, curve_and_temperature
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.report.comparison import Comparison, Pair
+from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import interval, label_of, number, type_name
+from robust_eval.run_folder import QUESTIONS
+
+MOST = 25
+"""Questions in each table of those that differ most."""
+LONGEST = 300
+"""Characters of a question or an answer that are shown."""
 
 
 class Cell(NamedTuple):
-    """A value and, where it has one, its interval."""
+    """A value and, where it has them, its interval, and the answer that it belongs to."""
 
     value: str
     interval: str = ""
+    answer: str = ""
 
 
 class Table(NamedTuple):
@@ -38,7 +46,9 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield _type_table(compared)
     yield _scenario_table(compared)
     if compared.pairs:
-        yield _pair_table(compared)
+        yield pair_table(compared)
+    for shared in compared.shared:
+        yield from _question_tables(shared)
     if any(name in run.figures for name in _COUNTED for run in compared.runs):
         yield _cost_table(compared)
     for pair in compared.pairs:
@@ -153,13 +163,15 @@ def _scenario_table(compared: Comparison) -> Table:
     return Table("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
 
 
-def _pair_table(compared: Comparison) -> Table:
+def pair_table(compared: Comparison) -> Table:
     """Each pair in one row: the first of the scores that both have, and the log-rank test."""
     header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "draws above 0"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows = []
-    for pair in (pair for pair in compared.pairs if pair.differences):
-        name = next((name for name in pair.differences if name.startswith("frs.d")), next(iter(pair.differences)))
+    for pair in compared.pairs:
+        name = pair.headline
+        if name is None:
+            continue
         difference, test = pair.differences[name], pair.log_rank
         cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
         cells += [Cell(label_of(name) or name), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
@@ -200,6 +212,96 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         else ""
     )
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
+
+
+def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
+    """The questions on which measurements differ most: kept by some alone, and by each main figure."""
+    many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
+    places = shared.disputed(MOST)
+    if len(places):
+        rows = [[_question(shared, row), *_kept_cells(shared, row)] for row in places]
+        note = (
+            f"{int(shared.divided.sum()):,} questions; first those that are held most firmly (FRS) where they were "
+            "kept. Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
+            f"number leaves out others, too. In quotation marks: the greedy answers. {len(rows)} are shown; {many}"
+        )
+        yield Table(
+            f"Questions kept by some and not by others, {shared.dataset}", ["question", *shared.measured], rows, 1, note
+        )
+    for name in shared.figures:
+        places = shared.differing(name, MOST)
+        if len(places):
+            header = ["question", "range", *shared.measured]
+            rows = [_difference_row(shared, name, row) for row in places]
+            note = (
+                f"{int((shared.ranges[name] > 0).sum()):,} questions differ. The range is the largest of the values "
+                f"beside it minus the smallest; ties go to {_ties(name)}, then to the question "
+                f"asked first. In quotation marks: the greedy answers. {len(rows)} are shown; {many}"
+            )
+            title = f"Questions that differ most: {_by_question(name)}, {shared.dataset}"
+            yield Table(title, header, rows, 1, note)
+
+
+def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
+    score = next((values for name, values in shared.figures.items() if name.startswith("frs.d")), None)
+    for column, kept in enumerate(shared.kept[row]):
+        if math.isnan(kept):
+            yield Cell("not asked")
+        else:
+            known = "" if score is None or math.isnan(score[row, column]) else f"FRS {score[row, column]:.3f}"
+            yield Cell("kept" if kept else "not kept", known, _shown(shared.answers[row, column]))
+
+
+def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
+    cells = [_question(shared, row), Cell(number(shared.ranges[name][row]))]
+    for column, value in enumerate(shared.figures[name][row]):
+        if math.isnan(shared.kept[row, column]):
+            cells.append(Cell("not asked"))
+        else:
+            breaking = shared.breaking[row, column] if name.startswith("frs.d") else math.nan
+            where = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
+            shown = "" if math.isnan(value) else number(value)
+            cells.append(Cell(shown, where, _shown(shared.answers[row, column])))
+    return cells
+
+
+def _question(shared: SharedQuestions, row: int) -> Cell:
+    return Cell(shortened(shared.texts[row]))
+
+
+def _shown(answer: str | None) -> str:
+    return "" if answer is None else f"“{shortened(answer)}”"
+
+
+def shortened(text: str) -> str:
+    """As much of a text as is shown."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _by_question(figure: str) -> str:
+    """What a person calls a figure where it is that of one question."""
+    curve, temperature = curve_and_temperature(figure) or ("", 0.0)
+    return f"{_OF_A_QUESTION[curve]} at t = {temperature:g}" if curve else f"FRS, d = {figure.removeprefix('frs.d')}"
+
+
+def _ties(figure: str) -> str:
+    curve, _ = curve_and_temperature(figure) or ("frs", 0.0)
+    return _TIES[curve]
+
+
+_OF_A_QUESTION = {
+    "agreement.difficulty": "share of raters that are right",
+    "agreement.worst": "worst rater (1: all are right)",
+    "certainty.entropy": "answer entropy (nats)",
+    "certainty.error_rate": "error rate",
+}
+_TIES = {
+    "frs": "the question whose breaking temperatures are further apart",
+    "agreement.difficulty": "the question whose worst raters differ",
+    "agreement.worst": "the question whose shares of right raters are further apart",
+    "certainty.entropy": "the question whose error rates are further apart",
+    "certainty.error_rate": "the question whose entropies are further apart",
+}
 
 
 def _cell(estimate: Estimate) -> Cell:

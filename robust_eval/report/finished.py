@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from numpy.typing import NDArray
 
+from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.config import SEVERAL, read_settings
 from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point
 from robust_eval.report.wording import label_of, telling_temperatures
-from robust_eval.run_folder import CONFIG, QUESTIONS, SUMMARY
+from robust_eval.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""
 _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
+SURVIVAL = "frs.survival"
+"""The curve that says which facts hold at which temperature."""
 WEIGHT = "metric.frs.d"
 """The setting that runs over the same answers may differ in."""
 
@@ -31,12 +35,13 @@ class FinishedRun:
     """What a run left behind.
 
     ``settings`` are flat, ``figures`` the summary under its MLflow names, ``questions`` the table of all questions
-    asked with the figures of each.
+    asked with the figures of each. ``greedy`` are the greedy answers by question id, where they are at hand.
     """
 
     settings: Mapping[str, Any]
     figures: Mapping[str, Estimate]
     questions: pa.Table
+    greedy: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measured(self) -> list[str]:
@@ -62,6 +67,23 @@ class FinishedRun:
     def values(self, figure: str) -> Floats:
         """(n,) one figure of every question asked; NaN where undefined."""
         return np.asarray(self.questions[figure].to_numpy(), dtype=float)
+
+    def keys(self) -> list[tuple[str, str]]:
+        """(n,) id and text of every question: another data set may use the same ids for other questions."""
+        return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
+
+    def kept(self) -> NDArray[np.bool_]:
+        """(n,) whether each question was kept."""
+        return np.asarray(self.questions["kept"].to_pylist(), dtype=bool)
+
+    def breaking_temperatures(self) -> tuple[list[float], Floats]:
+        """The grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not kept."""
+        grid = sorted(self.curve(SURVIVAL))
+        breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
+        for t in reversed(grid):
+            holds = self.values(point(SURVIVAL, t))
+            breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
+        return grid, breaking
 
     def groups(self) -> list[str] | None:
         """(n,) what makes questions dependent; None where nothing does."""
@@ -96,7 +118,8 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
     for column in DESCRIBING:
         if column not in questions.column_names:
             raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
-    run = FinishedRun(settings, figures, questions)
+    greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
+    run = FinishedRun(settings, figures, questions, greedy)
     for figure in run.measured:
         if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
@@ -107,7 +130,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
     """What ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
-    except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as problem:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, yaml.YAMLError) as problem:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 
@@ -119,6 +142,12 @@ def _figures(text: str) -> dict[str, Estimate]:
         for name in numbers
         if not name.endswith((".low", ".high"))
     }
+
+
+def _greedy(file: Path) -> dict[str, str]:
+    """The greedy answers among graded ones, by question id."""
+    table = pq.read_table(file, columns=["question_id", "text"], filters=[(SAMPLER, "==", GREEDY)])
+    return dict(rows(table, "question_id", "text"))
 
 
 def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
@@ -177,7 +206,7 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
     for name in other.measured:
         if name not in questions.column_names:
             questions = questions.append_column(name, other.questions[name])
-    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions)
+    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions, one.greedy)
 
 
 class Labels:

@@ -1,9 +1,11 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
+from robust_eval.metric.paired import Difference
 from robust_eval.metric.score import Estimate
 from robust_eval.plot import comparison as plot
 from robust_eval.plot.style import figure
@@ -188,6 +190,39 @@ def test_every_name_has_its_place_in_the_legend(name, tmp_path):
         plot.survival(axes, {name: CURVES["small"], "large": CURVES["large"]}, "Facts that hold")
         canvas.savefig(tmp_path / "named.svg")
         assert len(legend_labels(axes)) == 2
+
+
+def difference(value, low, high):
+    return Difference(10, 0.5, 0.5 - value, value, low, high, 0.5)
+
+
+def test_differences_are_drawn_from_the_top_with_their_intervals_beside_zero():
+    found = {"a − b": difference(0.25, 0.125, 0.5), "a − $c$": difference(-0.5, -0.75, 0.25)}
+    with figure() as (_, axes):
+        assert plot.differences(axes, found, "first minus second: mean FRS", "Pairs") is axes
+        (bars,) = axes.containers
+        line, _, (columns,) = bars.lines
+        assert np.transpose(line.get_data()).tolist() == [[0.25, 0], [-0.5, 1]]
+        assert [segment.tolist() for segment in columns.get_segments()] == [
+            [[0.125, 0], [0.5, 0]],
+            [[-0.75, 1], [0.25, 1]],
+        ]
+        zero = axes.get_lines()[0]
+        assert (zero.get_xdata(), axes.get_ylim()) == ([0, 0], (1.5, -0.5))
+        assert [label.get_text() for label in axes.get_yticklabels()] == list(found)
+        assert (axes.get_xlabel(), axes.get_title()) == ("first minus second: mean FRS", "Pairs")
+
+
+def test_forty_differences_of_long_names_fit_into_their_figure(tmp_path):
+    name = "trials={}, temperatures=[0.2, 0.4, 0.6, 0.8, 1.0, 1.2] − trials=40, temperatures=[0.2, 0.4, 0.6, 0.8, 1.0]"
+    found = {name.format(place): difference(0.25, 0.125, 0.5) for place in range(40)}
+    with figure() as (canvas, axes):
+        plot.differences(axes, found, "first minus second", "Pairs")
+        canvas.savefig(tmp_path / "differences.png")
+        boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+        assert all(above.y0 >= below.y1 for above, below in pairwise(boxes))
+        assert min(box.x0 for box in boxes) >= 0
+        assert axes.get_window_extent().width > 0.3 * canvas.bbox.width
 
 
 def test_the_types_of_each_run_are_drawn_beside_those_of_the_others():

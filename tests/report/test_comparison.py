@@ -7,7 +7,7 @@ from scipy import stats
 
 from robust_eval.metric.paired import LogRank
 from robust_eval.metric.score import Estimate
-from robust_eval.report.comparison import breaking_temperatures, compare
+from robust_eval.report.comparison import compare
 from robust_eval.report.finished import FinishedRun
 
 NAN, INF = math.nan, math.inf
@@ -151,13 +151,13 @@ def survival(breaking, grid):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_breaking_temperatures_are_read_off_the_survival_of_each_question(order):
-    found, breaking = breaking_temperatures(run(dict(list(SURVIVAL.items())[::order])))
+    found, breaking = run(dict(list(SURVIVAL.items())[::order])).breaking_temperatures()
     assert found == [0.5, 2.0, 10.0]
     np.testing.assert_array_equal(breaking, BREAKING)
 
 
 def test_a_run_without_survival_has_an_empty_grid():
-    assert breaking_temperatures(run({"accuracy.t1": [1.0, 0.5]}))[0] == []
+    assert run({"accuracy.t1": [1.0, 0.5]}).breaking_temperatures()[0] == []
 
 
 def test_the_log_rank_test_counts_who_breaks_first():

@@ -1,11 +1,12 @@
 import math
 import re
-from html.parser import HTMLParser
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.score import Estimate
@@ -13,116 +14,6 @@ from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished import FinishedRun
 from robust_eval.report.terminal import print_comparison
-
-NAN = math.nan
-SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
-VOID = {"meta", "br", "link", "img", "hr", "input"}
-STRANGE = "a<b>c</b>|d & \"e\" 'f'"
-
-
-def run(figures, estimates, kept=(), **changed):
-    """A run of these values by question, and of these estimates; a double underscore stands for a dot."""
-    n = len(next(iter(figures.values())))
-    described = {
-        "question_id": list("abcdefgh"[:n]),
-        "question": [f"{name}?" for name in "abcdefgh"[:n]],
-        "scenario": ["multiple_choice"] * n,
-        "type": [""] * n,
-        "category": [""] * n,
-        "group": [""] * n,
-        "kept": [bool(each) for each in kept or [1] * n],
-    }
-    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
-    settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    return FinishedRun(
-        settings, {name: Estimate(*each) for name, each in estimates.items()}, pa.table(described | columns)
-    )
-
-
-# The intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
-SMALL = {
-    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
-    "frs.d1": ([0.5, 0.75, 1.0, NAN], (0.75, 0.5, 1.0)),
-    "frs.unbroken_share": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
-    "accuracy.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
-    "accuracy.t1": ([0.25, 0.25, 1.0, NAN], (0.5, 0.25, 1.0)),
-    "frs.survival.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
-    "frs.survival.t1": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
-}
-LARGE = {
-    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
-    "frs.d1": ([0.25, 0.5, NAN, 0.75], (0.5, 0.25, 0.75)),
-    "frs.unbroken_share": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
-    "accuracy.t0.5": ([0.5, 0.5, NAN, 0.8], (0.6, 0.5, 0.8)),
-    "accuracy.t1": ([0, 0, NAN, 0.75], (0.25, 0.0, 0.75)),
-    "frs.survival.t0.5": ([0, 1, NAN, 1], (2 / 3, 0.0, 1.0)),
-    "frs.survival.t1": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
-}
-CERTAINTY = {
-    "greedy.accuracy": ([1, 0], (0.5, 0.0, 1.0)),
-    "certainty.entropy.t1": ([0.25, 0.75], (0.5, 0.25, 0.75)),
-    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, 0.5, 0.5)),
-}
-
-
-def measured(found, single=None, **others):
-    """A run of such figures, with single figures that are no means."""
-    values, estimates = ({name: each[place] for name, each in found.items()} for place in (0, 1))
-    return run(values, estimates | (single or {}), **others)
-
-
-def frs_runs(small="small", large="large"):
-    """Three runs: a model with two values of d, another with one."""
-    other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
-    other_d["frs.d5"] = ([0.25, 0.5, 0.75, NAN], (0.5, 0.25, 0.75))
-    median = {"frs.breaking_temperature.median": (NAN,)}
-    return [
-        measured(SMALL, {"frs": (0.75, 0.5, 1.0)}, kept=(1, 1, 1, 0), model__name=small),
-        measured(other_d, {"frs": (0.5, 0.25, 0.75)}, kept=(1, 1, 1, 0), model__name=small, metric__frs__d=5),
-        measured(LARGE, {"frs": (0.5, 0.25, 0.75)} | median, kept=(1, 1, 0, 1), model__name=large),
-    ]
-
-
-class Page(HTMLParser):
-    """The tables of a page, cell by cell, and its headings; it fails on a tag that is not closed where it should be."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tables, self.headings, self.tags = [], [], [], []
-        self.attributes = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.attributes += [(name, value) for name, value in attributes]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-        elif tag in ("h1", "h2", "summary"):
-            self.headings.append("")
-        elif tag == "small":
-            self.tables[-1][-1][-1] += " ("
-
-    def handle_startendtag(self, tag, attributes):
-        self.attributes += [(name, value) for name, value in attributes]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-        if tag == "small":
-            self.tables[-1][-1][-1] += ")"
-
-    def handle_data(self, data):
-        if {"td", "th"} & set(self.open):
-            self.tables[-1][-1][-1] += data
-        elif {"h1", "h2", "summary"} & set(self.open):
-            self.headings[-1] += data
 
 
 def rendered(markdown):
@@ -153,12 +44,13 @@ def strange(tmp_path_factory):
 
 def test_a_comparison_is_a_page_markdown_figures_and_tables(comparison):
     folder, _, _ = comparison
-    names = ("accuracy_by_temperature", "frs_by_d", "survival")
+    names = ("accuracy_by_temperature", "differences", "frs_by_d", "survival")
     assert sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()) == [
         "comparison.html",
         "comparison.md",
         *(f"figures/{name}.{ending}" for name in names for ending in ("png", "svg")),
         "pairs.parquet",
+        "questions.parquet",
         "runs.parquet",
     ]
 
@@ -171,12 +63,33 @@ def test_the_page_is_whole_and_loads_nothing(comparison):
     assert len(ids) == len(set(ids))
     assert all(address.startswith(("#", "data:")) for address in loads)
     assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
-    assert page.tags.count("figure") == 3
-    captions = [value for name, value in page.attributes if name == "aria-label"]
-    assert captions == ["Mean FRS for each d, facts", "Accuracy against temperature, facts", "Facts that hold, facts"]
+    assert page.tags.count("figure") == 4
+    assert labels(page)[:4] == [
+        "Mean FRS for each d, facts",
+        "Accuracy against temperature, facts",
+        "Facts that hold, facts",
+        "Paired differences: mean FRS, d = 1",
+    ]
 
 
-TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", "small against large"]
+def labels(page):
+    return [value for name, value in page.attributes if name == "aria-label"]
+
+
+def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison):
+    page = Page(comparison[1])
+    assert labels(page)[4:] == TITLES[1:]  # each table in a region of its name
+    assert page.attributes.count(("tabindex", "0")) == page.attributes.count(("role", "region")) == len(TABLES)
+    assert page.tags.count("caption") == len(TABLES)
+    assert page.attributes.count(("scope", "col")) == sum(len(table[0]) for table in TABLES)
+    assert page.attributes.count(("scope", "row")) == sum(len(table) - 1 for table in TABLES)
+    assert page.tags.count("th") == page.attributes.count(("scope", "col")) + page.attributes.count(("scope", "row"))
+
+
+KEPT = "Questions kept by some and not by others, facts"
+DIFFER = "Questions that differ most: {}, facts".format
+TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", KEPT]
+TITLES += [DIFFER("FRS, d = 1"), "small against large"]
 TABLES = [
     [
         [
@@ -242,6 +155,18 @@ TABLES = [
         ],
     ],
     [
+        ["question", "small", "large"],
+        ["c?", "kept (FRS 1.000) “C by small”", "not kept “C by large”"],
+        ["d?", "not kept “D by small”", "kept (FRS 0.750) “D by large”"],
+    ],
+    [
+        ["question", "range", "small", "large"],
+        [  # both differ by 0.25: one of these breaks at other temperatures
+            *("a?", "0.250", "0.500 (breaks at 1) “A by small”", "0.250 (breaks at 0.5) “A by large”"),
+        ],
+        ["b?", "0.250", "0.750 (breaks at 1) “B by small”", "0.500 (breaks at 1) “B by large”"],
+    ],
+    [
         ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"],
         [
             *("accuracy of all greedy answers", "4", "1.000", "1.000"),
@@ -268,7 +193,8 @@ def test_the_markdown_shows_what_the_page_shows(comparison):
     assert page.headings == TITLES
     assert page.tables == TABLES
     drawings = [value for name, value in page.attributes if name == "src"]
-    assert drawings == [f"figures/{name}.png" for name in ("frs_by_d", "accuracy_by_temperature", "survival")]
+    names = ("frs_by_d", "accuracy_by_temperature", "survival", "differences")
+    assert drawings == [f"figures/{name}.png" for name in names]
     assert all((folder / drawing).is_file() for drawing in drawings)
 
 
@@ -281,7 +207,7 @@ def markdown_tables(markdown):
 def test_the_lines_of_a_markdown_table_have_equally_many_cells(comparison, strange):
     for markdown in (comparison[2], strange[1]):
         counts = markdown_tables(markdown)
-        assert len(counts) == 5
+        assert len(counts) == len(TABLES)
         assert all(len(set(lines)) == 1 and lines[0] > 2 for lines in counts)
 
 
@@ -296,8 +222,7 @@ def test_names_are_escaped_in_the_page(strange):
     ]
     assert page.tables[1][0][2:] == ["FRS, one|<i>", "unbroken facts", "FRS, facts", "unbroken facts"]
     assert page.headings[-1] == f"{STRANGE} on one|<i> against large on facts"
-    captions = [value for name, value in page.attributes if name == "aria-label"]
-    assert captions[0] == "Mean FRS for each d, one|<i>"
+    assert labels(page)[0] == "Mean FRS for each d, one|<i>"
 
 
 def test_names_are_escaped_in_the_markdown(strange):
@@ -306,6 +231,80 @@ def test_names_are_escaped_in_the_markdown(strange):
     page, shown = Page(html), rendered(markdown)
     assert shown.headings == page.headings
     assert shown.tables == page.tables
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script></td></table><h2>gone</h2>",
+    "{{ 7 * 7 }} {% raw %} {# #}",
+    "a" + "\u0300" * 10_000,
+    "\u202egnorw \u2066 \u200f",
+    "| a | b |\n|---|---|\n# head\n```\n<!-- ",
+    "' onmouseover='alert(1)' \" &quot; &#60;i&#62;",
+    "[x](javascript:alert(1)) ![](http://a.org/b.png) https://b.org www.c.org d@e.org",
+)
+
+
+def with_text(each, text):
+    """The same run where this is every question, but for its first letter, and every greedy answer."""
+    place = each.questions.schema.get_field_index("question")
+    texts = [f"{name} {text}" for name in each.questions["question_id"].to_pylist()]
+    changed = each.questions.set_column(place, "question", pa.array(texts))
+    return replace(each, questions=changed, greedy=dict.fromkeys(each.greedy, text))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
+    plain = written([with_text(each, "plain") for each in frs_runs()], tmp_path / "plain")
+    html, markdown = written([with_text(each, text) for each in frs_runs()], tmp_path / "hostile")
+    page, harmless = Page(html), Page(plain[0])
+    assert page.tags == harmless.tags
+    assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
+    assert page.headings == harmless.headings == TITLES
+    shown = text if len(text) <= 298 else f"{text[:298]}…"
+    assert [row[0] for row in page.tables[4][1:]] == [f"c {shown}", f"d {shown}"]
+    assert [row[2] for row in page.tables[4][1:]] == [
+        f"not kept “{text if len(text) <= 300 else text[:300] + '…'}”",
+        f"kept (FRS 0.750) “{text if len(text) <= 300 else text[:300] + '…'}”",
+    ]
+    read = rendered(markdown)
+    assert read.tags == rendered(plain[1]).tags
+    spaced = [[[" ".join(cell.split()) for cell in row] for row in table] for table in page.tables]
+    assert [[[" ".join(cell.split()) for cell in row] for row in table] for table in read.tables] == spaced
+    whole = pq.read_table(tmp_path / "hostile" / "questions.parquet").to_pylist()
+    assert {(row["question"], row["answer"]) for row in whole} == {(f"{name} {text}", text) for name in "abcd"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_of_models_change_no_structure(text, tmp_path):
+    html, markdown = written(frs_runs(small=text), tmp_path)
+    page = Page(html)
+    assert page.tables[4][0] == ["question", text, "large"]
+    assert len(page.headings) == len(TITLES)
+    tags = Page((tmp_path / "comparison.html").read_text("utf-8")).tags
+    assert {tag: tags.count(tag) for tag in ("table", "h1", "h2", "script")} == {
+        "table": len(TABLES),
+        "h1": 1,
+        "h2": len(TITLES) - 2,
+        "script": 0,
+    }
+    assert [len(table) for table in rendered(markdown).tables] == [len(table) for table in page.tables]
+
+
+def test_of_many_questions_25_are_shown_and_all_are_in_the_table_for_programs(tmp_path):
+    def many(values, **changed):
+        each = measured(CERTAINTY, **changed)
+        ids = [f"q{place}" for place in range(60)]
+        filled = {name: ["" for _ in ids] for name in ("scenario", "type", "category", "group")}
+        columns = {"question_id": ids, "question": ids, **filled, "kept": [True] * 60, "certainty.entropy.t1": values}
+        return FinishedRun(each.settings, {"certainty.entropy.t1": Estimate(0.5)}, pa.table(columns))
+
+    html, _ = written([many(np.zeros(60)), many(np.arange(60.0), model__name="large")], tmp_path)
+    table = Page(html).tables[3]
+    assert [row[0] for row in table[1:]] == [f"q{place}" for place in range(59, 34, -1)]
+    assert "59 questions differ." in html
+    assert "25 are shown; all 60 shared questions with their values are in questions.parquet." in html
+    assert pq.read_table(tmp_path / "questions.parquet").num_rows == 120
 
 
 def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
@@ -397,7 +396,8 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     html, markdown = written([measured(CERTAINTY), measured(other, model__name="large")], tmp_path)
     page = Page(html)
     assert rendered(markdown).tables == page.tables
-    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", "small against large"]
+    differ = DIFFER("answer entropy (nats) at t = 1")
+    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", differ, "small against large"]
     greedy, even = "0.500 (0.000 to 1.000)", "0.500 (0.500 to 0.500)"
     assert [row[3:] for row in page.tables[0]] == [
         [
@@ -409,15 +409,20 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
         [greedy, "0.750 (0.500 to 1.000)", even],
     ]
     same = "0.000 (0.000 to 0.000)"
-    assert page.tables[3][1:] == [
+    assert page.tables[3] == [
+        ["question", "range", "small", "large"],
+        ["a?", "0.250", "0.250 “A by small”", "0.500 “A by large”"],
+        ["b?", "0.250", "0.750 “B by small”", "1.000 “B by large”"],
+    ]
+    assert page.tables[4][1:] == [
         ["accuracy of all greedy answers", "2", "0.500", "0.500", same, "50.0%"],
         ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-0.250 to -0.250)", "0.0%"],
         ["error rate at t = 1", "2", "0.500", "0.500", same, "50.0%"],
     ]
     assert page.tables[2][1][7:] == ["", "", "", ""]
-    captions = [value for name, value in page.attributes if name == "aria-label"]
-    assert captions == ["Entropy of the answers, facts"]
-    assert markdown.count("![") == 1
+    captions = ["Paired differences: accuracy of all greedy answers", "Entropy of the answers, facts"]
+    assert labels(page)[:2] == captions
+    assert markdown.count("![") == 2
     tested = pq.read_table(tmp_path / "pairs.parquet")
     assert [tested[name].null_count for name in tested.column_names if name.startswith("log_rank.")] == [3] * 5
     assert " ".join(sentences(compare([measured(CERTAINTY)]))) == "1 run of small on facts."
@@ -473,8 +478,8 @@ def test_data_sets_named_in_other_scripts_have_figures_of_their_own(tmp_path):
     runs = [measured(SMALL, dataset__name=name) for name in ("φυσική", "χημεία")]
     _, markdown = written(runs, tmp_path)
     drawings = [value for name, value in rendered(markdown).attributes if name == "src"]
-    assert len(drawings) == 6
-    assert len(set(drawings)) == 6
+    assert len(drawings) == 7
+    assert len(set(drawings)) == 7
 
 
 def printed(runs, folder, capsys, monkeypatch):

@@ -99,6 +99,13 @@ def test_a_run_is_read_whole(folder):
         np.testing.assert_array_equal(run.questions[name].to_pylist(), TABLE[name].to_pylist())
 
 
+def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
+    assert read_run(folder).greedy == {}
+    columns = {"sampler": ["greedy", "greedy", "repetition"], "question_id": list("aba"), "text": ["A", "", "other"]}
+    pq.write_table(pa.table(columns | {"temperature": [0.0, 0.0, 1.0]}), folder / "graded.parquet")
+    assert read_run(folder).greedy == {"a": "A", "b": ""}
+
+
 def test_a_run_says_which_of_its_figures_are_means_and_which_a_person_wants_first(folder):
     run = read_run(folder)
     assert run.measured == MEASURED
@@ -156,6 +163,7 @@ def test_a_folder_that_is_not_there_is_no_finished_run(tmp_path):
         ("config.yaml", b"\xff\xfe\xff"),
         ("questions.parquet", b""),
         ("questions.parquet", b"question_id,question\n"),
+        ("graded.parquet", b""),
     ],
 )
 def test_a_damaged_file_is_said_in_one_line_that_names_the_run(folder, file, content):
@@ -164,6 +172,12 @@ def test_a_damaged_file_is_said_in_one_line_that_names_the_run(folder, file, con
     assert said.startswith("run 7f cannot be read: ")
     assert len(said) > len("run 7f cannot be read: ")
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("columns", [{"question_id": ["a"], "text": ["A"]}, {"sampler": ["greedy"], "text": ["A"]}])
+def test_answers_without_a_column_are_said_in_one_line_that_names_the_run(folder, columns):
+    pq.write_table(pa.table(columns), folder / "graded.parquet")
+    assert complaint(folder, "run 7f") == "run 7f cannot be read: its graded.parquet is damaged"
 
 
 @pytest.mark.parametrize("left", [4, 0.5, 0.99])

@@ -1,0 +1,29 @@
+"""Text and tables as Markdown, of which nothing that a model or a person wrote can make anything but text."""
+
+import html
+import re
+from collections.abc import Iterable
+
+from robust_eval.report.comparison_tables import Cell, Table
+
+
+def escaped(text: str) -> str:
+    """Text on one line that is shown as it is: no markup, and no address where a reader of Markdown looks for some."""
+    plain = html.escape(" ".join(text.split()), quote=False)
+    plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
+    return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
+
+
+def lines(table: Table) -> list[str]:
+    """A table line by line: its header, the rule below it, and its rows."""
+    rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
+    return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
+
+
+def _words(cell: Cell) -> str:
+    value = f"{cell.value} ({cell.interval})" if cell.interval else cell.value
+    return f"{value} {cell.answer}" if cell.answer else value
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(escaped, cells)) + " |"

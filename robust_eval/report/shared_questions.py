@@ -1,0 +1,184 @@
+"""The questions that several measurements asked, with what each found of them side by side."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robust_eval.metric.score import Floats, curve_and_temperature, nearest_to_one, point
+from robust_eval.report.finished import FinishedRun, Labels
+
+MAIN_CURVES = {
+    "agreement.difficulty": "agreement.worst",
+    "agreement.worst": "agreement.difficulty",
+    "certainty.entropy": "certainty.error_rate",
+    "certainty.error_rate": "certainty.entropy",
+}
+"""The curves that are shown by question, and which other one decides where questions differ equally in one."""
+
+
+@dataclass(frozen=True)
+class SharedQuestions:
+    """Questions that at least two of several measurements asked; rows in the order in which the first asked them.
+
+    ``measured`` says what each of the m measurements is called. The columns of (n, m) arrays are theirs: ``kept`` is 1
+    or 0, NaN where a measurement did not ask the question; ``breaking`` is inf where unbroken, and NaN where unknown.
+    ``figures`` maps the flat names of the main figures that at least two have to their values, NaN where undefined:
+    the FRS for the first weight d that these have in common, and at the common temperature nearest to 1 the share of
+    raters that are right, whether all are, the entropy of the answers and their error rate. ``answers`` are the greedy
+    ones, None where they are not at hand.
+    """
+
+    dataset: str
+    measured: list[str]
+    ids: list[str]
+    texts: list[str]
+    kept: Floats
+    breaking: Floats
+    figures: dict[str, Floats]
+    answers: NDArray[np.object_]
+
+    @cached_property
+    def ranges(self) -> dict[str, Floats]:
+        """(n,) how far apart the measurements are in each figure: its largest value of a question minus its smallest.
+
+        NaN where fewer than two measurements have a value.
+        """
+        return {name: _range(values) for name, values in self.figures.items()}
+
+    @cached_property
+    def divided(self) -> NDArray[np.bool_]:
+        """(n,) whether some of the measurements that asked a question kept it and others did not."""
+        return np.asarray(_range(self.kept) == 1)
+
+    def differing(self, figure: str, most: int) -> NDArray[np.intp]:
+        """Rows in which a figure differs, at most so many: the largest range first.
+
+        Ties go to the question that differs more in the figure that belongs to it (where a fact breaks, of its FRS;
+        the worst case, of the share of raters that are right; the error rate, of the entropy; and the other way
+        around), then to the one asked first.
+        """
+        found = np.flatnonzero(self.ranges[figure] > 0)
+        other = self._second(figure)[found]
+        return found[np.lexsort((found, -np.nan_to_num(other, posinf=math.inf), -self.ranges[figure][found]))][:most]
+
+    def disputed(self, most: int) -> NDArray[np.intp]:
+        """Rows of questions that some kept and others did not, at most so many.
+
+        First those that hold most firmly where they were kept, by the highest FRS; without one, those asked first.
+        """
+        found = np.flatnonzero(self.divided)
+        scores = next((values for name, values in self.figures.items() if name.startswith("frs.d")), None)
+        if scores is None:
+            return found[:most]
+        highest = np.max(np.nan_to_num(scores[found], nan=-1.0), axis=1, initial=-1.0)
+        return found[np.lexsort((found, -highest))][:most]
+
+    def _second(self, figure: str) -> Floats:
+        """(n,) the range of the figure that decides ties; 0 where it has none."""
+        found = curve_and_temperature(figure)
+        if found is None:
+            return _range(self.breaking)
+        curve, t = found
+        return self.ranges.get(point(MAIN_CURVES[curve], t), np.zeros(len(self.ids)))
+
+    def as_data(self) -> pa.Table:
+        """A row for each question and each measurement that asked it, with the range of each figure over them all."""
+        rows, columns = np.nonzero(~np.isnan(self.kept))
+        data: dict[str, Any] = {
+            "dataset": pa.array([self.dataset] * len(rows), pa.string()),
+            "question_id": pa.array(self.ids, pa.string()).take(pa.array(rows)),
+            "question": pa.array(self.texts, pa.string()).take(pa.array(rows)),
+            "measured": pa.array(self.measured, pa.string()).take(pa.array(columns)),
+            "answer": pa.array(self.answers[rows, columns], pa.string()),
+            "kept": self.kept[rows, columns] == 1,
+            "divided": self.divided[rows],
+            "breaking_temperature": self.breaking[rows, columns],
+        }
+        for name, values in self.figures.items():
+            data[name] = values[rows, columns]
+            data[f"{name}.range"] = self.ranges[name][rows]
+        return pa.table(data)
+
+
+def shared_questions(
+    measurements: Sequence[FinishedRun], names: Labels, pairs: Sequence[tuple[int, int]]
+) -> list[SharedQuestions]:
+    """The questions of each set of measurements that share some, directly or through others; ``pairs`` share some."""
+    together = list(range(len(measurements)))
+    for first, second in pairs:
+        one, other = together[first], together[second]
+        together = [one if place == other else place for place in together]
+    members: dict[int, list[int]] = {}
+    for place, group in enumerate(together):
+        members.setdefault(group, []).append(place)
+    return [_side_by_side(measurements, names, places) for places in members.values() if len(places) > 1]
+
+
+def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Sequence[int]) -> SharedQuestions:
+    runs = [measurements[place] for place in places]
+    datasets = list(dict.fromkeys(names.datasets[place] for place in places))
+    labels = names.subjects if len(datasets) == 1 else names.whole
+    keys = [run.keys() for run in runs]
+    asked = Counter(key for each in keys for key in each)
+    shared = [key for key, times in asked.items() if times > 1]
+    row_of = {key: row for row, key in enumerate(shared)}
+    rows = [np.array([row_of.get(key, -1) for key in each], dtype=int) for each in keys]
+
+    def beside(values_of: Callable[[FinishedRun], Floats | None]) -> Floats:
+        """(n, m) the values that each run has of its questions; NaN where it has none."""
+        found = np.full((len(shared), len(runs)), np.nan)
+        for column, (run, each) in enumerate(zip(runs, rows, strict=True)):
+            values = values_of(run)
+            if values is not None:
+                found[each[each >= 0], column] = values[each >= 0]
+        return found
+
+    answers = np.full((len(shared), len(runs)), None, dtype=object)
+    for column, run in enumerate(runs):
+        if run.greedy:
+            answers[:, column] = [run.greedy.get(question_id) for question_id, _ in shared]
+    kept = beside(lambda run: run.kept().astype(float))
+    answers[np.isnan(kept)] = None  # another question may have that id where this one was not asked
+    return SharedQuestions(
+        " and ".join(datasets),
+        [labels[place] for place in places],
+        [question_id for question_id, _ in shared],
+        [text for _, text in shared],
+        kept,
+        beside(lambda run: run.breaking_temperatures()[1]),
+        {name: beside(partial(_values, name)) for name in _main_figures(runs)},
+        answers,
+    )
+
+
+def _main_figures(runs: Sequence[FinishedRun]) -> list[str]:
+    """The flat names of the main figures that at least two of the runs have by question."""
+    found = []
+    scores = [[name for name in run.measured if name.startswith("frs.d")] for run in runs if run.scores()]
+    if len(scores) > 1 and (common := [name for name in scores[0] if all(name in each for each in scores)]):
+        found.append(common[0])
+    for curve in MAIN_CURVES:
+        grids = [set(run.curve(curve)) for run in runs if run.curve(curve)]
+        if len(grids) > 1 and (temperatures := set.intersection(*grids)):
+            found.append(point(curve, nearest_to_one(sorted(temperatures))))
+    return found
+
+
+def _values(figure: str, run: FinishedRun) -> Floats | None:
+    return run.values(figure) if figure in run.measured else None
+
+
+def _range(values: Floats) -> Floats:
+    """(n, m) → (n,) the largest minus the smallest of the values that are defined, NaN where fewer than two are."""
+    defined = ~np.isnan(values)
+    highest = np.where(defined, values, -np.inf).max(axis=1, initial=-np.inf)
+    lowest = np.where(defined, values, np.inf).min(axis=1, initial=np.inf)
+    apart = np.subtract(highest, lowest, out=np.zeros(len(values)), where=highest != lowest)  # ∞ − ∞: both unbroken
+    return np.where(defined.sum(axis=1) > 1, apart, np.nan)
