@@ -24,12 +24,14 @@ def recorded_run(
     text: str = "",
     wrong: str = "wrong",
     metrics: str = "[frs,certainty]",
+    reverse: bool = False,
 ) -> Result:
     """Run the experiment on answers made up here.
 
     Every question but each seventh is answered right greedily; the later ones hold at higher temperatures. ``text``
     stands in each question, and ``wrong`` answers are this text. With ``agreement`` among the metrics there are
-    answers to two rewrites as well, in every third question one of them wrong.
+    answers to two rewrites as well, in every third question one of them wrong. ``reverse`` has the first questions hold
+    at the highest temperatures instead.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "questions.jsonl"
@@ -44,7 +46,7 @@ def recorded_run(
             }
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
-    write_parquet(_answers(questions, wrong, "agreement" in metrics), answers)
+    write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse), answers)
     config.register()
     settings = [
         "sampler=recorded",
@@ -65,10 +67,10 @@ def recorded_run(
     return experiment.run(to_config(composed), composed, run)
 
 
-def _answers(questions: int, wrong: str, reworded: bool) -> pa.Table:
+def _answers(questions: int, wrong: str, reworded: bool, reverse: bool) -> pa.Table:
     """A greedy answer, four trials at each temperature, and answers to each wording where these are wanted."""
     numbers = np.arange(questions)
-    firmness = numbers / questions  # of the last questions nearly 1
+    firmness = (numbers[::-1] if reverse else numbers) / questions  # of the last questions nearly 1
     parts = [_part(numbers, 0.0, 0, 0, numbers % 7 != 0, wrong, "temperature_sweep", firmness)]
     for t in TEMPERATURES:
         for trial in range(4):
