@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from robust_eval.answer import rows
 from robust_eval.metric.score import nearest_to_one
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.question import Question
+from robust_eval.report.figures import SavedFigure
 from robust_eval.report.wording import headline, number, sentence, type_name
 from robust_eval.result import Result
 
@@ -20,13 +21,13 @@ EXTREMES = 12
 """Facts listed at either end."""
 
 
-def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
-    """Write the page; ``figures`` maps captions to SVG files, which become part of it."""
+def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
+    """Write the page; the SVG files of the figures become part of it."""
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
         rows=[row for score in result.scores.values() for row in headline(score)],
-        figures=inlined(figures),
+        figures=inlined({figure.entry.caption: figure.svg for figure in figures}),
         extremes=_extremes(result),
         types=_types(result),
         type_name=type_name,
