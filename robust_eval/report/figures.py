@@ -67,10 +67,13 @@ def _lean(drawing: str) -> str:
     rule = re.compile(
         r'<defs>\s*<style type="text/css">\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>'
     )
-    fonts = re.compile(r" font-family: ('DejaVu Sans', 'Verdana', sans-serif);")
     head = "<svg stroke-linejoin=\"round\" font-family=\"'DejaVu Sans', 'Verdana', sans-serif\" "
-    lean = fonts.sub("", rule.sub("", drawing)).replace("<svg ", head, 1)
-    lean = re.sub(r' transform="rotate\(-0 [^"]*"|(?<=\n) +', "", lean)
-    lean = re.sub(r' ([xy])="(-?\d+\.\d)\d*"', r' \1="\2"', lean)
-    paths = re.compile(r' (?:d|width|height|transform)="[^"]*"')  # and no text that a reader sees
-    return paths.sub(lambda found: re.sub(r"(\.\d\d)\d+| (?=\n)", r"\1", found[0]), lean)
+    lean = re.sub(r"\n +(?=<)", "\n", rule.sub("", drawing).replace("<svg ", head, 1))
+    return re.sub(r"<[^>]+>", lambda tag: _lean_tag(tag[0]), lean)  # what readers see stands between tags
+
+
+def _lean_tag(tag: str) -> str:
+    tag = re.sub(r" font-family: 'DejaVu Sans', 'Verdana', sans-serif;| transform=\"rotate\(-0 [^\"]*\"", "", tag)
+    tag = re.sub(r' ([xy])="(-?\d+\.\d)\d*"', r' \1="\2"', tag)
+    paths = re.compile(r' (?:d|width|height|transform)="[^"]*"')
+    return paths.sub(lambda found: re.sub(r"(\.\d\d)\d+| (?=\n)", r"\1", found[0]), tag)
