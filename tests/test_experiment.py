@@ -41,9 +41,12 @@ FILES = {
 FIGURES = {
     "accuracy_by_temperature",
     "entropy_by_breaking_temperature",
+    "frs_by_d",
     "frs_by_entropy_and_breaking",
     "frs_density",
     "question_types",
+    "reply_certainty_by_temperature",
+    "survival",
 }
 
 

@@ -129,8 +129,8 @@ class AnswerCertainty:
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Mean answer entropy (nats) and error rate by temperature.
 
-        Tables: ``certainty`` has a row for each question and temperature, ``certainty_by_category`` the means of each
-        category of questions.
+        Tables: ``certainty`` has a row for each question and temperature, with the largest entropy that was possible
+        (``most``), ``certainty_by_category`` the means of each category of questions.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
         exact = measured.estimator == "exact"
@@ -151,7 +151,7 @@ class AnswerCertainty:
         curves = {"certainty.entropy": entropy, "certainty.error_rate": error}
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
-        result = Score(question_ids=ids, settings={"most": float(most.max(initial=0))})
+        result = Score(question_ids=ids)
         for name, values in curves.items():
             result.add_curve(name, values, temperatures, groups, seed)
         certain = entropy < np.maximum(CERTAIN * most, np.finfo(float).tiny)
@@ -169,6 +169,7 @@ class AnswerCertainty:
                 "temperature": np.tile(temperatures, len(ids)),
                 "labels": np.column_stack([np.count_nonzero(table, axis=1) for table in weights]).ravel(),
                 "invalid": unanswered.ravel(),
+                "most": most.ravel(),
                 **{name.removeprefix("certainty."): values.ravel() for name, values in curves.items()},
             }
         )

@@ -5,9 +5,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import LogNorm
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.certainty_curves import FAMILIES, entropy_of
 from robust_eval.metric.score import Floats
-from robust_eval.plot.style import QUALITATIVE, RED
+from robust_eval.plot.style import INKS, QUALITATIVE, RED, ink, legend_below, panels, root
 
 BINS = 10
 """Of the entropy from 0 to the greatest possible, and of the error rate from 0 to 1; both ends belong to a bin."""
@@ -23,15 +24,37 @@ PHYSICS = {"D": "definitions", "F": "facts", "C": "concepts", "S": "one step", "
 """The categories of the paper's questions, from knowledge to reasoning."""
 
 _DECIMALS = 9  # many error rates are tenths, where bins begin: rounded, 1 − 0.9 lies where 0.1 does
-_PALEST = 0.3  # questions that would be white: one question is not
-_CURVES = dict(zip(FAMILIES, ("black", RED, QUALITATIVE[4], QUALITATIVE[2]), strict=True))
+_CELLS = ListedColormap(colormaps["Blues"](np.linspace(0.3, 0.85, 256)))  # one question is not white, many not black
+_CURVES = dict(zip(FAMILIES, (RED, QUALITATIVE[3], QUALITATIVE[4], QUALITATIVE[2]), strict=True))
 _HATCHES = ("", "///", "...", "xxx")
 
 
 def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: float) -> Axes:
     """How many questions of each model have which entropy, on common bins over [0, ``most``] nats (Fig. 1).
 
-    Undefined entropies (NaN) are left out, and the others counted in the legend. ValueError for one beyond ``most``.
+    Parameters
+    ----------
+    axes
+        Where to draw; its figure grows by a line of the legend for each model, and is laid out around it.
+    entropies
+        By model, the entropy of each question in nats. Undefined ones (NaN) are left out, and the others counted in the
+        legend.
+    most
+        The greatest entropy possible, above 0: ln K for K choices.
+
+    Raises
+    ------
+    ValueError
+        For an entropy beyond ``most``.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> figure, axes = plt.subplots()
+    >>> bars = entropy_histogram(axes, {"mine": [0.0, 0.0, 1.6]}, math.log(5)).patches
+    >>> [int(bar.get_height()) for bar in bars]
+    [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    >>> plt.close(figure)
     """
     known = [values[~np.isnan(values)] for values in (_rounded(entropy, most) for entropy in entropies.values())]
     axes.hist(
@@ -40,23 +63,25 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: floa
         rwidth=0.85,
         color=[QUALITATIVE[place % len(QUALITATIVE)] for place in range(len(known))],
         hatch=[_HATCHES[place // len(QUALITATIVE) % len(_HATCHES)] for place in range(len(known))],
-        edgecolor="white",
+        edgecolor=INKS[1],
         linewidth=0,
     )
     axes.set(xlabel="entropy of the answers H (nats)", ylabel="questions", xlim=(0, most))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
     axes.set_title("How far the answers to a question differ")
-    drawn = axes.get_figure(root=True)
-    assert drawn is not None
+    drawn = root(axes)
     names = [textwrap.shorten(label, 70, placeholder=" …") for label in entropies]
     width, height = drawn.get_size_inches()
     drawn.set_size_inches(width, height + 0.2 * len(names))
+    if drawn.get_layout_engine() is None:
+        drawn.set_layout_engine("constrained")
     legend = drawn.legend(
         [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)],
         [f"{name} (n = {len(values)})" for name, values in zip(names, known, strict=True)],
         loc="outside lower center",
         fontsize=9,
+        frameon=False,
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -102,9 +127,7 @@ def error_against_entropy(
     table, known = _table(entropy, error_rate, most)
     shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
     cells = _cells(axes, table, most, table.max())
-    drawn = axes.get_figure(root=True)
-    assert drawn is not None
-    _colour_bar(drawn, cells, axes)
+    _colour_bar(root(axes), cells, axes)
     if counts:
         _write_counts(axes, table, cells, most)
     if curves:
@@ -147,21 +170,14 @@ def by_category(
     present = [name for name in names if name in categories]
     present += [name for name in dict.fromkeys(categories) if name not in names]
     tables = {name: _table(entropies[category == name], errors[category == name], most) for name in present}
-    columns = min(len(present), max(3, math.ceil(math.sqrt(len(present)))))
-    rows = math.ceil(len(present) / columns)
-    drawn.clear()
-    drawn.set_size_inches(2.1 * columns + 1.1, 2.1 * rows + 0.6)
-    panels = drawn.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    panels[0, 0].xaxis.set_major_locator(MaxNLocator(4))
+    columns = max(3, math.ceil(math.sqrt(len(present))))
+    grid = panels(drawn, len(present), columns, width=2.1, height=2.1)
+    grid[0].xaxis.set_major_locator(MaxNLocator(4))
     largest = max(table.max() for table, _ in tables.values())
-    for panel, (name, (table, known)) in zip(panels.flat, tables.items(), strict=False):
+    for panel, (name, (table, known)) in zip(grid, tables.items(), strict=True):
         cells = _cells(panel, table, most, largest)
         panel.set_title(f"{names.get(name, name)} (n = {known.sum()})", fontsize=10, parse_math=False)
-    for panel in panels.flat[len(tables) :]:
-        panel.set_visible(False)
-    for panel in panels.flat[max(0, len(tables) - columns) : len(tables)]:
-        panel.tick_params(labelbottom=True)
-    _colour_bar(drawn, cells, list(panels.flat), 20 * rows)
+    _colour_bar(drawn, cells, drawn.axes, 20 * math.ceil(len(grid) / columns))
     drawn.supxlabel("entropy of the answers H (nats)", fontsize=11)
     drawn.supylabel("error rate", fontsize=11)
     return drawn
@@ -191,9 +207,14 @@ def _table(entropy: ArrayLike, error_rate: ArrayLike, most: float) -> tuple[Floa
 
 
 def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
-    """The table in colours up to ``largest``; empty cells stay white."""
+    """The table in colours up to ``largest``; empty cells have none."""
     cells = axes.pcolormesh(
-        _edges(most), _edges(1), np.ma.masked_equal(table.T, 0), norm=LogNorm(_PALEST, max(10, largest)), cmap="Blues"
+        _edges(most),
+        _edges(1),
+        np.ma.masked_equal(table.T, 0),
+        norm=LogNorm(1, max(10, largest)),
+        cmap=_CELLS,
+        clip_on=False,
     )
     axes.set(xlim=(0, most), ylim=(0, 1))
     axes.grid(visible=False)
@@ -206,7 +227,6 @@ def _colour_bar(drawn: Figure, cells: QuadMesh, axes: Axes | Sequence[Axes], asp
     ticks = [tick for power in range(9) for tick in (10**power, 2 * 10**power, 5 * 10**power) if tick <= greatest]
     bar = drawn.colorbar(cells, ax=axes, label="questions", ticks=ticks, format="%d", aspect=aspect)
     bar.minorticks_off()
-    bar.ax.set_ylim(1, greatest)
 
 
 def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, most: float) -> None:
@@ -216,17 +236,17 @@ def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, most: float) -> No
         if count:
             background = backgrounds[column, row]
             number = axes.text((column + 0.5) * most / BINS, (row + 0.5) / BINS, f"{count:.0f}", fontsize=8, zorder=3)
-            number.set(color="white" if background[:3].mean() < 0.55 else "black", ha="center", va="center")
+            number.set(color=ink(background[:3]), ha="center", va="center")
             number.set_bbox({"facecolor": background, "edgecolor": "none", "pad": 0.6})
 
 
 def _draw_curves(axes: Axes, most: float) -> None:
     """The families that ``most`` allows, those of few answers above those of many."""
-    error_rate = np.linspace(0, 1, 1001)
+    error_rate = np.linspace(0, 1, 101)
     for answers, family in FAMILIES.items():
         if math.log(answers) < most + 1e-9:
             for fixed in family:
                 (line,) = axes.plot(entropy_of(error_rate, *fixed), error_rate, zorder=2.5 - answers / 100)
                 line.set(color=_CURVES[answers], linewidth=2 if answers == 2 else 0.9)
             line.set_label(f"{answers} answers")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize=9)
+    legend_below(axes)

@@ -7,7 +7,7 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import SEQUENTIAL
+from robust_eval.plot.style import MANY, SEQUENTIAL, legend_below, root
 
 _SPREAD = 0.012
 """Of points with the same entropy, to either side, as a share of the largest."""
@@ -26,34 +26,44 @@ def frs_by_entropy_and_rewording(axes: Axes, frs: ArrayLike, entropy: ArrayLike,
         have a marker of their own. A question is left out, and counted in the title, where one is NaN.
 
     Because many facts have the same few entropies, they are spread a little to either side.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> figure, axes = plt.subplots()
+    >>> frs_by_entropy_and_rewording(axes, [0.9, 0.4], [0.0, 1.2], [1.0, 0.5]).get_title()
+    'Every fact under three kinds of pressure (n = 2)'
+    >>> plt.close(figure)
     """
     values = np.column_stack([np.asarray(each, dtype=float) for each in (entropy, frs, right_share)])
     known = ~np.isnan(values).any(axis=1)
     x, y, share = values[known].T
     x = x + np.random.default_rng(0).uniform(-_SPREAD, _SPREAD, len(x)) * x.max(initial=0)
     norm = Normalize(0, 1)
+    many = len(x) > MANY
     for held, marker, size, edge, label in (
-        (share < 1, "o", 30, "white", "wrong in one wording or more"),
+        (share < 1, "o", 30, "none", "wrong in one wording or more"),
         (share == 1, "D", 44, "black", "right in every wording"),
     ):
         points = axes.scatter(
             x[held],
             y[held],
-            s=size,
+            s=size / 16 if many else size,
+            alpha=0.5 if many else 1,
             c=share[held],
             cmap=colormaps[SEQUENTIAL],
             norm=norm,
             marker=marker,
-            edgecolors=edge,
+            edgecolors="none" if many else edge,
             linewidths=0.7,
+            rasterized=many,
+            clip_on=False,  # clipped, each point takes half as much again in an SVG file
             label=f"{label} ({np.count_nonzero(held)})",
         )
-    drawn = axes.get_figure(root=True)
-    assert drawn is not None
-    bar = drawn.colorbar(points, ax=axes, format=PercentFormatter(1, 0))
+    bar = root(axes).colorbar(points, ax=axes, format=PercentFormatter(1, 0))
     bar.set_label("wordings answered right")
     shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
-    axes.set_title(f"Every fact under three kinds of pressure (n = {shown})", fontsize=11)
-    axes.legend(loc="best", fontsize=9, frameon=True, framealpha=0.9, edgecolor="none")
+    axes.set_title(f"Every fact under three kinds of pressure (n = {shown})")
+    legend_below(axes, columns=2, enlarged=4 if many else 1)
     return axes

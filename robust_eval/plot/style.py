@@ -1,31 +1,56 @@
-"""How all figures look: sizes, fonts, and colours that colour-blind readers can tell apart."""
+"""How all figures look: sizes, fonts, and colours that colour-blind readers can tell apart.
 
+Functions of this package draw into axes of any style; :func:`figure` gives them the common one. What a page may rely on
+that shows the SVG files of :func:`robust_eval.report.figures.save` as part of itself, on white or on dark:
+
+- nothing is drawn behind figure and axes: the page shines through (PNG files are white);
+- text, ticks and outlines are :data:`BLACK`, also where no colour is given: the page may put its own text colour in
+  place of exactly that;
+- text that stands in a coloured cell has one of :data:`INKS`, which look black and white and are to stay as they are;
+- what stands back (a threshold, a note, the grid) is :data:`GREY`, which a page may exchange as well: it is readable on
+  white, and no single grey is on both;
+- everything else has a colour that can be seen on both. No legend has a box.
+
+No two things that must be told apart differ in their hue alone: dashes, markers, hatches or lightness tell them apart
+in greyscale.
+"""
+
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
-BLUE, RED, GREY = "#0072B2", "#D55E00", "#6e6e6e"
+BLACK, GREY = "#000000", "#6e6e6e"
+BLUE, RED = "#0072B2", "#D55E00"
 """From Okabe & Ito, Color Universal Design (2008)."""
-QUALITATIVE = (BLUE, RED, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+QUALITATIVE = (BLUE, RED, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", BLACK)
 """Of things beside one another, from the same palette."""
 SEQUENTIAL = "viridis"
+INKS = ("#010101", "#fefefe")
+"""Of text on a coloured cell, whatever is around it."""
+MANY = 2000
+"""Points beyond which a cloud of them is one picture within an SVG file: each as a shape takes a hundred bytes."""
 
 _SETTINGS: dict[Any, Any] = {
     "figure.figsize": (6.4, 4.2),
     "figure.dpi": 150,
     "savefig.dpi": 150,
     "font.size": 11,
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],  # every text of an SVG file names them all
+    "axes.titlesize": 12,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
+    "grid.color": GREY,
+    "grid.alpha": 0.2,
     "grid.linewidth": 0.8,
-    "legend.frameon": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "robust_eval",  # equal figures give equal files
 }
@@ -37,3 +62,54 @@ def figure() -> Iterator[tuple[Figure, Axes]]:
     with rc_context(_SETTINGS):
         drawn = Figure(layout="constrained")
         yield drawn, drawn.subplots()
+
+
+def ink(background: Any) -> str:
+    """The one of :data:`INKS` that is easier to read on a colour, by the contrast of WCAG 2.
+
+    >>> ink("white"), ink("#440154")
+    ('#010101', '#fefefe')
+    """
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(background)]
+    luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return INKS[0] if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else INKS[1]
+
+
+def panels(drawn: Figure, number: int, columns: int, width: float, height: float) -> list[Axes]:
+    """Axes side by side that share their scales, in place of what was drawn, with ticks below the last of each column.
+
+    ``width`` and ``height`` are those of a panel, in inches; the figure's size follows.
+    """
+    columns = min(number, columns)
+    rows = math.ceil(number / columns)
+    drawn.clear()
+    drawn.set_layout_engine("constrained", wspace=0.06)
+    drawn.set_size_inches(width * columns + 1.1, height * rows + 0.6)
+    grid = drawn.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for panel in grid[number:]:
+        panel.set_visible(False)
+    for panel in grid[max(0, number - columns) : number]:
+        panel.tick_params(labelbottom=True)
+    return grid[:number]
+
+
+def root(axes: Axes) -> Figure:
+    """The figure that axes belong to."""
+    drawn = axes.get_figure(root=True)
+    assert drawn is not None
+    return drawn
+
+
+def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1) -> Legend:
+    """A legend under the axis label, where it hides no data, of all ``entries`` (handles and labels, where given), with
+    markers ``enlarged``.
+    """
+    return axes.legend(
+        *entries,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.14),
+        ncols=columns,
+        fontsize=9,
+        frameon=False,
+        markerscale=enlarged,
+    )

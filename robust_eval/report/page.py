@@ -16,7 +16,9 @@ from jinja2 import Environment, PackageLoader, Template
 from robust_eval.answer import rows
 from robust_eval.metric.score import nearest_to_one
 from robust_eval.metric.type_shares import PAPER_N, taken
+from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
+from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import Column, as_data, number_columns, shown, word_columns
@@ -40,8 +42,8 @@ LONGEST = (600, 300, 150, 75, 40)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 
 
-def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
-    """Write the page; ``figures`` maps captions to SVG files, which become part of it."""
+def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
+    """Write the page; the SVG files of the figures become part of it."""
     columns = number_columns(result)
     chosen = shown(result, columns)
     page = template("page.html.jinja").render(
@@ -49,7 +51,7 @@ def write_page(result: Result, figures: Mapping[str, Path], path: Path) -> None:
         headline=sentence(result),
         setup=_setup(result),
         tables={_METRICS.get(name, name): headline(score) for name, score in result.scores.items()},
-        figures=inlined(figures),
+        figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
         closer=len(columns) > 1,
         shown=len(chosen),
         first_column=columns[0].label if columns else "",
@@ -133,16 +135,19 @@ def template(name: str) -> Template:
 
 def inlined(figures: Mapping[str, Path]) -> dict[str, str]:
     """The drawings themselves in place of their files."""
-    return {caption: _inline(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())}
+    return {caption: drawing(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())}
 
 
-def _inline(file: Path, prefix: str) -> str:
-    """An SVG drawing as part of a page: without its XML head, and with ids that no other drawing has."""
-    drawing = file.read_text(encoding="utf-8")
-    drawing = drawing[drawing.index("<svg") :]
-    drawing = re.sub(r'\bid="', f'id="{prefix}-', drawing)
-    drawing = re.sub(r"url\(#", f"url(#{prefix}-", drawing)
-    return re.sub(r'href="#', f'href="#{prefix}-', drawing)
+def drawing(file: Path, prefix: str) -> str:
+    """An SVG drawing as part of a page: without its XML head, with ids that no other drawing has, and in the colours
+    of the text around it where it is black or grey (:mod:`robust_eval.plot.style`).
+    """
+    drawn = file.read_text(encoding="utf-8")
+    drawn = drawn[drawn.index("<svg") :]
+    drawn = re.sub(r'\bid="', f'id="{prefix}-', drawn)
+    drawn = re.sub(r"url\(#", f"url(#{prefix}-", drawn)
+    drawn = re.sub(r'href="#', f'href="#{prefix}-', drawn)
+    return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), drawn)
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.model.embedded import cache_folder
-
-BLUE, ORANGE = "#0072B2", "#D55E00"
-"""As in the figures: from Okabe & Ito, Color Universal Design (2008)."""
+from robust_eval.plot.style import BLUE, RED
 
 _INK: dict[str, Any] = {
     "labelColor": "currentColor",
@@ -96,12 +94,12 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
             },
             {
                 "data": {"name": "counted"},
-                "mark": {"type": "rule", "color": ORANGE},
+                "mark": {"type": "rule", "color": RED},
                 "encoding": {"x": temperature, "y": {**share, "field": "low"}, "y2": {"field": "high"}},
             },
             {
                 "data": {"name": "counted"},
-                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1, "color": ORANGE},
+                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1, "color": RED},
                 "encoding": {"x": temperature, "y": {**share, "field": "accuracy"}},
             },
             {

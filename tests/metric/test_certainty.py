@@ -143,6 +143,7 @@ def test_answer_certainty_of_a_small_table():
     assert table.pop("category") == [""] * 4
     assert table.pop("labels") == [2, 4, 2, 1]
     assert table.pop("invalid") == [0.0] * 4
+    assert table.pop("most") == pytest.approx([math.log(5)] * 4)
     assert table == {}
 
 
@@ -226,10 +227,12 @@ def test_other_ways_with_invalid_replies_are_refused():
 def test_the_largest_entropy_counts_the_choices_and_in_free_text_the_answers():
     rows = answers("q1", 0.7, "ABCABCABC", right="A")
     free = answers("q1", 0.7, "AB-", right="A")
-    assert certainty(rows, "q1").settings["most"] == pytest.approx(math.log(5))
-    assert certainty(rows, "q1", invalid="as_label").settings["most"] == pytest.approx(math.log(6))
-    assert certainty(rows, "q1", choices=()).settings["most"] == pytest.approx(math.log(9))
-    assert certainty(free, "q1", choices=()).settings["most"] == pytest.approx(math.log(2))
+    assert certainty(rows, "q1").tables["certainty"]["most"].to_pylist() == pytest.approx([math.log(5)])
+    assert certainty(rows, "q1", invalid="as_label").tables["certainty"]["most"].to_pylist() == pytest.approx(
+        [math.log(6)]
+    )
+    assert certainty(rows, "q1", choices=()).tables["certainty"]["most"].to_pylist() == pytest.approx([math.log(9)])
+    assert certainty(free, "q1", choices=()).tables["certainty"]["most"].to_pylist() == pytest.approx([math.log(2)])
 
 
 def test_the_corners_are_questions_with_little_entropy_that_are_all_right_or_all_wrong():

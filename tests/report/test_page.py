@@ -121,7 +121,7 @@ def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
 
 
 def test_texts_of_questions_and_models_are_escaped(result: Result, tmp_path: Path):
-    write_page(result, {}, tmp_path / "report.html")
+    write_page(result, [], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "<b>yes</b>" not in text
     assert "&lt;b&gt;yes&lt;/b&gt;" in text
@@ -129,7 +129,7 @@ def test_texts_of_questions_and_models_are_escaped(result: Result, tmp_path: Pat
 
 
 def test_the_extremes_are_ordered_and_leave_out_the_undefined(result: Result, tmp_path: Path):
-    write_page(result, {}, tmp_path / "report.html")
+    write_page(result, [], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     shown = [int(found) for found in re.findall(r"Is (\d) &lt;", text)]
     assert shown == [4, 3, 0, 1]  # the two least robust, then the two most robust, of five that are defined
@@ -137,7 +137,7 @@ def test_the_extremes_are_ordered_and_leave_out_the_undefined(result: Result, tm
 
 def types_section(result: Result, folder: Path) -> str:
     """The part of the page on question types, as plain text."""
-    write_page(result, {}, folder / "report.html")
+    write_page(result, [], folder / "report.html")
     _, _, rest = (folder / "report.html").read_text().partition("<h2>Question types")
     section, _, _ = rest.partition("<h2")
     return " ".join(re.sub(r"<[^>]+>", " ", section).split())
@@ -170,7 +170,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(result: Result
         "None: the questions have no types. A classifier gives them some: question_types=FOLDER, where python -m "
         "robust_eval.question_type.train saved one."
     )
-    assert "Question types" not in " ".join(save_figures(untyped, tmp_path / "figures"))
+    assert "question_types" not in [figure.entry.name for figure in save_figures(untyped, tmp_path / "figures")]
 
 
 def test_the_run_in_one_sentence(result: Result):

@@ -1,0 +1,68 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from robust_eval.metric.score import Estimate
+from robust_eval.plot import agreement as plot
+from robust_eval.plot.style import INKS
+
+NAN = np.nan
+
+
+@pytest.fixture
+def axes():
+    drawn, axes = plt.subplots()
+    yield axes
+    plt.close(drawn)
+
+
+def test_accuracies_stand_in_their_order_with_their_intervals(axes):
+    figures = {"best": Estimate(0.75, 0.5, 1.0), "vote": Estimate(0.5), "worst": Estimate(0.25, 0.125, 0.25)}
+    assert plot.accuracy_range(axes, figures) is axes
+    points = axes.containers[0].lines[0]
+    assert points.get_xydata().tolist() == [[0.75, 2], [0.5, 1], [0.25, 0]]
+    ends = [segment[:, 0].tolist() for segment in axes.containers[0].lines[2][0].get_segments() if len(segment)]
+    assert ends[0] == [0.5, 1.0]
+    assert ends[-1] == [0.125, 0.25]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["best", "vote", "worst"]
+    assert (axes.get_xlabel(), axes.get_xlim()) == ("accuracy, 95 % interval", (0, 1))
+
+
+def test_the_agreement_of_raters_is_written_into_its_cells(axes):
+    plot.agreement_matrix(axes, [[1.0, 0.25], [0.25, NAN]])
+    (image,) = axes.images
+    np.testing.assert_array_equal(image.get_array().filled(NAN), [[1.0, 0.25], [0.25, NAN]])
+    written = {text.get_position(): (text.get_text(), text.get_color()) for text in axes.texts}
+    assert written == {(0, 0): ("1.00", INKS[0]), (1, 0): ("0.25", INKS[1]), (0, 1): ("0.25", INKS[1])}
+
+
+def test_questions_are_counted_by_their_answers_and_those_without_any_agreement_are_hatched(axes):
+    assert plot.labels_per_question(axes, [1, 1, 3, 0], 3) is axes
+    assert [bar.get_height() for bar in axes.patches] == [1, 2, 0, 1]
+    assert [bar.get_hatch() for bar in axes.patches] == [None, None, None, "///"]
+    assert axes.get_xlabel() == "different answers of 3 raters"
+
+
+def test_certainties_are_counted_by_whether_the_vote_is_right(axes):
+    certainty = [1.0, 0.95, 0.9, 0.0, 0.3, 0.3, 0.62, NAN]
+    right = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, NAN, 1.0]
+    assert plot.certainty_of_questions(axes, certainty, right) is axes
+    heights = {bars.get_label(): [bar.get_height() for bar in bars] for bars in axes.containers}
+    assert heights == {
+        "vote right (3)": [0, 0, 0, 1, 0, 0, 0, 0, 0, 2],
+        "vote wrong (3)": [1, 0, 0, 1, 0, 0, 0, 0, 0, 1],
+        "unknown (1)": [0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+    }
+    bottoms = [bar.get_y() for bar in axes.containers[1]]
+    assert bottoms == heights["vote right (3)"]
+    assert len({bars[0].get_hatch() for bars in axes.containers}) == 3
+
+
+def test_certainties_outside_their_range_are_refused(axes):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        plot.certainty_of_questions(axes, [1.1], [1.0])
+
+
+def test_no_certainty_at_all_is_an_empty_figure(axes):
+    plot.certainty_of_questions(axes, [NAN], [1.0])
+    assert (len(axes.containers), axes.get_legend()) == (0, None)
