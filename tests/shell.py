@@ -45,9 +45,7 @@ class Shell:
         return Ran(**json.loads(self.process.stdout.readline()))
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+        self.process.communicate()
 
 
 def serve() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from shell import Ran, Shell
-from tiny_model import save_tiny_encoder, save_tiny_model
+from shell import SENTENCES, Ran, Shell
+from tiny_model import save_tiny_model
 
 from robust_eval.config import CONF, PROJECT, SCHEMAS, SEVERAL, register
 from robust_eval.dataset.jsonl import JsonLines
@@ -74,8 +74,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     typed = [f"{fact.type}:other {fact.text}\n" for fact in facts]
     (folder / "train_5500.label").write_text("".join(typed[:48]), encoding="latin-1", errors="replace")
     (folder / "TREC_10.label").write_text("".join(typed[48:]), encoding="latin-1", errors="replace")
-    (folder / "encoder").mkdir()
-    save_tiny_encoder(folder / "encoder")
     (folder / "models" / "mine").mkdir(parents=True)
     save_tiny_model(folder / "models" / "mine")
     return folder
@@ -163,7 +161,7 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path) -> Ran:
     elif program[-1].endswith("mine.py") or program[-1] == "robust_eval.ask":
         arguments = [*arguments, f"paths.mlruns={mlruns}"]
     elif program[-1] == "robust_eval.question_type.train":
-        arguments = [*arguments, "--encoder", "encoder", "--epochs", "1", "--mlruns", str(mlruns)]
+        arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1", "--mlruns", str(mlruns)]
     elif program[-1] == "robust_eval.report":
         arguments = [*arguments, "--mlruns", str(mlruns)]
     return shell.python([*program, *arguments], place)
