@@ -36,7 +36,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
     Where one option alone of a group that takes several has a setting, its name may be left out (``sampler.trials=20``
     is ``sampler.temperature_sweep.trials=20``). Raises UserError with what is wrong and the nearest right name. Of a
-    sweep, each value is checked by itself.
+    sweep, each value is checked by itself. Options may stand in folders of one's own (``hydra.searchpath``).
     """
     try:
         parsed = OverridesParser.create().parse_overrides([_of_group(line) for line in overrides])
@@ -52,12 +52,13 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
             if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
-        chosen = _compose([_first(override) for override in choices])
+        elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
+        chosen = _compose([*elsewhere, *(_first(override) for override in choices)])
         expanded = {id(override): _expanded(override, chosen) for override in settings}
         single = [_first(override) for override in choices]
         single += [_first(override, expanded[id(override)]) for override in settings]
         for variant in _variants([*choices, *settings], single, expanded):
-            config = to_config(_compose(variant, chosen))
+            config = to_config(_compose([*elsewhere, *variant], chosen))
     _check_writable(Path(config.paths.mlruns))
     lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
     sweeps = [override.is_sweep_override() and not _is_hydra(override) for override in parsed]
@@ -71,7 +72,9 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
 
     The overrides are those that :func:`checked_overrides` has checked.
     """
-    parsed = [each for each in OverridesParser.create().parse_overrides(list(overrides)) if not _is_hydra(each)]
+    whole = OverridesParser.create().parse_overrides(list(overrides))
+    parsed = [each for each in whole if not _is_hydra(each)]
+    elsewhere = [str(each.input_line) for each in whole if _is_searchpath(each)]
     values = [
         [f"{each.key_or_group}={value}" for value in each.sweep_string_iterator()]
         if each.is_sweep_override()
@@ -81,7 +84,7 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         for lines in itertools.product(*values):
             telling = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
-            yield telling, to_config(_compose(lines))
+            yield telling, to_config(_compose([*elsewhere, *lines]))
 
 
 def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> DictConfig:
@@ -113,6 +116,11 @@ def _chooses(override: Override) -> bool:
 
 def _is_hydra(override: Override) -> bool:
     return str(override.key_or_group).split("/")[0].split(".")[0] == "hydra"
+
+
+def _is_searchpath(override: Override) -> bool:
+    """Whether it says in which other folders options stand."""
+    return str(override.key_or_group) == "hydra.searchpath"
 
 
 def _first(override: Override, line: str | None = None) -> str:

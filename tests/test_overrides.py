@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from robust_eval import config
 from robust_eval.config import CONF, SCHEMAS, repeatable, to_config
 from robust_eval.error import UserError
-from robust_eval.overrides import checked_overrides
+from robust_eval.overrides import checked_overrides, jobs
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +77,19 @@ MISTAKES = {
     "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "
     "choose another folder",
 }
+
+
+def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    for name in ("quiz", "riddles"):
+        (tmp_path / "conf" / "dataset" / f"{name}.yaml").write_text(
+            f"defaults: [local, _self_]\nname: {name}\npath: {name}.csv\n"
+        )
+    elsewhere = [f"hydra.searchpath=[file://{tmp_path / 'conf'}]", f"paths.mlruns={tmp_path}"]
+    swept = checked_overrides([*elsewhere, "dataset=quiz,riddles,facts"])
+    assert (swept.jobs, swept.config.dataset.name) == (3, "facts")
+    assert [config.dataset.name for _, config in jobs(swept.overrides)] == ["quiz", "riddles", "facts"]
+    assert message(elsewhere[1], "dataset=quiz").startswith("there is no dataset=quiz; there are ")
 
 
 @pytest.mark.parametrize("override", MISTAKES)

