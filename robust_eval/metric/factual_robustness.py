@@ -115,7 +115,7 @@ class FactualRobustness:
         for d, values in scores.items():
             result.add_mean(f"frs.d{d:g}", values, groups, seed)
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-        result.add_mean("frs.unbroken_share", unbroken, groups, seed)
+        result.add_share("frs.unbroken_share", unbroken, groups, seed)
         result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed)
         result.values["frs.breaking_temperature.median"] = _median(breaking)
         result.add_mean("frs.entropy.mean", entropy, groups, seed)

@@ -49,10 +49,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
     firm = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
-    score.add_mean("profile.firm", np.where(known, firm, np.nan), groups, seed)
-    if len(set(firm[known].tolist())) == 1:
-        exact = stats.binomtest(int(firm[known].sum()), int(known.sum())).proportion_ci(method="exact")
-        score.values["profile.firm"] = Estimate(float(firm[known][0]), exact.low, exact.high)
+    score.add_share("profile.firm", np.where(known, firm, np.nan), groups, seed)
     for one, other in combinations(("frs", "worst", "right_share", "entropy"), 2):
         if (one, other) != ("worst", "right_share"):  # the one is a part of the other
             labels = None if groups is None else np.asarray(groups)[known]

@@ -48,6 +48,20 @@ class Score:
         self.values[name] = mean_estimate(values, groups, seed)
         self.by_question[name] = values
 
+    def add_share(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
+        """A figure that is the share of ones in ``values`` (n,) of 0 and 1.
+
+        Where all questions are alike a bootstrap knows no uncertainty: the interval is then the exact binomial one
+        (Clopper & Pearson, 1934), of as many questions as there are groups.
+        """
+        self.add_mean(name, values, groups, seed)
+        known = ~np.isnan(values)
+        if len(set(values[known].tolist())) == 1:
+            independent = int(known.sum()) if groups is None else len(set(np.asarray(groups)[known].tolist()))
+            share = float(values[known][0])
+            exact = stats.binomtest(round(share) * independent, independent).proportion_ci(method="exact")
+            self.values[name] = Estimate(share, float(exact.low), float(exact.high))
+
     def add_curve(
         self, name: str, values: Floats, temperatures: Sequence[float] | Floats, groups: Sequence[str] | None, seed: int
     ) -> None:

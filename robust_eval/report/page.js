@@ -67,6 +67,8 @@
     })),
   ];
 
+  state.sort = columns.find((column) => column.number) ?? null; // what matters first: the least robust, the most divided
+
   function questionButton(row) {
     const opened = state.opened.has(row);
     const open = () => {
@@ -232,18 +234,21 @@
   function curveOf(detail, row) {
     const place = element("div", { class: "curve" });
     const named = (points, ...names) => (points ?? []).map((point) => Object.fromEntries(names.map((name, i) => [name, point[i]])));
+    const bounded = detail.curve.told?.some(([, , , , lower, upper]) => lower > 0 || upper < 1); // else nothing is certain
     const breaking = numbers.find((column) => column.name === "breaking").numbers[row];
     draw(place, data.curve, {
       counted: named(detail.curve.counted, "t", "accuracy", "low", "high"),
-      told: named(detail.curve.told, "t", "accuracy", "low", "high", "lower", "upper"),
+      told: named(detail.curve.told, "t", "accuracy", "low", "high"),
+      bounds: bounded ? named(detail.curve.told, "t", "", "", "", "lower", "upper") : [],
       breaking: Number.isFinite(breaking) ? [{ t: breaking }] : [],
     });
     const said = [
       detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
-      detail.curve.told ? "Line: from the model's probabilities, ± 1.96 standard errors, and bounds that are certain (pale)." : "",
+      detail.curve.told ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
+      bounded ? "Pale: bounds that are certain." : "",
       "Dashed: where a fact breaks, and at which temperature this one does.",
     ];
-    return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.join(" ")));
+    return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.filter(Boolean).join(" ")));
   }
 
   /** The answers of one sampler: how often each came, at which temperature, to which wording. */

@@ -38,7 +38,7 @@ _METRICS = {
     "greedy": "Greedy answers",
 }
 """What a person calls the metrics; others have their own name."""
-LONGEST = (600, 300, 150, 75, 40)
+LONGEST = (400, 200, 100, 50)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 
 
@@ -70,6 +70,8 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         adversarial=_adversarial(result),
         description={**result.description, **result.counts()},
         number=number,
+        cut=cut,
+        longest=LONGEST[0],
     )
     path.write_text(page, encoding="utf-8")
 
@@ -124,7 +126,8 @@ def _setup(result: Result) -> dict[str, str]:
     for sampler in samplers:
         for name in ("temperatures", "trials", "nodes", "rewrites"):
             if (value := settings.get(f"sampler.{sampler}.{name}")) is not None:
-                said[f"{name}, {sampler}" if len(samplers) > 1 else name] = value
+                words = ", ".join(map(str, value)) if isinstance(value, list) else value
+                said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
     return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}
 
 

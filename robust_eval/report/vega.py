@@ -65,18 +65,24 @@ def scatter() -> dict[str, Any]:
 
 
 def accuracy_curve(threshold: float) -> dict[str, Any]:
-    """The accuracy of one question against temperature, with its bounds, of two data sets that the page fills.
+    """The accuracy of one question against temperature, with its bounds, of data sets that the page fills.
 
     ``counted`` has the share of right trials with an interval (``low``, ``high``); ``told`` what the model's
-    probabilities say (``accuracy``), with an interval and with bounds that are certain (``lower``, ``upper``). A fact
-    breaks below ``threshold``, at the temperature in the data set ``breaking``.
+    probabilities say (``accuracy``), with an interval, and ``bounds`` what they say for certain (``lower``,
+    ``upper``). A fact breaks below ``threshold``, at the temperature in the data set ``breaking``.
     """
-    temperature = {"field": "t", "type": "quantitative", "title": "temperature t", "axis": {"tickCount": 8}}
+    temperature = {
+        "field": "t",
+        "type": "quantitative",
+        "title": "temperature t",
+        "scale": {"zero": True},
+        "axis": {"tickCount": 8},
+    }
     share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
 
-    def area(low: str, high: str, opacity: float) -> dict[str, Any]:
+    def area(of: str, low: str, high: str, opacity: float) -> dict[str, Any]:
         return {
-            "data": {"name": "told"},
+            "data": {"name": of},
             "mark": {"type": "area", "color": BLUE, "opacity": opacity},
             "encoding": {"x": temperature, "y": {**share, "field": low}, "y2": {"field": high}},
         }
@@ -85,8 +91,8 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
         "width": "container",
         "height": 200,
         "layer": [
-            area("lower", "upper", 0.12),
-            area("low", "high", 0.25),
+            area("bounds", "lower", "upper", 0.12),
+            area("told", "low", "high", 0.25),
             {
                 "data": {"name": "told"},
                 "mark": {"type": "line", "color": BLUE},

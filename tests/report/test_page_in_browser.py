@@ -51,9 +51,10 @@ def page(browser: Browser, report: Path) -> Iterator[Page]:
     found.page.close()
 
 
-def listed(page: Page) -> list[str]:
-    """The questions in the table, in order."""
-    return [text.strip() for text in page.locator("table.questions button.question bdi").all_inner_texts()]
+def listed(page: Page) -> list[int]:
+    """The numbers of the questions in the table, in order."""
+    texts = page.locator("table.questions button.question bdi").all_inner_texts()
+    return [int(text.removeprefix("What is fact ").removesuffix("? plain")) for text in texts]
 
 
 def column(page: Page, name: str) -> list[str]:
@@ -66,10 +67,6 @@ def column(page: Page, name: str) -> list[str]:
 def head(page: Page, name: str) -> Locator:
     """The button in the head of a column."""
     return page.locator("table.questions thead button").get_by_text(name, exact=True)
-
-
-def named(*numbers: int) -> list[str]:
-    return [f"What is fact {number}? plain" for number in numbers]
 
 
 def open_everything(page: Page) -> None:
@@ -90,7 +87,8 @@ def test_the_page_opens_without_trouble_fits_the_screen_and_is_accessible(opened
 
 
 def test_the_table_shows_each_question_with_its_figures(page: Page):
-    assert listed(page) == named(*range(50))
+    known = [number for number in range(60) if number % 7]
+    assert listed(page) == known[:50]  # the least robust first: here those that were asked first
     assert page.get_by_role("status").inner_text() == "50 of 60 questions shown."
     assert [head.strip() for head in page.locator("table.questions thead th").all_inner_texts()] == [
         "question",
@@ -105,16 +103,17 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
         "entropy",
         "error rate",
     ]
-    assert column(page, "greedy answer")[:3] == ["wrong 0", "answer 1", "answer 2"]
-    assert column(page, "status")[:3] == ["left out", "kept", "kept"]
-    assert column(page, "t_b")[0] == "–"
     page.get_by_role("button", name="Show 10 more").click()
-    assert listed(page) == named(*range(60))
+    assert listed(page) == [*known, *range(0, 60, 7)]
+    assert column(page, "greedy answer")[KEPT - 1 : KEPT + 1] == ["answer 59", "wrong 0"]
+    assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept", "left out"]
+    assert column(page, "t_b")[KEPT] == "–"
     assert page.get_by_role("button", name="more", exact=False).count() == 0
 
 
 def test_a_click_on_a_column_sorts_and_another_turns_it_round_with_undefined_values_last(page: Page):
     page.get_by_role("button", name="Show 10 more").click()
+    head(page, "question").click()
     head(page, "FRS (d = 1)").click()
     rising = column(page, "FRS (d = 1)")
     assert rising[KEPT:] == ["–"] * (QUESTIONS - KEPT)
@@ -139,11 +138,11 @@ def test_unbroken_facts_are_above_all_breaking_temperatures(page: Page):
 
 def test_searching_looks_into_questions_answers_and_ids(page: Page):
     page.get_by_label("search").fill("plain FACT 12")
-    assert listed(page) == named(12)
+    assert listed(page) == [12]
     page.get_by_label("search").fill("wrong 2")
-    assert listed(page) == named(7, 21, 28, 42)
+    assert sorted(listed(page)) == [7, 21, 28, 42]
     page.get_by_label("search").fill("q33")
-    assert listed(page) == named(33)
+    assert listed(page) == [33]
     page.get_by_label("search").fill("nothing like it")
     assert listed(page) == []
     assert page.get_by_role("status").inner_text() == "0 of 0 questions shown, out of 60."
@@ -151,15 +150,16 @@ def test_searching_looks_into_questions_answers_and_ids(page: Page):
 
 def test_filters_leave_what_they_name(page: Page):
     page.locator("#filter-status").select_option("left out")
-    assert listed(page) == named(*range(0, 60, 7))
+    assert listed(page) == [*range(0, 60, 7)]
     page.locator("#filter-type").select_option("NUM")
-    assert listed(page) == named(14, 42)
+    assert listed(page) == [14, 42]
     page.locator("#filter-status").select_option("")
-    assert listed(page) == named(*range(2, 60, 4))
+    assert sorted(listed(page)) == [*range(2, 60, 4)]
 
 
 def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
-    button = page.locator("table.questions button.question").nth(5)
+    page.get_by_label("search").fill("q5")
+    button = page.locator("table.questions button.question").first
     button.click()
     detail = page.locator(".detail")
     assert button.get_attribute("aria-expanded") == "true"
@@ -269,7 +269,7 @@ def test_texts_of_questions_and_answers_change_nothing_but_the_text_shown(
     assert hostile.troubles == []
     assert hostile.page.evaluate("window.hacked") is None
     assert hostile.page.evaluate("document.documentElement.scrollWidth") == WIDE
-    shown = hostile.page.locator("table.questions button.question bdi").nth(1)
+    shown = hostile.page.locator("table.questions button.question bdi").first
     assert shown.inner_text()[:35] == f"What is fact 1? {text}"[:35]
     for selector in ("table.questions tbody tr:not(.opened)", ".detail tbody tr"):
         rows = hostile.page.locator(selector)

@@ -1,0 +1,70 @@
+"""What the report costs: its size, the time to write it, and the time until it can be read in a browser.
+
+    python benchmarks/report.py [--questions 1000 100000] [--json FILE]
+
+Runs of made-up answers (tests/recorded_run.py) go through the whole program. Each page is opened in headless Chromium
+three times; measured is the time from asking for the file until the first row of the table of questions stands, and
+until a question that is clicked is open with its drawing.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from browser import Opened, chromium
+from recorded_run import recorded_run
+
+TIMES = 3
+
+
+def measure(questions: int, folder: Path) -> dict[str, float]:
+    """Size and times of one report."""
+    result = recorded_run(folder, questions)
+    page = folder / "run" / "report.html"
+    found = {"megabytes": page.stat().st_size / 1e6, "seconds to write": result.watch.seconds["report"]}
+    opened, clicked = [], []
+    with chromium() as browser:
+        for _ in range(TIMES):
+            start = time.perf_counter()
+            shown = Opened(browser, page)
+            shown.page.wait_for_selector("table.questions tbody tr")
+            opened.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            shown.page.locator('table.questions tr:has(bdi:text-is("kept")) button.question').first.click()
+            shown.page.wait_for_selector(".curve svg")
+            clicked.append(time.perf_counter() - start)
+            rows = re.findall(r"[\d,]+", shown.page.get_by_role("status").inner_text())[1]
+            shown.page.close()
+    return found | {
+        "questions in the page": float(rows.replace(",", "")),
+        "seconds to open": median(opened),
+        "seconds to open, most": max(opened),
+        "seconds to open a question": median(clicked),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, nargs="+", default=[1_000, 100_000])
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        found = {number: measure(number, Path(scratch, str(number))) for number in arguments.questions}
+    names = next(iter(found.values()))
+    print(f"{'questions':32}" + "".join(f"{number:>12,}" for number in found))
+    for name in names:
+        print(f"{name:32}" + "".join(f"{each[name]:12,.2f}" for each in found.values()))
+    if arguments.json:
+        flat = {f"{number} {name}": value for number, each in found.items() for name, value in each.items()}
+        arguments.json.write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
