@@ -266,3 +266,22 @@ def test_the_interval_of_a_share_is_wilsons(count, of):
 
 def test_a_share_of_nothing_is_undefined():
     assert all(math.isnan(number) for number in proportion(0, 0))
+
+
+def test_a_share_of_questions_that_are_all_alike_has_the_exact_interval():
+    score = Score()
+    score.add_share("none", np.zeros(20), None, 0)
+    score.add_share("all", np.array([1.0, np.nan, 1.0, 1.0]), None, 0)
+    score.add_share("grouped", np.zeros(20), ["one"] * 10 + ["other"] * 10, 0)
+    assert score.values["none"] == pytest.approx((0, 0, 1 - 0.025 ** (1 / 20)))  # Clopper and Pearson, closed form
+    assert score.values["all"] == pytest.approx((1, 0.025 ** (1 / 3), 1))
+    assert score.values["grouped"] == pytest.approx((0, 0, 1 - 0.025 ** (1 / 2)))
+    assert score.by_question["none"].tolist() == [0] * 20
+
+
+def test_any_other_share_is_a_mean():
+    values = np.array([0.0, 1.0, 1.0, np.nan])
+    score, mean = Score(), Score()
+    score.add_share("share", values, None, 0)
+    mean.add_mean("share", values, None, 0)
+    assert score.values == mean.values
