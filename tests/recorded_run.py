@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
@@ -21,28 +22,29 @@ def recorded_run(
     folder: Path,
     questions: int,
     *overrides: str,
-    text: str = "",
-    wrong: str = "wrong",
+    text: Sequence[str] = ("",),
+    wrong: Sequence[str] = ("wrong",),
     metrics: str = "[frs,certainty]",
     reverse: bool = False,
 ) -> Result:
     """Run the experiment on answers made up here.
 
-    Every question but each seventh is answered right greedily; the later ones hold at higher temperatures. ``text``
-    stands in each question, and ``wrong`` answers are this text. With ``agreement`` among the metrics there are
-    answers to two rewrites as well, in every third question one of them wrong. ``reverse`` has the first questions hold
-    at the highest temperatures instead.
+    Every question but each seventh is answered right greedily; the later ones hold at higher temperatures. One
+    ``text`` after the other stands in the questions, and one ``wrong`` after the other in wrong answers to them. With
+    ``agreement`` among the metrics there are answers to two rewrites as well, in every third question one of them
+    wrong. ``reverse`` has the first questions hold at the highest temperatures instead.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "questions.jsonl"
     with open(data, "w", encoding="utf-8") as file:
         for number in range(questions):
+            more = text[number % len(text)]
             record = {
                 "id": f"q{number}",
-                "question": f"What is fact {number}? {text}",
+                "question": f"What is fact {number}? {more}",
                 "answers": [f"answer {number}"],
                 "type": PLACES[number % 4],
-                "rewrites": [f"Fact {number} is what? {text}", f"Tell me fact {number}. {text}"],
+                "rewrites": [f"Fact {number} is what? {more}", f"Tell me fact {number}. {more}"],
             }
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
@@ -67,7 +69,7 @@ def recorded_run(
     return experiment.run(to_config(composed), composed, run)
 
 
-def _answers(questions: int, wrong: str, reworded: bool, reverse: bool) -> pa.Table:
+def _answers(questions: int, wrong: Sequence[str], reworded: bool, reverse: bool) -> pa.Table:
     """A greedy answer, four trials at each temperature, and answers to each wording where these are wanted."""
     numbers = np.arange(questions)
     firmness = (numbers[::-1] if reverse else numbers) / questions  # of the last questions nearly 1
@@ -91,13 +93,14 @@ def _part(
     rewrite: int,
     trial: int,
     right: np.ndarray,
-    wrong: str,
+    wrong: Sequence[str],
     sampler: str,
     firm: np.ndarray,
 ) -> pa.Table:
     n = len(numbers)
     texts = [
-        f"answer {number}" if good else f"{wrong} {number % 5}" for number, good in zip(numbers, right, strict=True)
+        f"answer {number}" if good else f"{wrong[number % len(wrong)]} {number % 5}"
+        for number, good in zip(numbers, right, strict=True)
     ]
     sure = 0.3 + 0.6 * firm
     columns = {
