@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -147,8 +148,9 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path) -> Ran:
         assert f"VENV := {Path(words[1]).parts[0]}\n" in (PROJECT / "Makefile").read_text()
         return Ran(0, "")  # the tests run in a virtual environment of their own
     if words[0] == "make":  # what it would run, without installing anything
-        dry = [words[0], "--dry-run", "--old-file=install", *words[1:]]
-        shown = subprocess.run(dry, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+        dry = [words[0], "--dry-run", "--no-print-directory", "--old-file=install", *words[1:]]
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        shown = subprocess.run(dry, cwd=PROJECT, env=outside, capture_output=True, text=True, check=True).stdout
         words = shlex.split(shown.strip().removeprefix(".venv/bin/"))
     assert words[0] == "python", f"nothing says how to run {line!r}"
     program, arguments = words[1:3] if words[1] == "-m" else words[1:2], words[3:] if words[1] == "-m" else words[2:]

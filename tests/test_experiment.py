@@ -355,9 +355,11 @@ def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_f
     assert result.scores["certainty"].curves["certainty.entropy"][1.0].value > 1  # a random model is uncertain
 
 
-def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(enumerate_facts: Callable):
+def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(
+    enumerate_facts: Callable, tmp_path: Path
+):
     with pytest.raises(UserError, match=r"^sampler=exact cannot tell which answers to question .* are right"):
-        enumerate_facts("grader.contains=substring", "model.path=/nowhere")
+        enumerate_facts("grader.contains=substring", f"model.path={tmp_path}")  # there is no model
 
 
 def test_figures_are_nested_settings_by_dotted_names():

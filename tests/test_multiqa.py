@@ -219,9 +219,11 @@ def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(a
         (["experiment=multiqa", "rewriter.file=/nowhere.jsonl"], "rewriter.file: /nowhere.jsonl cannot be read: "),
     ],
 )
-def test_what_cannot_be_scored_is_refused_before_a_model_is_loaded(ask: Ask, settings: list[str], start: str):
+def test_what_cannot_be_scored_is_refused_before_a_model_is_loaded(
+    ask: Ask, settings: list[str], start: str, tmp_path: Path
+):
     with pytest.raises(UserError) as problem:
-        ask(*settings, "model.path=/nowhere")
+        ask(*settings, f"model.path={tmp_path}")  # there is no model
     assert str(problem.value).startswith(start)
 
 
@@ -229,4 +231,4 @@ def test_questions_without_rewrites_are_refused_before_a_model_is_loaded(ask: As
     file = tmp_path / "mine.jsonl"
     file.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n')
     with pytest.raises(UserError, match=r"^none of the 1 questions has rewrites"):
-        ask("experiment=multiqa", "dataset=jsonl", f"dataset.path={file}", "model.path=/nowhere")
+        ask("experiment=multiqa", "dataset=jsonl", f"dataset.path={file}", f"model.path={tmp_path}")

@@ -469,7 +469,7 @@ def test_a_cross_encoder_that_is_missing_is_missed_once(encoder: Encoder, caplog
     with caplog.at_level(logging.WARNING, "robust_eval"):
         first, second = (clusters.aggregate([CITY], table) for _ in range(2))
     assert first.equals(second)
-    assert len(caplog.records) == 1
+    assert len([record for record in caplog.records if record.name.startswith("robust_eval")]) == 1
 
 
 def test_a_cross_encoder_without_a_name_is_refused():

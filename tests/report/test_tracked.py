@@ -71,7 +71,20 @@ def result(n, frs=None):
     baseline = answer_table({"question_id": each.id, "text": f"yes {each.id}", **condition} for each in questions)
     scores = {"frs": score, "certainty": certainty}
     return Result(
-        "tiny", {}, questions, questions[:-1], Rewritten(questions), baseline, {}, {}, scores, 0, 0, Stopwatch()
+        "tiny",
+        {},
+        questions,
+        questions[:-1],
+        Rewritten(questions),
+        baseline,
+        {},
+        {},
+        {},
+        scores,
+        None,
+        0,
+        0,
+        Stopwatch(),
     )
 
 

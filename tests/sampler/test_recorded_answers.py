@@ -180,7 +180,7 @@ def test_rewrites_that_nobody_wrote_down_are_numbered_in_the_report(ask: Ask, tm
         "dataset.limit=2",
     )
     assert len(result.kept) == 1
-    assert "<td>rewrite 6</td>" in (folder / "report.html").read_text()
+    assert '<td><bdi class="text">rewrite 6</bdi></td>' in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize(("selection", "kept"), [("none", [1, 2]), ("contains", [1, 2]), ("exact_match", [2])])
