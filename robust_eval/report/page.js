@@ -426,8 +426,10 @@
       );
       if (drawing !== drawings) return; // another was asked for since
       place.querySelector("svg")?.setAttribute("aria-hidden", "true"); // the table says the same
-      state.chosen = null;
-      drawRows();
+      if (state.chosen) {
+        state.chosen = null; // the rectangle went with the old drawing
+        changed();
+      }
       view.addEventListener("click", (_, item) => item?.datum?.row !== undefined && open(item.datum.row));
       view.addSignalListener("chosen", (_, rectangle) => {
         const within = (value, range) => value >= Math.min(...range) && value <= Math.max(...range);
