@@ -20,7 +20,7 @@ from robust_eval.report.figures import save
 from robust_eval.report.finished import SURVIVAL
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import inlined, template
-from robust_eval.report.wording import interval, label_of, number
+from robust_eval.report.wording import label_of, with_interval
 from robust_eval.run_folder import COMPARISON_PAGE, QUESTIONS
 
 MOST_PAIRS = 40
@@ -66,7 +66,8 @@ def sentences(compared: Comparison) -> list[str]:
             (highest, most), (lowest, least) = max(scored), min(scored)
             said.append(
                 f"On {dataset}, {most} has the highest mean Factual Robustness Score (d = {common[0]:g}), "
-                f"{_said(highest)}, and {least} the lowest, {_said(lowest)}, each over the facts that it knows itself."
+                f"{with_interval(highest)}, and {least} the lowest, {with_interval(lowest)}, each over the facts that "
+                "it knows itself."
             )
     return said
 
@@ -77,11 +78,6 @@ def _counted(runs: int) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _said(estimate: Estimate) -> str:
-    bounds = interval(estimate)
-    return f"{number(estimate.value)} ({bounds})" if bounds else number(estimate.value)
 
 
 def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:

@@ -122,7 +122,7 @@ def sentence(result: Result) -> str:
         curves = result.scores["agreement"].curves
         t = nearest_to_one(curves["agreement.accuracy"])
         base, vote, worst, kappa = (
-            _with_interval(curves[f"agreement.{name}"][t], form)
+            with_interval(curves[f"agreement.{name}"][t], form)
             for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
         )
         return (
@@ -133,7 +133,7 @@ def sentence(result: Result) -> str:
     if "frs" not in result.scores and "certainty" in result.scores:
         curves = result.scores["certainty"].curves
         t = nearest_to_one(curves["certainty.entropy"])
-        entropy, error = (_with_interval(curves[f"certainty.{name}"][t]) for name in ("entropy", "error_rate"))
+        entropy, error = (with_interval(curves[f"certainty.{name}"][t]) for name in ("entropy", "error_rate"))
         wrong = number(curves["certainty.count.certain_wrong"][t].value, ".0f")
         return (
             f"{start} and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
@@ -147,11 +147,12 @@ def sentence(result: Result) -> str:
     interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
     return (
         f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{_with_interval(unbroken, '.0%')} of them never broke."
+        f"{with_interval(unbroken, '.0%')} of them never broke."
     )
 
 
-def _with_interval(estimate: Estimate, form: str = ".3f") -> str:
+def with_interval(estimate: Estimate, form: str = ".3f") -> str:
+    """A value with its bounds in brackets, where it has some."""
     if math.isnan(estimate.low):
         return number(estimate.value, form)
     return f"{number(estimate.value, form)} ({number(estimate.low, form)} to {number(estimate.high, form)})"

@@ -1,5 +1,7 @@
 import warnings
+from pathlib import Path
 
+import pytest
 import vl_convert
 
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
@@ -13,10 +15,11 @@ def drawn(specification: dict, **datasets: list) -> str:
         return vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
 
 
-def test_the_script_is_made_once_and_asks_nothing_of_a_network():
+def test_the_script_is_made_once_and_then_read_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr("robust_eval.report.vega.cache_folder", lambda: tmp_path)
     script = vega_script()
-    assert script is not vega_script()
-    assert script == vega_script()
+    monkeypatch.delattr(vl_convert, "javascript_bundle")
+    assert vega_script() == script
     assert "window.vegaEmbed=" in script
     assert len(script) < 1_000_000
 
