@@ -93,11 +93,14 @@ def test_a_run_as_the_paper_has_it(ask: Ask):
         "error_rate_by_entropy.png",
         "error_rate_by_category.png",
     }
-    error = result.scores["certainty"].curves["certainty.error_rate"][0.7].value
+    error = result.scores["certainty"].curves["certainty.error_rate"][0.7]
     assert sentence(result).startswith(
-        "6 of 6 questions were kept and asked again and again at t = 0.7: the mean entropy"
+        "6 of 6 questions were kept and asked again and again at t = 0.7 (95 % intervals in brackets): the mean entropy"
     )
-    assert f"their mean error rate {error:.3f}; on 0 of them the model is certain and wrong." in sentence(result)
+    assert (
+        f"their mean error rate {error.value:.3f} ({error.low:.3f} to {error.high:.3f}); "
+        "on 0 of them the model is certain and wrong."
+    ) in sentence(result)
     assert "By category" in (folder / "report.html").read_text(encoding="utf-8")
 
 
