@@ -28,8 +28,8 @@ from robust_eval import config
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.score import grid
+from robust_eval.model.arrived import answers_of
 from robust_eval.model.base import Reply, Request
-from robust_eval.model.stored import answers_of
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.exact import Exact

@@ -26,8 +26,9 @@ import openai
 import psutil
 from stub_server import stub_server
 
-from robust_eval.engine.local import Local
-from robust_eval.model.base import LanguageModel, Reply, Request
+from robust_eval.engine.local import Here, Local
+from robust_eval.model.arrived import Arrived
+from robust_eval.model.base import LanguageModel, ModelConfig, Request
 from robust_eval.model.openai import OpenAI
 from robust_eval.model.stored import StoredModel
 from robust_eval.prompt.prompt import Prompt
@@ -107,11 +108,20 @@ class Watching(Local):
         super().__init__()
         self.memory: list[int] = []
 
-    def run(self, model: LanguageModel, requests: Sequence[Request], missing: Any, stage: str) -> Iterator[list[Reply]]:
+    def load(self, config: ModelConfig) -> Here:
+        return Watched(config.load(), self.memory)
+
+
+class Watched(Here):
+    def __init__(self, model: LanguageModel, memory: list[int]) -> None:
+        super().__init__(model)
+        self._memory = memory
+
+    def answers(self, requests: Sequence[Request], missing: Any, stage: str) -> Iterator[list[Arrived]]:
         process = psutil.Process()
-        for replies in super().run(model, requests, missing, stage):
-            self.memory += [process.memory_info().rss] * len(replies)
-            yield replies
+        for block in super().answers(requests, missing, stage):
+            self._memory += [process.memory_info().rss] * len(block)
+            yield block
 
 
 async def bare_client(url: str, asked: Sequence[Request], limit: int) -> float:

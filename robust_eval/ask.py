@@ -19,6 +19,7 @@ from robust_eval.aggregator.base import ENSEMBLE, Aggregator
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.command_line import exit_after, say
 from robust_eval.config import Config, register
+from robust_eval.engine.base import Engine
 from robust_eval.error import UserError
 from robust_eval.garbage import collect_seldom
 from robust_eval.grader.base import Grader
@@ -90,7 +91,8 @@ def main() -> None:
             raise UserError("--temperatures must know what is right: add --truth N")
         config = _composed(arguments.overrides)
         store: Store = config.store
-        with store.open() as entries:
+        engine: Engine = config.engine
+        with store.open() as entries, engine.open():
             _ask(config, arguments.question.strip(), truth, arguments.temperatures, entries)
     except UserError as problem:
         say(problem)

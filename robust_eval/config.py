@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
@@ -22,6 +23,7 @@ from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.published import Published
 from robust_eval.dataset.table import Table
 from robust_eval.engine.local import Local
+from robust_eval.engine.ray import Ray
 from robust_eval.error import UserError, first_line
 from robust_eval.grader.cosine import Cosine
 from robust_eval.grader.levenshtein import Levenshtein
@@ -34,6 +36,7 @@ from robust_eval.metric.source import sources
 from robust_eval.model.openai import OpenAI
 from robust_eval.model.recorded import RecordedModel
 from robust_eval.model.transformers import Transformers
+from robust_eval.parquet_store import ParquetStore
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded import Recorded
 from robust_eval.sampler.exact import Exact
@@ -102,8 +105,8 @@ SCHEMAS: dict[str, dict[str, type]] = {
     "metric": {"frs": FactualRobustness, "certainty": AnswerCertainty, "agreement": AnswerAgreement},
     "grader": {"matching": Matching, "levenshtein": Levenshtein, "cosine": Cosine, "references": References},
     "aggregator": {"text": EqualText, "clusters": Clusters},
-    "engine": {"local": Local},
-    "store": {"sqlite": SqliteStore, "none": NoStore},
+    "engine": {"local": Local, "ray": Ray},
+    "store": {"sqlite": SqliteStore, "parquet": ParquetStore, "none": NoStore},
     "tracking": {"mlflow": Mlflow, "none": Untracked},
 }
 SEVERAL = ("sampler", "metric")
@@ -117,7 +120,16 @@ def register() -> None:
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)
-    OmegaConf.register_new_resolver("project", lambda: str(PROJECT), replace=True)
+
+
+def own_device(devices: int) -> str:
+    """The number of the GPU that a job of a sweep has to itself, of so many that the jobs take in turns."""
+    number: int = HydraConfig.get().job.num
+    return str(number % devices)
+
+
+OmegaConf.register_new_resolver("project", lambda: str(PROJECT), replace=True)  # also where only a job is run
+OmegaConf.register_new_resolver("own_device", own_device, replace=True)
 
 
 def repeatable(composed: DictConfig) -> str:

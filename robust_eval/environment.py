@@ -1,5 +1,6 @@
 """What a run ran in: versions, machine, and the commit of the code."""
 
+import os
 import platform
 import subprocess
 from importlib import metadata
@@ -11,7 +12,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", 
 
 
 def environment() -> dict[str, str]:
-    """Versions of Python and of the packages that figures depend on, machine, and git commit, flat."""
+    """Versions of Python and of the packages that figures depend on, machine, GPUs that may be used, and git commit."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -23,6 +24,7 @@ def environment() -> dict[str, str]:
         "version.python": platform.python_version(),
         **versions,
         "machine": f"{platform.system()} {platform.machine()}",
+        "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "all"),
         "git.commit": git_commit(Path(__file__).parent),
     }
 

@@ -17,6 +17,7 @@ from robust_eval.answer import GREEDY, gathered, write_parquet
 from robust_eval.collection import Asked, Collection, Recorded
 from robust_eval.config import Config, flat, repeatable
 from robust_eval.dataset.base import Dataset
+from robust_eval.engine.base import Engine
 from robust_eval.environment import environment
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
@@ -58,10 +59,11 @@ def run(
     mlruns = Path(config.paths.mlruns)
     tracking: Tracking = config.tracking
     store: Store = config.store if repeated is None else NoStore()
+    engine: Engine = config.engine
     with _owned(folder, composed), tracking.run(name, mlruns) as record:
         try:
             settings = _describe(composed, folder, record)
-            with store.open() as entries:
+            with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, record)
                 size = entries.size()
             _report(result, folder, record)

@@ -1,18 +1,34 @@
 """What every engine can be asked."""
 
 from collections.abc import Iterator, Sequence, Set
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-from robust_eval.model.base import Item, LanguageModel, Reply, Request
+from robust_eval.model.arrived import Arrived
+from robust_eval.model.base import Item, ModelConfig, Request
+
+
+class Workplace(Protocol):
+    """Where a model answers: a :class:`robust_eval.model.base.LanguageModel`, or several of them elsewhere."""
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        """See LanguageModel; of a model that is loaded elsewhere, UserError may come with its first answers instead."""
+
+    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+        """What comes of the missing requests, as it comes; a person is shown the progress of this ``stage``."""
+
+    def description(self) -> dict[str, Any]:
+        """See LanguageModel."""
 
 
 class Engine(Protocol):
     """A place where the work runs; a dataclass whose fields are its configuration."""
 
-    def prepare(self) -> None:
-        """Set what must be set before a model is loaded."""
+    def open(self) -> AbstractContextManager[None]:
+        """While this is held models can be loaded."""
 
-    def run(
-        self, model: LanguageModel, requests: Sequence[Request], missing: Set[Item], stage: str
-    ) -> Iterator[list[Reply]]:
-        """The replies to the missing requests, a block at a time; see LanguageModel.complete."""
+    def place(self, config: ModelConfig) -> ModelConfig:
+        """The settings of a model with what this place decides about it."""
+
+    def load(self, config: ModelConfig) -> Workplace:
+        """Load the model, or have it loaded when the first answers are wanted; UserError if that is not possible."""

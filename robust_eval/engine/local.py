@@ -1,10 +1,13 @@
 """Everything in this process, on this machine."""
 
 from collections.abc import Iterator, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from robust_eval.garbage import collect_as_usual
-from robust_eval.model.base import Item, LanguageModel, Reply, Request
+from robust_eval.model.arrived import Arrived, arrived
+from robust_eval.model.base import Item, LanguageModel, ModelConfig, Request
 from robust_eval.progress import progress
 
 
@@ -20,6 +23,20 @@ class Local:
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
 
+    def open(self) -> AbstractContextManager[None]:
+        """Nothing is needed."""
+        return nullcontext()
+
+    def place(self, config: ModelConfig) -> ModelConfig:
+        """As they are."""
+        return config
+
+    def load(self, config: ModelConfig) -> "Here":
+        """See :class:`robust_eval.engine.base.Engine`."""
+        if not config.remote:
+            self.prepare()
+        return Here(config.load())
+
     def prepare(self) -> None:
         """Set what must be set before a model is loaded."""
         import torch
@@ -29,11 +46,21 @@ class Local:
         collect_as_usual()
         torch.set_num_threads(self.threads or fastest_threads())
 
-    def run(
-        self, model: LanguageModel, requests: Sequence[Request], missing: Set[Item], stage: str
-    ) -> Iterator[list[Reply]]:
-        """The replies to the missing requests, a block at a time; see LanguageModel.complete."""
+
+class Here:
+    """A model that is loaded in this process; see :class:`robust_eval.engine.base.Workplace`."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        self._model.check(requests, curves)
+
+    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         with progress(stage, total=len(missing), unit="questions") as advance:
-            for replies in model.complete(requests, missing):
-                yield replies
-                advance(sum(reply.share for reply in replies), model.status())
+            for replies in self._model.complete(requests, missing):
+                yield arrived(replies)
+                advance(sum(reply.share for reply in replies), self._model.status())
+
+    def description(self) -> dict[str, Any]:
+        return self._model.description()

@@ -161,6 +161,17 @@ class Reply(NamedTuple):
     share: float = 1.0
 
 
+class Division(NamedTuple):
+    """Requests in blocks, each of which can be answered by itself, on another machine, with the same numbers.
+
+    ``beside`` is what the numbers of a block depend on besides its own requests: something small, which
+    LanguageModel.complete is given with each.
+    """
+
+    blocks: list[list[Request]]
+    beside: Any
+
+
 class LanguageModel(Protocol):
     """A model that is loaded and ready."""
 
@@ -169,11 +180,12 @@ class LanguageModel(Protocol):
         would work; before anything is asked.
         """
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
+    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
         """Answer those of the requests whose items are ``missing``, a block of them at a time, in any order.
 
         The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
-        another was stopped: numbers depend in their last digits on what is computed together.
+        another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
+        one block of a :class:`Division`, ``beside`` is what comes with it.
         """
 
     def status(self) -> str:
@@ -203,6 +215,11 @@ class ModelConfig(Protocol):
 
     def tokenizer_file(self) -> Path | None:
         """The file of its tokenizer in the format of the library tokenizers, if it is on this machine."""
+
+    def divide(self, requests: Sequence[Request]) -> Division:
+        """How requests, at least one, can be divided among several that have loaded the model; it is not loaded for
+        that. UserError if that is not possible.
+        """
 
     def load(self) -> LanguageModel:
         """Load the model; UserError if that is not possible."""

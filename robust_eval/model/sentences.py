@@ -1,7 +1,8 @@
 """Models of sentences: texts as vectors, near to one another where they mean the same, and answers beside questions."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 
 EMBEDDED = "embedded:"
 """Prefix of a path inside a package of the package index: embedded:PACKAGE/FOLDER."""
+TOGETHER = 256
+"""Texts that are embedded at once."""
 Vectors = NDArray[np.float32]
 
 
@@ -38,9 +41,20 @@ class Sentences:
         """Embed those of the texts that are new, all at once: that is faster than one question's at a time."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
-            model = sentence_transformer(self._path)
-            vectors = model.encode(new, normalize_embeddings=True, show_progress_bar=False, batch_size=256)
-            self._known |= dict(zip(new, vectors, strict=True))
+            self._known |= dict(zip(new, ENCODE.get()(self._path, new), strict=True))
+
+
+def encoded(path: str, texts: Sequence[str]) -> Vectors:
+    """(texts, dimensions) vectors of length 1, computed in this process by the model at ``path``."""
+    model = sentence_transformer(path)
+    vectors: Vectors = model.encode(
+        list(texts), normalize_embeddings=True, show_progress_bar=False, batch_size=TOGETHER
+    )
+    return vectors
+
+
+ENCODE: ContextVar[Callable[[str, Sequence[str]], Vectors]] = ContextVar("encode", default=encoded)
+"""What computes vectors: an engine may have it done elsewhere."""
 
 
 @lru_cache(maxsize=2)

@@ -16,8 +16,9 @@ from robust_eval.model.base import Completion, Item, Reply, Request
 from robust_eval.model.calls import Call, calls, completions, seed_of, unanswered
 from robust_eval.model.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.effort import prompt_tokens
+from robust_eval.model.gate import EndedError, Gate, OverBudgetError, OwnGate
 from robust_eval.model.openai import OpenAI
-from robust_eval.model.pacing import Pace, backoff
+from robust_eval.model.pacing import backoff
 from robust_eval.model.remembered import remembered
 from robust_eval.model.service import Answered, Service, UnansweredError
 from robust_eval.model.spending import Spending
@@ -41,9 +42,9 @@ class ServedModel:
     def __init__(self, settings: OpenAI, key: str | None) -> None:
         self.settings = settings
         self.spending = Spending(settings.prompt_price, settings.completion_price, settings.budget)
+        self.gate: Gate = OwnGate(settings, self.spending)
         self._key = key
         self._capabilities: Capabilities | None = None
-        self._paces: list[Pace] = []
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
         self._answered: set[Item] = set()
         self._failed: set[Item] = set()
@@ -124,12 +125,14 @@ class ServedModel:
 
             return await probe(ask, self.settings.base_url, self.settings.prompt_style == "chat", temperature)
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
-        """See LanguageModel; what is known of a request is not asked again, and each answer comes as it is there.
+    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+        """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
 
+        What is known of a request is not asked again, and each answer comes as it is there.
         Where the run must end (budget, errors, a key that is refused), no request is begun any more, those under way
         are waited for, and UserError says why.
         """
+        self._capabilities = beside or self._capabilities
         wanted = [request for request in requests if request.item in missing]
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         with Background(self._answer_all(wanted, ready.put, ready.qsize), lambda: ready.put(None)) as work:
@@ -145,25 +148,17 @@ class ServedModel:
     def description(self) -> dict[str, Any]:
         """The address, what the server can do, and how it kept up."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
-        paces = self._paces
-        kept_up = {
-            "most_in_flight": max((pace.most_in_flight for pace in paces), default=0),
-            "refusals": sum(pace.refusals for pace in paces),
-            "paused_seconds": round(sum(pace.paused_seconds for pace in paces), 1),
-        }
         return {
             "name": self.settings.name,
             "server": self.settings.base_url,
             **{f"capability.{name}": value for name, value in can.items()},
-            **{f"pace.{name}": value for name, value in kept_up.items()},
+            **self.gate.description(),
             "repeated_requests": self._repeated,
-            **({"cost": round(self.spending.spent, 6)} if self.spending.known else {}),
         }
 
     def status(self) -> str:
         """For the progress bar: requests at once, and what was spent."""
-        window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
-        return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.known else "")))
+        return self.gate.status()
 
     def _service(self) -> Service:
         settings = self.settings
@@ -185,9 +180,7 @@ class ServedModel:
         """
         settings = self.settings
         assert self._capabilities is not None
-        self._settled = asyncio.Event()  # something that was reserved no longer is
-        pace = Pace(settings.at_once, settings.requests_per_minute, settings.tokens_per_minute)
-        self._paces.append(pace)
+        self.gate.begin()
         room = asyncio.Semaphore(_WAITING * settings.at_once)
         async with self._service() as service, asyncio.TaskGroup() as group:
             for call in (call for request in requests for call in calls(request, self._capabilities.choices)):
@@ -196,18 +189,19 @@ class ServedModel:
                     await asyncio.sleep(_MOMENT)
                 if self._stop:
                     break
-                task = group.create_task(self._answer(service, pace, call, give))
+                task = group.create_task(self._answer(service, call, give))
                 task.add_done_callback(lambda _: room.release())
+        await self.gate.counted(len(self._answered), len(self._failed))
         if self._stop:
             raise self._stop
 
-    async def _answer(self, service: Service, pace: Pace, call: Call, give: Callable[[Reply], None]) -> None:
+    async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
         """The answers that a call asks for; those that do not come in spite of all repetitions are errors."""
         generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
         left, attempt, began = call.trials, 0, time.monotonic()
         while left and not self._stop:
             try:
-                answered = await self._once(service, pace, call._replace(trials=left))
+                answered = await self._once(service, call._replace(trials=left))
             except _EndedError:
                 return
             except UnansweredError as problem:
@@ -230,33 +224,32 @@ class ServedModel:
                 if outcome == "error":
                     log.warning("question %s: %s", call.request.question_id, problem)
                 self._give(call, [unanswered(call, trial, outcome) for trial in left], give)
-                self._judge(problem)
+                await self._judge(problem)
                 return
             came = left[: len(answered.choices)]
             self._give(call, completions(call, came, answered, self.settings.prompt_style), give)
             left, attempt = left[len(came) :], 0
 
-    async def _once(self, service: Service, pace: Pace, call: Call) -> Answered:
+    async def _once(self, service: Service, call: Call) -> Answered:
         """Send a call when its turn has come; raises UnansweredError, or _EndedError where the run ends before."""
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
         most = int(about * self._more_tokens) + 1
         completion_tokens = number * request.max_new_tokens
-        price = self.spending.price(most, completion_tokens)
         async with AsyncExitStack() as stack:
-            with self._interruptible():
-                turn = await stack.enter_async_context(pace.turn(most + completion_tokens))
-                while not self.spending.allows(price) and self.spending.reserved:
-                    self._settled.clear()
-                    await self._settled.wait()
-            if not self.spending.allows(price):
+            try:
+                with self._interruptible():
+                    price = self.spending.price(most, completion_tokens)
+                    turn = await stack.enter_async_context(self.gate.turn(most + completion_tokens, price))
+            except OverBudgetError as spent:
                 self._end(
                     f"the budget of {self.settings.budget:g} is spent but for what one more request may cost "
-                    f"({self.spending.spent:.4f} so far); a larger model.budget goes on"
+                    f"({spent} so far); a larger model.budget goes on"
                 )
+            except EndedError as reason:
+                self._stop = self._stop or UserError(str(reason))
             if self._stop:
                 raise _EndedError
-            self.spending.reserved.append(price)
             try:
                 assert self._capabilities is not None
                 asked = service.ask(request.prompt, self._capabilities.system_role, self._body(call))
@@ -267,15 +260,12 @@ class ServedModel:
                 elif problem.kind == "busy":
                     turn.refused(problem.retry_after)
                 elif problem.kind == "lost" and problem.status is None and problem.sent:
-                    self.spending.use(most, completion_tokens)  # the server may have answered, and bills it
+                    self.gate.use(most, completion_tokens)  # the server may have answered, and bills it
                 raise
-            finally:
-                self.spending.reserved.remove(price)
-                self._settled.set()
             turn.kept_up()
             self._more_tokens = max(self._more_tokens, answered.prompt_tokens / about)
             used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
-            self.spending.use(*used)  # some servers do not count
+            self.gate.use(*used)  # some servers do not count
             turn.used(sum(used))
             return answered
 
@@ -331,9 +321,9 @@ class ServedModel:
             self._failed.add(call.request.item)
         give(Reply(call.request, completions, share=len(completions) / call.request.answers))
 
-    def _judge(self, problem: UnansweredError) -> None:
+    async def _judge(self, problem: UnansweredError) -> None:
         """End the run where too many questions failed."""
-        failed, answered = len(self._failed), len(self._answered)
+        answered, failed = await self.gate.counted(len(self._answered), len(self._failed))
         if answered >= FEW and failed > self.settings.max_error_rate * answered:
             self._end(
                 f"an answer to {failed} of {answered} questions failed, more than "
@@ -342,6 +332,7 @@ class ServedModel:
 
     def _end(self, reason: str) -> None:
         self._stop = self._stop or UserError(f"{reason}; what was answered is in the store")
+        self.gate.end(str(self._stop))
         for task in self._idle:
             task.cancel()
 

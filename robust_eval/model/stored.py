@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, SCHEMA, Answers, answer_table, rows
-from robust_eval.engine.base import Engine
-from robust_eval.model.base import Choices, Item, LanguageModel, Matcher, ModelConfig, Reply, Request
+from robust_eval.answer import CURVES, SCHEMA, Answers, rows
+from robust_eval.engine.base import Engine, Workplace
+from robust_eval.model.arrived import from_bytes, to_bytes
+from robust_eval.model.base import Choices, Item, Matcher, ModelConfig, Request
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries
 from robust_eval.tables import Tables
@@ -57,13 +58,13 @@ class StoredModel:
     def __init__(
         self, config: ModelConfig, engine: Engine, entries: Entries, watch: Stopwatch, closed: bool = False
     ) -> None:
-        self.config = config
+        self.config = engine.place(config)
         self._engine = engine
         self._entries = entries
         self._watch = watch
         self._closed = closed
-        self.identity = config.identity()
-        self._loaded: LanguageModel | None = None
+        self.identity = self.config.identity()
+        self._loaded: Workplace | None = None
         self.asked = self.found = 0
 
     def closed(self) -> "StoredModel":
@@ -98,20 +99,20 @@ class StoredModel:
                 model = self._model()
                 model.check(missing, needs_curves)
                 asked = [_knowing(request, some.get(request.item)) for request in requests]
-                for replies in self._engine.run(model, asked, wanting, stage):
+                for block in model.answers(asked, wanting, stage):
                     came = {}
-                    for reply, table in zip(replies, answers_of(replies), strict=True):
-                        request, item = reply.request, reply.request.item
-                        table = merged(some.pop(item, None), table, request)
-                        came[keys[item]] = _to_bytes(table)
+                    for request, answers, curve, _ in block:
+                        item = request.item
+                        table = merged(some.pop(item, None), answers, request)
+                        came[keys[item]] = to_bytes(table)
                         whole = chosen(table, request)
                         if whole is None:
                             some[item] = table
                         else:
                             complete[item] = whole
-                        if _judge(request) is not None and (reply.curve is not None or item not in curves):
-                            curves[item] = curve = curve_of(reply)
-                            came[curve_key(keys[item], request)] = _to_bytes(curve)
+                        if _judge(request) is not None and (curve is not None or item not in curves):
+                            curves[item] = curve = CURVES.empty_table() if curve is None else curve
+                            came[curve_key(keys[item], request)] = to_bytes(curve)
                     self._entries.put(came)
                 self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
         if lacking - wanting:
@@ -129,12 +130,10 @@ class StoredModel:
             return known
         return {"name": self.config.name, **self.identity}
 
-    def _model(self) -> LanguageModel:
+    def _model(self) -> Workplace:
         if self._loaded is None:
             with self._watch.stage("model"):
-                if not self.config.remote:
-                    self._engine.prepare()
-                self._loaded = self.config.load()
+                self._loaded = self._engine.load(self.config)
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
@@ -143,11 +142,11 @@ class StoredModel:
         some = {}
         with_curve = {curve_key(keys[r.item], r): r for r in requests if _judge(r) is not None}
         for key, value in self._entries.get(list(with_curve)):
-            curves[with_curve[key].item] = _from_bytes(value, CURVES)
+            curves[with_curve[key].item] = from_bytes(value, CURVES)
         lacking = {request.item for request in with_curve.values()} - curves.names()
         asked = {keys[request.item]: request for request in requests}
         for key, value in self._entries.get(list(asked)):
-            request, table = asked[key], _from_bytes(value, SCHEMA)
+            request, table = asked[key], from_bytes(value, SCHEMA)
             table = table.filter(pc.not_equal(table["outcome"], "error"))
             whole = chosen(table, request)
             if whole is not None:
@@ -245,64 +244,3 @@ def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
         table = table.take([place[condition] for condition in conditions])
     weight = pa.array(np.full(table.num_rows, 1 / request.trials))
     return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    """A table as its length and its compressed Arrow record batch, without the schema, which all tables share."""
-    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-    raw = batch.serialize()
-    return len(raw).to_bytes(8, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
-
-
-def _from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
-    raw = pa.decompress(value[8:], decompressed_size=int.from_bytes(value[:8], "little"), codec="zstd")
-    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
-
-
-def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
-    """The completions of each reply as rows of the answer table, not yet graded."""
-    table = answer_table(
-        {
-            "question_id": reply.request.question_id,
-            "rewrite": reply.request.rewrite,
-            "temperature": completion.temperature,
-            "trial": completion.trial,
-            "text": completion.text,
-            "outcome": completion.outcome or ("ok" if completion.text.strip() else "empty"),
-            "weight": completion.weight,
-            "token_ids": completion.token_ids,
-            "token_logprobs": completion.token_logprobs,
-            "sampling_logprobs": completion.sampling_logprobs,
-            "top_logprobs": completion.top_logprobs,
-            "answer_tokens": completion.answer_tokens,
-            "finish_reason": completion.finish_reason,
-            "prompt_tokens": completion.prompt_tokens,
-            "completion_tokens": completion.completion_tokens
-            if completion.token_ids is None
-            else len(completion.token_ids),
-        }
-        for reply in replies
-        for completion in reply.completions
-    )
-    ends = np.cumsum([len(reply.completions) for reply in replies])
-    return [
-        table.slice(end - len(reply.completions), len(reply.completions))
-        for end, reply in zip(ends, replies, strict=True)
-    ]
-
-
-def curve_of(reply: Reply) -> pa.Table:
-    """The accuracy curve of one request as rows of a table of curves; none where it has no curve."""
-    if reply.curve is None:
-        return CURVES.empty_table()
-    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
-    rows = len(reply.curve.temperatures)
-    return pa.table(
-        {
-            "question_id": [reply.request.question_id] * rows,
-            "rewrite": [reply.request.rewrite] * rows,
-            "temperature": reply.curve.temperatures,
-            **columns,
-        },
-        schema=CURVES,
-    )

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.base import Completion, Item, Reply, Request
-from robust_eval.model.blocks import PADDING, blocks
+from robust_eval.model.base import Completion, Division, Item, Reply, Request
+from robust_eval.model.blocks import PADDING, Beside, blocks
 from robust_eval.model.effort import Terms
 from robust_eval.model.embedded import CONVERSION, converted_model, package_folder
 from robust_eval.model.files import folder_hash, hub_commit
 from robust_eval.model.generation import Generation
 from robust_eval.model.memory import bytes_per_question, cuda_is_there, free_memory, out_of_memory
+from robust_eval.model.prompt_encoder import PromptEncoder
 from robust_eval.model.token_texts import token_texts
 from robust_eval.model.tokenizer_file import tokenizer_file
-from robust_eval.prompt.prompt import Prompt
 
 if TYPE_CHECKING:
     from robust_eval.model.answer_tree import Paths, Prefixes
@@ -31,8 +31,6 @@ VERSION = 1
 """To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 PROMPT_STYLES = ("plain", "chat")
-TODAY = "26 Jul 2024"
-"""The date for chat templates that write one (Llama 3): today's would change the answers from day to day."""
 MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
 """On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
 
@@ -111,7 +109,7 @@ class Transformers:
         """Load weights and tokenizer; UserError names what is missing."""
         import torch
         from safetensors import SafetensorError
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
         from transformers.utils import logging as library_log
 
         if not sys.stderr.isatty():
@@ -123,17 +121,40 @@ class Transformers:
             torch.empty(0, device=device)
         except (AssertionError, RuntimeError) as problem:
             raise UserError(f"model.device={device} cannot be used: {first_line(problem)}") from problem
+        tokenizer = self._tokenizer()
         try:
-            source = str(self._folder())
-            tokenizer = AutoTokenizer.from_pretrained(source, **where)
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype), **where).to(device)
+            model = AutoModelForCausalLM.from_pretrained(str(self._folder()), dtype=getattr(torch, dtype), **where)
+            model = model.to(device).eval()
         except (ImportError, OSError, RuntimeError, SafetensorError, ValueError) as problem:
+            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
+        loaded = TransformersModel(self, model, tokenizer)
+        log.info("model %s: %s on %s", self.name, dtype, device)
+        return loaded
+
+    def divide(self, requests: Sequence[Request]) -> Division:
+        """See ModelConfig; the tokenizer is loaded for it, and not the model."""
+        encode = PromptEncoder(self._tokenizer(), self.prompt_style)
+        encoded = encode.by_length(requests)
+        most = self.most_answers_at_once
+        divided = blocks(encoded, lambda: most, PADDING)
+        return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
+
+    @property
+    def most_answers_at_once(self) -> int:
+        """Answers in a block at most, where the memory holds them."""
+        return self.answers_at_once or MOST_ANSWERS_AT_ONCE[self._device().startswith("cuda")]
+
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(self._folder()), **where)
+        except (ImportError, OSError, RuntimeError, ValueError) as problem:
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
         if self.prompt_style == "chat" and not tokenizer.chat_template:
             raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")
-        loaded = TransformersModel(self, model.eval(), tokenizer)
-        log.info("model %s: %s on %s", self.name, dtype, device)
-        return loaded
+        return tokenizer
 
     def _device(self) -> str:
         if self.device != "auto":
@@ -164,10 +185,11 @@ class TransformersModel:
         self.generation = config.generation.effective(model.generation_config)
         self._parameters = model.num_parameters()
         self._linear = use_faster_linear(model)
-        self._system_role = config.prompt_style == "chat" and _takes_system_role(tokenizer)
+        self._encode = PromptEncoder(tokenizer, config.prompt_style)
         self._vocabularies = {first_line: self._read_vocabulary(first_line) for first_line in (True, False)}
         self._at_once = config.answers_at_once  # less once that was too many
         self._packs: bool | None = None
+        self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
         self._checked_length = 0
         self._bytes_per_question = 0
 
@@ -199,27 +221,35 @@ class TransformersModel:
         """Nothing to be seen."""
         return ""
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None
+    ) -> Iterator[list[Reply]]:
         """Answer the missing requests in blocks of prompts of about the same length."""
+        if not requests:
+            return
+        encoded = self._encode.by_length(self._readable(requests))
+        beside = beside or Beside.of(encoded)
+        prefixes, packs = self._prefixes_after(beside)
+        self._bytes_per_question = bytes_per_question(
+            self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens
+        )
+        fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // beside.answers)
+        most = self.config.most_answers_at_once
+        for divided in blocks(encoded, lambda: most, PADDING):
+            for block in blocks(divided, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
+                if wanted := [pair for pair in block if pair[1].item in missing]:
+                    yield from self._replies(prefixes, wanted)
+
+    def _prefixes_after(self, beside: Beside) -> "tuple[Prefixes, bool]":
+        """What evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
         from robust_eval.model.packed_prefixes import PackedPrefixes
         from robust_eval.model.prefix_rows import PrefixRows
 
-        if not requests:
-            return
-        requests = self._readable(requests)
-        encoded = sorted(
-            ((self._encode(request.prompt), request) for request in requests), key=lambda pair: len(pair[0])
-        )
-        shared = _common_prefix([ids for ids, _ in encoded])[: len(encoded[0][0]) - 1]
-        most, tokens = (max(getattr(r, name) for r in requests) for name in ("answers", "max_new_tokens"))
-        packs = self._can_pack(shared, [ids for ids, _ in encoded], tokens)
-        prefixes = PackedPrefixes(self.model, shared) if packs else PrefixRows(self.model, shared)
-        self._bytes_per_question = bytes_per_question(self.model, packs, len(encoded[-1][0]), most, tokens)
-        fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // most)
-        pay = MOST_ANSWERS_AT_ONCE[self.model.device.type == "cuda"]
-        for block in blocks(encoded, lambda: self._at_once or max(1, min(fit, pay)), PADDING if packs else 0):
-            if wanted := [pair for pair in block if pair[1].item in missing]:
-                yield from self._replies(prefixes, wanted)
+        packs = self._can_pack(beside)
+        if self._prefixes is None or self._prefixes[0] != (beside.shared, packs):
+            kind = PackedPrefixes if packs else PrefixRows
+            self._prefixes = (beside.shared, packs), kind(self.model, beside.shared)
+        return self._prefixes[1], packs
 
     def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests without their matchers where these cannot read the tokens; UserError where they must."""
@@ -272,36 +302,24 @@ class TransformersModel:
         read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
         return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
 
-    def _can_pack(self, shared: Sequence[int], prompts: Sequence[Sequence[int]], new_tokens: int) -> bool:
-        """Whether packed prefixes give this model's own logits at these lengths; ``prompts`` ascend in length.
+    def _can_pack(self, beside: Beside) -> bool:
+        """Whether packed prefixes give this model's own logits at the lengths of these prompts.
 
         A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
         length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
         """
         from robust_eval.model.packed_prefixes import agrees_with_plain_passes
 
-        longest = prompts[-1]
-        length = len(longest) + new_tokens
+        length = len(beside.longest[-1]) + beside.new_tokens
         if length > self._checked_length:
-            shorter = [prompt for prompt in prompts if len(prompt) < len(longest)]
-            answered = [[*prompt, *islice(cycle(prompt), new_tokens)] for prompt in (*shorter[-1:], longest)]
-            self._packs = agrees_with_plain_passes(self.model, shared, answered)
+            answered = [[*prompt, *islice(cycle(prompt), beside.new_tokens)] for prompt in beside.longest]
+            self._packs = agrees_with_plain_passes(self.model, beside.shared, answered)
             self._checked_length = length
             if not self._packs:
                 log.info(
                     "model %s: tree attention differs from plain passes; using a row for each prefix", self.config.name
                 )
         return bool(self._packs)
-
-    def _encode(self, prompt: Prompt) -> list[int]:
-        if self.config.prompt_style == "plain":
-            text, special = prompt.text(), True
-        else:  # the template writes the special tokens itself
-            messages = prompt.messages(self._system_role)
-            options = {"tokenize": False, "add_generation_prompt": True, "date_string": TODAY}
-            text = self.tokenizer.apply_chat_template(messages, **options)
-            special = False
-        return list(self.tokenizer(text, add_special_tokens=special).input_ids)
 
     def _drawn(self, request: Request, paths: "Paths", prompt_tokens: int) -> list[Completion]:
         read: dict[tuple[int, ...], tuple[str, int]] = {}
@@ -413,21 +431,3 @@ class TransformersModel:
             tuple(stop.encode() for stop in self.config.stop),
             first_line=first_line and self.config.prompt_style == "chat",
         )
-
-
-def _takes_system_role(tokenizer: Any) -> bool:
-    """Whether the chat template shows a system line; some raise, and some drop it in silence."""
-    from jinja2 import TemplateError
-
-    messages = Prompt("SYSTEM LINE", (), "question").messages()
-    try:
-        return "SYSTEM LINE" in tokenizer.apply_chat_template(messages, tokenize=False)
-    except TemplateError:
-        return False
-
-
-def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
-    """The longest beginning that all sequences share: that of the first and the last in lexical order."""
-    first, last = min(sequences), max(sequences)
-    differ = (index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
-    return first[: next(differ, len(first))]

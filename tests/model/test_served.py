@@ -29,7 +29,7 @@ from robust_eval.answer import SCHEMA, rows
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
-from robust_eval.model import remembered, served, stored
+from robust_eval.model import arrived, remembered, served
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.calls import calls
 from robust_eval.model.capabilities import Capabilities
@@ -332,7 +332,7 @@ class Interrupted:
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         self._entries.put(entries)
         for key, value in entries.items():
-            self.kept[key] = stored._from_bytes(value, SCHEMA).num_rows
+            self.kept[key] = arrived.from_bytes(value, SCHEMA).num_rows
         self._left -= 1
         if not self._left:
             raise self._problem

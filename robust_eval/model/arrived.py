@@ -1,0 +1,90 @@
+"""What came of requests, as tables, and tables as bytes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import CURVES, answer_table
+from robust_eval.model.base import Reply, Request
+
+
+class Arrived(NamedTuple):
+    """A reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve`` if there
+    is one. ``share`` is what it is of a reply.
+    """
+
+    request: Request
+    answers: pa.Table
+    curve: pa.Table | None
+    share: float
+
+
+def arrived(replies: Sequence[Reply]) -> list[Arrived]:
+    """Replies as tables."""
+    curves = [None if reply.curve is None else curve_of(reply) for reply in replies]
+    tables = zip(replies, answers_of(replies), curves, strict=True)
+    return [Arrived(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """A table as its length and its compressed Arrow record batch, without the schema, which all tables share."""
+    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    raw = batch.serialize()
+    return len(raw).to_bytes(8, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
+
+
+def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
+    """The table of which :func:`to_bytes` made this."""
+    raw = pa.decompress(value[8:], decompressed_size=int.from_bytes(value[:8], "little"), codec="zstd")
+    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+
+
+def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
+    """The completions of each reply as rows of the answer table, not yet graded."""
+    table = answer_table(
+        {
+            "question_id": reply.request.question_id,
+            "rewrite": reply.request.rewrite,
+            "temperature": completion.temperature,
+            "trial": completion.trial,
+            "text": completion.text,
+            "outcome": completion.outcome or ("ok" if completion.text.strip() else "empty"),
+            "weight": completion.weight,
+            "token_ids": completion.token_ids,
+            "token_logprobs": completion.token_logprobs,
+            "sampling_logprobs": completion.sampling_logprobs,
+            "top_logprobs": completion.top_logprobs,
+            "answer_tokens": completion.answer_tokens,
+            "finish_reason": completion.finish_reason,
+            "prompt_tokens": completion.prompt_tokens,
+            "completion_tokens": completion.completion_tokens
+            if completion.token_ids is None
+            else len(completion.token_ids),
+        }
+        for reply in replies
+        for completion in reply.completions
+    )
+    ends = np.cumsum([len(reply.completions) for reply in replies])
+    return [
+        table.slice(end - len(reply.completions), len(reply.completions))
+        for end, reply in zip(ends, replies, strict=True)
+    ]
+
+
+def curve_of(reply: Reply) -> pa.Table:
+    """The accuracy curve of one request as rows of a table of curves; none where it has no curve."""
+    if reply.curve is None:
+        return CURVES.empty_table()
+    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
+    rows = len(reply.curve.temperatures)
+    return pa.table(
+        {
+            "question_id": [reply.request.question_id] * rows,
+            "rewrite": [reply.request.rewrite] * rows,
+            "temperature": reply.curve.temperatures,
+            **columns,
+        },
+        schema=CURVES,
+    )

@@ -1,0 +1,100 @@
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.parquet_store import BLOCKS, ParquetStore
+
+
+def random_entries(count: int, seed: int) -> dict[bytes, bytes]:
+    rng = random.Random(seed)
+    return {rng.randbytes(32): rng.randbytes(rng.randint(300, 700)) for _ in range(count)}
+
+
+ONE, TWO = random_entries(30, seed=1), random_entries(20, seed=2)
+
+
+def put(folder: Path, *blocks: Mapping[bytes, bytes]) -> None:
+    with ParquetStore(str(folder)).open() as entries:
+        for block in blocks:
+            entries.put(block)
+
+
+def found(folder: Path, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    with ParquetStore(str(folder)).open() as entries:
+        return dict(entries.get(list(keys)))
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / BLOCKS).iterdir())
+
+
+def test_what_was_put_is_found_in_one_file_for_each_block(tmp_path: Path):
+    put(tmp_path, ONE, TWO, {})
+    assert found(tmp_path, [*TWO, b"unknown", *ONE]) == ONE | TWO
+    assert found(tmp_path, list(ONE)[:3]) == dict(list(ONE.items())[:3])
+    assert [file.suffix for file in files(tmp_path)] == [".parquet"] * 2
+
+
+def test_a_block_that_is_put_twice_is_there_once_as_it_was_put_last(tmp_path: Path):
+    put(tmp_path, ONE)
+    before = files(tmp_path)
+    later = {key: value[::-1] for key, value in reversed(ONE.items())}
+    put(tmp_path, later)
+    assert files(tmp_path) == before
+    assert found(tmp_path, ONE) == later
+
+
+def test_of_a_key_in_several_blocks_the_one_that_was_put_last_counts(tmp_path: Path):
+    again = dict.fromkeys([*ONE][:10], b"again")
+    put(tmp_path, ONE, again | TWO)
+    assert found(tmp_path, [*ONE, *TWO]) == ONE | again | TWO
+
+
+def test_what_another_machine_puts_is_found_while_the_store_is_open(tmp_path: Path):
+    with ParquetStore(str(tmp_path)).open() as entries:
+        assert dict(entries.get([*ONE])) == {}
+        put(tmp_path, ONE)
+        assert dict(entries.get([*ONE])) == ONE
+        put(tmp_path, dict.fromkeys(ONE, b"again"))
+        assert dict(entries.get([*ONE])) == dict.fromkeys(ONE, b"again")
+
+
+def test_what_is_damaged_counts_as_missing(tmp_path: Path):
+    put(tmp_path, ONE, TWO)
+    for place in range(2):
+        file = files(tmp_path)[place]
+        whole = file.read_bytes()
+        for damaged in (b"", whole[:-20], whole[:100], b"?" * len(whole)):
+            file.write_bytes(damaged)
+            assert found(tmp_path, [*ONE, *TWO]) in (ONE, TWO)
+        value = next(iter(ONE.values() if whole.find(next(iter(ONE.values()))) > 0 else TWO.values()))
+        file.write_bytes(whole.replace(value, value[::-1]))
+        left = found(tmp_path, [*ONE, *TWO])
+        assert left == {key: kept for key, kept in (ONE | TWO).items() if kept != value}
+        file.write_bytes(whole)
+    assert found(tmp_path, [*ONE, *TWO]) == ONE | TWO
+
+
+def test_a_block_that_is_being_written_is_not_read(tmp_path: Path):
+    put(tmp_path, ONE)
+    (file,) = files(tmp_path)
+    file.rename(file.with_suffix(".partial"))
+    assert found(tmp_path, ONE) == {}
+
+
+def test_the_size_is_said(tmp_path: Path):
+    put(tmp_path, ONE, TWO)
+    with ParquetStore(str(tmp_path)).open() as entries:
+        assert entries.size() == f"0.0 MB in 2 blocks in {tmp_path / BLOCKS}"
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UserError, match=r"^store: the folder .*/file/store/blocks cannot be made \(Not a directory\)$"),
+        ParquetStore(str(tmp_path / "file" / "store")).open(),
+    ):
+        pass
