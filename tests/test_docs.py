@@ -23,8 +23,10 @@ PAGES = {file.name: file.read_text(encoding="utf-8") for file in sorted((PROJECT
 TESTED_ELSEWHERE = ("data_sets.md", "scaling.md")
 """Their blocks are those of tests/test_data_set_page.py and tests/test_scaling_page.py."""
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
+LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 3}
+"""Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
-"""Questions that a command asks at most: of the first six facts, the embedded model knows one."""
+"""Of the first six facts, the embedded model knows one."""
 LAYOUTS = {"python": r"# (\S+\.py)$", "yaml": r"(?:# @package \S+\n)?# (\S+\.yaml)$"}
 """The line of a block that says which file it is."""
 
@@ -109,6 +111,7 @@ def small(words: list[str]) -> list[str]:
     What a dry run would ask of a service is seen without it. Single runs are not tracked, to save time; sweeps are.
     """
     dry = "dry_run=true" in words
+    limit = next((most for experiment, most in LIMITS.items() if experiment in words), LIMIT)
     file = any(word.startswith("dataset.path=") for word in words)
     changed = []
     for word in words:
@@ -118,10 +121,10 @@ def small(words: list[str]) -> list[str]:
         elif key == "dataset" and not file:
             value = ",".join(dict.fromkeys(map(_data_here, value.split(","))))
         elif key == "dataset.limit":
-            value = str(min(LIMIT, int(value)))
+            value = str(min(limit, int(value)))
         changed.append(f"{key}={value}" if "=" in word else word)
     limited = any(word.startswith("dataset.limit=") for word in words)
-    return [*changed, *([] if limited else [f"dataset.limit={LIMIT}"]), *([] if "-m" in words else ["tracking=none"])]
+    return [*changed, *([] if limited else [f"dataset.limit={limit}"]), *([] if "-m" in words else ["tracking=none"])]
 
 
 def _model_here(name: str) -> str:

@@ -24,11 +24,16 @@ runpy.run_path("run.py", run_name="__main__")
 """
 
 
+MARK = "STARTED_BY_A_TEST"
+"""In the environment of a run, and of every process that comes of it; its value is the number of this process."""
+
+
 def run(start: list[str], *overrides: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *start, *overrides, "tracking=none"],
         cwd=PROJECT,
-        env=os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"},
+        env=os.environ
+        | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", MARK: str(os.getpid())},
         capture_output=True,
         text=True,
         timeout=300,
@@ -53,7 +58,6 @@ def test_without_ray_everything_else_runs_and_it_is_said_how_to_install_it(tmp_p
 def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(tmp_path: Path):
     model = save_tiny_model(tmp_path / "model")
     here = run(["run.py"], *settings(model, tmp_path / "here"), "engine.threads=1")
-    before = set(psutil.pids())
     there = run(["run.py"], *settings(model, tmp_path / "there"), "engine=ray", "engine.actors=2")
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
 
@@ -65,5 +69,5 @@ def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(tmp_p
     for name in ("answers", "graded", "curves"):
         tables = [pq.read_table(tmp_path / where / "run" / f"{name}.parquet") for where in ("here", "there")]
         assert tables[0].equals(tables[1]), name
-    left = [process.info["name"] for process in psutil.process_iter(["pid", "name"]) if process.pid not in before]
-    assert not {"raylet", "gcs_server"} & set(left)
+    started = [process.info for process in psutil.process_iter(["name", "environ"]) if process.info["environ"]]
+    assert [each["name"] for each in started if each["environ"].get(MARK) == str(os.getpid())] == []
