@@ -156,7 +156,7 @@ def _grouped(blocks: dict[int, list[Request]], missing: Set[Item], size: int) ->
 
 def _arrived(request: Request, answer: Answer) -> Arrived:
     curve = None if answer.curve is None else from_bytes(answer.curve, CURVES)
-    return Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share)
+    return Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
 
 
 def _errors(request: Request) -> list[Completion]:

@@ -90,8 +90,9 @@ class Worker:
         if not self._config.remote:
             self._model.check(block.requests, self._curves)
         for replies in self._model.complete(block.requests, block.missing, self._beside):
-            for request, answers, curve, share in arrived(replies):
-                yield Answer(request.item, to_bytes(answers), None if curve is None else to_bytes(curve), share)
+            for came in arrived(replies):
+                curve = None if came.curve is None else to_bytes(came.curve)
+                yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)
 
     def _load(self) -> LanguageModel:
         if not self._config.remote:

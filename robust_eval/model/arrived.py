@@ -12,13 +12,14 @@ from robust_eval.model.base import Reply, Request
 
 class Arrived(NamedTuple):
     """A reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve`` if there
-    is one. ``share`` is what it is of a reply.
+    is one. ``share`` is what it is of a reply, ``packed`` the answers as bytes, where they came so.
     """
 
     request: Request
     answers: pa.Table
     curve: pa.Table | None
     share: float
+    packed: bytes | None = None
 
 
 def arrived(replies: Sequence[Reply]) -> list[Arrived]:

@@ -101,10 +101,10 @@ class StoredModel:
                 asked = [_knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
                     came = {}
-                    for request, answers, curve, _ in block:
+                    for request, answers, curve, _, packed in block:
                         item = request.item
                         table = merged(some.pop(item, None), answers, request)
-                        came[keys[item]] = to_bytes(table)
+                        came[keys[item]] = packed if packed and table is answers else to_bytes(table)
                         whole = chosen(table, request)
                         if whole is None:
                             some[item] = table
@@ -146,9 +146,10 @@ class StoredModel:
         lacking = {request.item for request in with_curve.values()} - curves.names()
         asked = {keys[request.item]: request for request in requests}
         for key, value in self._entries.get(list(asked)):
-            request, table = asked[key], from_bytes(value, SCHEMA)
-            table = table.filter(pc.not_equal(table["outcome"], "error"))
-            whole = chosen(table, request)
+            request, stored = asked[key], from_bytes(value, SCHEMA)
+            table = stored.filter(pc.not_equal(stored["outcome"], "error"))
+            failed = request.enumeration is not None and table.num_rows < stored.num_rows
+            whole = None if failed else chosen(table, request)
             if whole is not None:
                 complete[request.item] = whole
             if whole is None or (needs_curves and request.item in lacking):

@@ -268,8 +268,11 @@ def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
     assert more.num_rows == 10
 
 
-def test_errors_are_asked_again_and_refusals_are_not(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
-    requests = [request("a", trials=1), request("b", trials=1)]
+@pytest.mark.parametrize("kind", [{}, {"matcher": PARIS, "enumeration": Enumeration(9, (0.5, 1.0))}])
+def test_errors_are_asked_again_and_refusals_are_not(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
+):
+    requests = [request("a", trials=1, **kind), request("b", trials=1, **kind)]
     outcomes = {"a": "error", "b": "refused"}
     from robust_eval.model import arrived as module
 
