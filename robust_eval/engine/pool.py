@@ -36,7 +36,10 @@ def streamed(
             fn_constructor_args=arguments,
             batch_size=1,
             batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=2),
+            compute=ray.data.ActorPoolStrategy(
+                size=actors,
+                max_tasks_in_flight_per_actor=1,  # the first that is ready would take what others are soon free for
+            ),
             num_cpus=num_cpus,
             num_gpus=num_gpus or None,
             max_restarts=-1,
