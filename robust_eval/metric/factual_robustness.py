@@ -16,7 +16,7 @@ from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.metric.frs import SUM_TOLERANCE, breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import (
     Estimate,
@@ -213,8 +213,15 @@ class FactualRobustness:
                     f"{question_id} brings {min(map(len, tokens))}: choose a smaller k"
                 )
             if tokens:
-                largest = [sorted(token, reverse=True)[: self.k] for token in tokens]  # some servers add the one drawn
-                entropy[rows[question_id]] = top_entropy(np.exp(largest), self.k, self.renormalize).mean()
+                largest = np.exp(
+                    [sorted(token, reverse=True)[: self.k] for token in tokens]
+                )  # servers may add the drawn one
+                if (most := largest.sum(axis=1).max()) > 1 + SUM_TOLERANCE:
+                    raise UserError(
+                        f"the answer to question {question_id} has top_logprobs of a token whose probabilities sum to "
+                        f"{most:.3f}, more than 1: they must be those of different tokens, at temperature 1"
+                    )
+                entropy[rows[question_id]] = top_entropy(largest, self.k, self.renormalize).mean()
         return entropy
 
 

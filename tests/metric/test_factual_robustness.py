@@ -287,6 +287,15 @@ def test_too_few_log_probabilities_are_said_with_the_question():
         FactualRobustness(k=3).initial_entropy(["a"], baseline)
 
 
+def test_log_probabilities_of_the_same_token_twice_are_said_with_the_question():
+    twice = [[math.log(0.75), math.log(0.75), math.log(0.1)]]
+    baseline = answer_table([answer("a", top_logprobs=twice, answer_tokens=1)])
+    with pytest.raises(
+        UserError, match=r"^the answer to question a has .* sum to 1\.500, more than 1: .*different tokens"
+    ):
+        FactualRobustness(k=2).initial_entropy(["a"], baseline)
+
+
 def test_too_few_log_probabilities_of_an_end_token_that_does_not_count_do_not_matter():
     baseline = answer_table([answer("a", top_logprobs=[SURE, [0.0]], answer_tokens=1)])
     assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([0.0])
