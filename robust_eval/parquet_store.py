@@ -6,11 +6,11 @@ or not at all, under a name taken from their keys, so that a block that is writt
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,11 +75,17 @@ class ParquetEntries:
         columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)
         table = pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), schema=_SCHEMA)
         name = hashlib.blake2b(b"".join(sorted(entries)), digest_size=16).hexdigest()
-        with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".partial", delete=False) as partial:
-            pq.write_table(table, partial, compression="none")  # the values are compressed
-            partial.flush()
-            os.fsync(partial.fileno())
-        os.replace(partial.name, self._folder / f"{name}.parquet")
+        partial = self._folder / f"{name}.{uuid4().hex}.partial"
+        try:
+            with open(partial, "xb") as file:
+                pq.write_table(table, file, compression="none")  # the values are compressed
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self._folder / f"{name}.parquet")
+        except OSError as problem:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise UserError(f"store: nothing can be written to {self._folder} ({problem.strerror})") from problem
 
     def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         """Nobody is kept from asking: there are no locks that all machines would see."""

@@ -19,7 +19,7 @@ class ScriptedModel:
     log: str
     together: int = 2
     raises: tuple[str, ...] = ()
-    """Questions that raise an error."""
+    """Questions that raise an error, when those before them in their block are answered."""
     exits: tuple[str, ...] = ()
     """Questions that end the process."""
     times: int | None = None
@@ -59,12 +59,13 @@ class ScriptedModel:
             tried = sum(
                 f" {','.join(names)}\n" in line for line in Path(self.log).read_text().splitlines(keepends=True)
             )
-            if self.times is None or tried <= self.times:
-                if any(name in self.exits for name in names):
-                    os._exit(1)
-                if any(name in self.raises for name in names):
-                    raise RuntimeError("no more\nat all")
-            yield [Reply(request, list(completions(request))) for request in block]
+            for request in block:
+                if self.times is None or tried <= self.times:
+                    if request.question_id in self.exits:
+                        os._exit(1)
+                    if request.question_id in self.raises:
+                        raise RuntimeError("no more\nat all")
+                yield [Reply(request, list(completions(request)))]
 
 
 def completions(request: Request) -> Iterator[Completion]:

@@ -1,3 +1,4 @@
+import os
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_the_size_is_said(tmp_path: Path):
     put(tmp_path, ONE, TWO)
     with ParquetStore(str(tmp_path)).open() as entries:
         assert entries.size() == f"0.0 MB in 2 blocks in {tmp_path / BLOCKS}"
+
+
+def test_others_may_read_what_one_user_puts(tmp_path: Path):
+    before = os.umask(0o022)
+    try:
+        put(tmp_path, ONE)
+    finally:
+        os.umask(before)
+    assert [file.stat().st_mode & 0o777 for file in files(tmp_path)] == [0o644]
+
+
+def test_a_folder_that_takes_nothing_is_said_and_left_as_it_was(tmp_path: Path):
+    with ParquetStore(str(tmp_path)).open() as entries:
+        (tmp_path / BLOCKS).rmdir()
+        with pytest.raises(
+            UserError, match=r"^store: nothing can be written to .*/blocks \(No such file or directory\)$"
+        ):
+            entries.put(ONE)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path):

@@ -6,18 +6,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from robust_eval.answer import CURVES, SCHEMA
+from robust_eval.answer import CURVES, SCHEMA, rows
 from robust_eval.engine.pool import streamed
-from robust_eval.engine.shared_gate import GateKeeper
+from robust_eval.engine.shared_gate import ROOM, GateKeeper
 from robust_eval.engine.worker import Answer, Block, Outcome, Worker
 from robust_eval.error import UserError
 from robust_eval.model.arrived import Arrived, arrived, from_bytes
-from robust_eval.model.base import Completion, Division, Item, ModelConfig, Reply, Request
+from robust_eval.model.base import Division, Item, ModelConfig, Reply, Request
 from robust_eval.model.calls import Call, unanswered
 from robust_eval.model.openai import OpenAI
 from robust_eval.progress import progress
@@ -55,22 +57,25 @@ class Actors:
         those that always do get errors for answers. UserError where that is all of them.
         """
         division = self._divided(requests)
-        left = {number: block for number, block in enumerate(division.blocks) if any(r.item in missing for r in block)}
-        by_item = {request.item: request for request in requests}
+        left = dict(enumerate(division.blocks))
+        wanted = {request.item: request for request in requests if request.item in missing}
         failures: Counter[int] = Counter()
         failed: dict[int, str] = {}
         fatal: UserError | None = None
         size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
         with progress(stage, total=len(missing), unit="questions") as advance:
-            while left:
+            while left := {n: block for n, block in left.items() if any(each.item in wanted for each in block)}:
                 before, problems = len(left), dict.fromkeys(left, LOST)
                 try:
-                    for outcome in self._outcomes(_grouped(left, missing, size), division.beside):
+                    for outcome in self._outcomes(_grouped(left, wanted, size), division.beside):
                         problems |= outcome.problems
                         for number in outcome.done:
                             del left[number]
-                        yield [_arrived(by_item[answer.item], answer) for answer in outcome.answers]
-                        advance(sum(answer.share for answer in outcome.answers), self._status())
+                        came = [_arrived(wanted[answer.item], answer) for answer in outcome.answers]
+                        yield came
+                        advance(sum(each.share for each in came), self._status())
+                        for each in came:  # of a block that fails later, this much is not asked again
+                            _take(wanted, each)
                         if outcome.fatal is not None:
                             fatal = UserError(outcome.fatal)
                             if self._server is None:
@@ -79,6 +84,7 @@ class Actors:
                         raise fatal
                     failures.update(left.keys())
                     if left:
+                        size = 1
                         reasons = "; ".join(dict.fromkeys(problems[number] for number in left))
                         log.warning("%s: %d of %d blocks failed: %s", stage, len(left), before, reasons)
                 except RayError as problem:  # of no block in particular
@@ -90,18 +96,17 @@ class Actors:
                 for number in [number for number in left if failures[number] == attempts]:
                     failed[number] = problems[number]
                     del left[number]
-                size = 1
-            lost = [request for number in failed for request in division.blocks[number] if request.item in missing]
-            if lost:
+            if lost := list(wanted.values()):
                 reason = f"failed {attempts} times: {'; '.join(dict.fromkeys(failed.values()))}"
                 if len(lost) == len(requests):
                     raise UserError(f"{stage}: every question {reason}")
                 log.warning("%s: %d of %d questions %s", stage, len(lost), len(requests), reason)
-                yield arrived([Reply(request, _errors(request)) for request in lost])
-                advance(len(lost), "")
+                replies = [_failed(request) for request in lost]
+                yield arrived(replies)
+                advance(sum(reply.share for reply in replies), "")
 
     def description(self) -> dict[str, Any]:
-        """What an actor said last, and how many there were."""
+        """What an actor said last, and how many there were at most."""
         kept_up = {} if self._keeper is None else ray.get(self._keeper.description.remote())
         return {**self._description, **kept_up, "actors": self._actors}
 
@@ -114,8 +119,10 @@ class Actors:
         if self._server is None:
             return self._config.divide(requests)
         if self._keeper is None:
-            keeper: Any = ray.remote(GateKeeper)
-            self._keeper = keeper.options(num_cpus=0, max_concurrency=10_000).remote(self._config)
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+            keeper: Any = ray.remote(GateKeeper)  # on this machine: no other that is lost takes what was spent with it
+            started = keeper.options(num_cpus=0, max_concurrency=ROOM, scheduling_strategy=here)
+            self._keeper = started.remote(self._config)
         size = self._engine.block_size
         blocks = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
         return Division(blocks, self._server.capabilities(1.0))
@@ -123,10 +130,11 @@ class Actors:
     def _outcomes(self, groups: list[list[Block]], beside: Any) -> Iterator[Outcome]:
         """What comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""
         engine = self._engine
-        self._actors = min(engine.room(), len(groups))
+        actors = min(engine.room(), len(groups))
+        self._actors = max(self._actors, actors)
         arguments = (self._config, beside, self._curves, engine.num_cpus, self._keeper)
         asked = [pickle.dumps(group) for group in groups]
-        for came in streamed(Worker, arguments, asked, self._actors, engine.num_cpus, engine.num_gpus):
+        for came in streamed(Worker, arguments, asked, actors, engine.num_cpus, engine.num_gpus):
             outcome: Outcome = pickle.loads(came)
             self._tell(outcome)
             yield outcome
@@ -140,18 +148,28 @@ class Actors:
         self._description |= outcome.description
 
 
-def _grouped(blocks: dict[int, list[Request]], missing: Set[Item], size: int) -> list[list[Block]]:
-    """Blocks in groups of at least so many missing requests."""
+def _grouped(blocks: dict[int, list[Request]], wanted: dict[Item, Request], size: int) -> list[list[Block]]:
+    """Blocks in groups of at least so many wanted requests, which know what is known of their answers."""
     groups: list[list[Block]] = [[]]
     waiting = 0
     for number, block in blocks.items():
         if waiting >= size:
             groups.append([])
             waiting = 0
-        wanted = {request.item for request in block} & missing
-        groups[-1].append(Block(number, block, wanted))
-        waiting += len(wanted)
+        missing = {request.item for request in block} & wanted.keys()
+        groups[-1].append(Block(number, [wanted.get(request.item, request) for request in block], missing))
+        waiting += len(missing)
     return groups
+
+
+def _take(wanted: dict[Item, Request], came: Arrived) -> None:
+    """Want what came no more."""
+    request = wanted[came.request.item]
+    known = request.known | set(rows(came.answers, "temperature", "trial"))
+    if request.enumeration is not None or known.issuperset(product(request.temperatures, range(request.trials))):
+        del wanted[request.item]
+    else:
+        wanted[request.item] = replace(request, known=known)
 
 
 def _arrived(request: Request, answer: Answer) -> Arrived:
@@ -159,8 +177,10 @@ def _arrived(request: Request, answer: Answer) -> Arrived:
     return Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
 
 
-def _errors(request: Request) -> list[Completion]:
-    """The answers to a request that nobody could answer; in place of enumerated ones there is one a temperature."""
-    trials = 1 if request.enumeration else request.trials
-    calls = [Call(replace(request, trials=trials), t, tuple(range(trials))) for t in request.temperatures]
-    return [unanswered(call, trial, "error") for call in calls for trial in call.trials]
+def _failed(request: Request) -> Reply:
+    """Errors for the answers that nobody could give; in place of enumerated ones there is one a temperature."""
+    asked = replace(request, trials=1) if request.enumeration else request
+    conditions = list(product(asked.temperatures, range(asked.trials)))
+    missing = [condition for condition in conditions if condition not in request.known]
+    errors = [unanswered(Call(asked, t, (trial,)), trial, "error") for t, trial in missing]
+    return Reply(request, errors, share=len(missing) / len(conditions))

@@ -2,10 +2,12 @@
 
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from ray.exceptions import RayError
 
 from robust_eval.engine.pool import ASKED, one_row, streamed
 from robust_eval.model.sentences import TOGETHER, Vectors, encoded
@@ -39,8 +41,9 @@ def embedded(engine: "Ray", path: str, texts: Sequence[str]) -> Vectors:
     asked = [pickle.dumps((number, part)) for number, part in enumerate(parts)]
     came: dict[int, Vectors] = {}
     actors = min(engine.room(), len(parts))
-    for value in streamed(Embedder, (path, engine.num_cpus), asked, actors, engine.num_cpus, 0):
-        number, vectors = pickle.loads(value)
-        came[number] = vectors
+    with suppress(RayError):
+        for value in streamed(Embedder, (path, engine.num_cpus), asked, actors, engine.num_cpus, 0):
+            number, vectors = pickle.loads(value)
+            came[number] = vectors
     whole = np.concatenate([came[k] if k in came else encoded(path, part) for k, part in enumerate(parts)])
     return whole[np.argsort(order)]

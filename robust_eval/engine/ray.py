@@ -55,6 +55,8 @@ class Ray:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if not self.num_gpus >= 0:
             raise ValueError(f"num_gpus must be 0 or more, not {self.num_gpus:g}")
+        if self.num_gpus > 1 and self.num_gpus % 1:
+            raise ValueError(f"num_gpus above 1 must be whole, not {self.num_gpus:g}")
         if importlib.util.find_spec("ray") is None:
             raise ValueError('Ray is not installed: pip install -e ".[ray]", or choose engine=local')
 
@@ -89,6 +91,9 @@ class Ray:
 
     def _encode(self, path: str, texts: Sequence[str]) -> Vectors:
         """Vectors of texts, by actors where there are many."""
+        import torch
+
+        torch.set_num_threads(self.num_cpus)  # as in the actors: numbers depend on it in their last digits
         if len(texts) < WORTH:
             return encoded(path, texts)
         self._connect()
@@ -136,7 +141,7 @@ class Ray:
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
         machines = [node["Resources"] for node in nodes if node["Alive"]]
         room = sum(
-            min(int(machine.get(kind, 0) // amount) for kind, amount in needed.items() if amount)
+            min(_times(machine.get(kind, 0), amount) for kind, amount in needed.items() if amount)
             for machine in machines
         )
         if not room:
@@ -146,6 +151,13 @@ class Ray:
                 f"engine.num_gpus={self.num_gpus:g}: there are {there}"
             )
         return self.actors or room
+
+
+def _times(there: float, amount: float) -> int:
+    """How often a machine has an amount of something; a part is one of a whole, as of a GPU."""
+    if 0 < amount < 1:
+        return int(there) * int(1 / amount + 1e-9)
+    return int(there / amount)
 
 
 @contextmanager

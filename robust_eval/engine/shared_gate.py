@@ -31,20 +31,26 @@ class Noted:
         self.kind, self.retry_after = "refused", retry_after
 
 
+WAITING = 50
+"""Requests of a process that wait for their turn at once: each takes one of the :data:`ROOM` of the keeper."""
+ROOM = 10_000
+"""Calls that the keeper has under way at once: those that wait must leave room for those that end."""
+
+
 class GateKeeper:
     """The gate, in an actor of its own, which serves all others in one event loop."""
 
     def __init__(self, settings: OpenAI) -> None:
         self._gate = OwnGate(settings, Spending(settings.prompt_price, settings.completion_price, settings.budget))
         self._lease = 2 * settings.request_seconds
-        self._under_way: dict[int, tuple[AsyncExitStack, Passing]] = {}
+        self._under_way: dict[int, tuple[AsyncExitStack, Passing, tuple[int, int]]] = {}
         self._leases: dict[int, asyncio.Task[None]] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._let = 0
         self._ended: asyncio.Event | None = None
         self._reason = ""
 
-    async def enter(self, tokens: int, price: float) -> int:
+    async def enter(self, prompt_tokens: int, completion_tokens: int) -> int:
         """The number of a request that may be sent; see :meth:`robust_eval.model.gate.Gate.turn`."""
         if self._ended is None:
             self._ended = asyncio.Event()
@@ -52,7 +58,7 @@ class GateKeeper:
         if self._reason:
             raise EndedError(self._reason)
         stack = AsyncExitStack()
-        turn = asyncio.ensure_future(stack.enter_async_context(self._gate.turn(tokens, price)))
+        turn = asyncio.ensure_future(stack.enter_async_context(self._gate.turn(prompt_tokens, completion_tokens)))
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({turn, ended}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
@@ -61,15 +67,15 @@ class GateKeeper:
             raise EndedError(self._reason)
         self._let += 1
         number = self._let
-        self._under_way[number] = stack, turn.result()
+        self._under_way[number] = stack, turn.result(), (prompt_tokens, completion_tokens)
         self._leases[number] = asyncio.create_task(self._expire(number))
         return number
 
     async def leave(self, number: int, noted: Noted) -> None:
         """Take note of what became of a request."""
         if number not in self._under_way:
-            return  # its lease has expired
-        stack, turn = self._under_way.pop(number)
+            return  # its lease has expired, and it is paid
+        stack, turn, _ = self._under_way.pop(number)
         self._leases.pop(number).cancel()
         for tokens in noted.counted:
             self._gate.use(*tokens)
@@ -82,10 +88,11 @@ class GateKeeper:
         await stack.aclose()
 
     async def _expire(self, number: int) -> None:
-        """Make room for others in time: whoever sent a request may be no more."""
+        """Make room for others in time: whoever sent a request may be no more. The service may have billed it."""
         await asyncio.sleep(self._lease)
-        stack, _ = self._under_way.pop(number)
+        stack, _, most = self._under_way.pop(number)
         del self._leases[number]
+        self._gate.use(*most)
         await stack.aclose()
 
     async def counted(self, process: str, answered: int, failed: int) -> tuple[int, int]:
@@ -119,13 +126,15 @@ class SharedGate:
 
     def begin(self) -> None:
         """The keeper has a loop of its own."""
+        self._waiting = asyncio.Semaphore(WAITING)
 
     @asynccontextmanager
-    async def turn(self, tokens: int, price: float) -> AsyncIterator[Passing]:
+    async def turn(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Passing]:
         from ray.exceptions import RayTaskError
 
         try:
-            number = await self._keeper.enter.remote(tokens, price)
+            async with self._waiting:
+                number = await self._keeper.enter.remote(prompt_tokens, completion_tokens)
         except RayTaskError as problem:
             cause = problem.cause
             if isinstance(cause, OverBudgetError | EndedError):

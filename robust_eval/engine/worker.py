@@ -87,7 +87,7 @@ class Worker:
     def _answers(self, block: Block) -> Iterator[Answer]:
         if self._model is None:
             self._model = self._load()
-        if not self._config.remote:
+        if self._keeper is None:
             self._model.check(block.requests, self._curves)
         for replies in self._model.complete(block.requests, block.missing, self._beside):
             for came in arrived(replies):

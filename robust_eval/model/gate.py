@@ -34,8 +34,8 @@ class Gate(Protocol):
     def begin(self) -> None:
         """To be called in each event loop that asks, before it does."""
 
-    def turn(self, tokens: int, price: float) -> AbstractAsyncContextManager[Passing]:
-        """Wait until a request of about so many tokens may start, which may cost so much; the block is the request.
+    def turn(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Passing]:
+        """Wait until a request may start that has so many tokens at most; the block is the request.
 
         Raises OverBudgetError, or EndedError where somebody has ended it all.
         """
@@ -70,8 +70,9 @@ class OwnGate:
         self._settled = asyncio.Event()  # something that was reserved no longer is
 
     @asynccontextmanager
-    async def turn(self, tokens: int, price: float) -> AsyncIterator[Passing]:
-        async with self._paces[-1].turn(tokens) as turn:
+    async def turn(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Passing]:
+        price = self.spending.price(prompt_tokens, completion_tokens)
+        async with self._paces[-1].turn(prompt_tokens + completion_tokens) as turn:
             while not self.spending.allows(price) and self.spending.reserved:
                 self._settled.clear()
                 await self._settled.wait()

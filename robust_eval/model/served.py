@@ -202,7 +202,7 @@ class ServedModel:
         while left and not self._stop:
             try:
                 answered = await self._once(service, call._replace(trials=left))
-            except _EndedError:
+            except EndedError:
                 return
             except UnansweredError as problem:
                 if problem.kind == "fatal":
@@ -217,7 +217,7 @@ class ServedModel:
                     try:
                         with self._interruptible():
                             await asyncio.sleep(wait)
-                    except _EndedError:
+                    except EndedError:
                         return
                     continue
                 outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
@@ -231,7 +231,7 @@ class ServedModel:
             left, attempt = left[len(came) :], 0
 
     async def _once(self, service: Service, call: Call) -> Answered:
-        """Send a call when its turn has come; raises UnansweredError, or _EndedError where the run ends before."""
+        """Send a call when its turn has come; raises UnansweredError, or EndedError where the run ends before."""
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
         most = int(about * self._more_tokens) + 1
@@ -239,17 +239,16 @@ class ServedModel:
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
-                    price = self.spending.price(most, completion_tokens)
-                    turn = await stack.enter_async_context(self.gate.turn(most + completion_tokens, price))
+                    turn = await stack.enter_async_context(self.gate.turn(most, completion_tokens))
             except OverBudgetError as spent:
                 self._end(
                     f"the budget of {self.settings.budget:g} is spent but for what one more request may cost "
                     f"({spent} so far); a larger model.budget goes on"
                 )
             except EndedError as reason:
-                self._stop = self._stop or UserError(str(reason))
+                self._end_as_told(UserError(str(reason)))
             if self._stop:
-                raise _EndedError
+                raise EndedError(str(self._stop))
             try:
                 assert self._capabilities is not None
                 asked = service.ask(request.prompt, self._capabilities.system_role, self._body(call))
@@ -273,7 +272,7 @@ class ServedModel:
     def _interruptible(self) -> Iterator[None]:
         """What is awaited in this context is given up when the run ends."""
         if self._stop:
-            raise _EndedError
+            raise EndedError(str(self._stop))
         task = asyncio.current_task()
         assert task is not None
         self._idle.add(task)
@@ -331,11 +330,10 @@ class ServedModel:
             )
 
     def _end(self, reason: str) -> None:
-        self._stop = self._stop or UserError(f"{reason}; what was answered is in the store")
+        self._end_as_told(UserError(f"{reason}; what was answered is in the store"))
         self.gate.end(str(self._stop))
+
+    def _end_as_told(self, reason: UserError) -> None:
+        self._stop = self._stop or reason
         for task in self._idle:
             task.cancel()
-
-
-class _EndedError(Exception):
-    """The run ends before a request was sent."""

@@ -129,6 +129,19 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
     assert [names for _, names in asked(tmp_path / "again")] == [["q2", "q3"], ["q8", "q9"]]
 
 
+def test_what_a_block_gave_before_it_failed_is_kept(address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    expected = ask(Local(threads=1), ScriptedModel(str(tmp_path / "local")), questions(6))
+    with caplog.at_level(logging.WARNING, "robust_eval"):
+        table = ask(
+            Ray(address, actors=2, attempts=2), ScriptedModel(str(tmp_path / "ray"), raises=("q3",)), questions(6)
+        )
+    failed = pc.equal(table["question_id"], "q3")
+    assert table.filter(pc.invert(failed)).equals(expected.filter(pc.invert(failed)))
+    assert table.filter(failed)["outcome"].to_pylist() == ["error"] * 4
+    assert caplog.messages[-1] == "test: 1 of 6 questions failed 2 times: RuntimeError: no more"
+    assert [names for _, names in asked(tmp_path / "ray") if "q3" in names] == [["q2", "q3"], ["q3"]]
+
+
 def test_a_run_whose_every_question_fails_says_why(address: str, tmp_path: Path):
     model = ScriptedModel(str(tmp_path / "ray"), raises=("q0", "q2"))
     with pytest.raises(UserError, match=r"^test: every question failed 1 times: RuntimeError: no more$"):
@@ -163,6 +176,17 @@ def test_an_actor_that_no_machine_has_room_for_is_refused(address: str, tmp_path
     )
 
 
+@pytest.mark.parametrize(("num_gpus", "room"), [(0.1, 16), (0.2, 10), (0.4, 4), (1.0, 2), (2.0, 1)])
+def test_there_is_room_for_as_many_actors_as_each_machine_can_hold(
+    monkeypatch: pytest.MonkeyPatch, num_gpus: float, room: int
+):
+    import ray
+
+    machines = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 4.0}]
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": each} for each in machines])
+    assert Ray(num_gpus=num_gpus).room() == room
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -171,6 +195,7 @@ def test_an_actor_that_no_machine_has_room_for_is_refused(address: str, tmp_path
         ({"block_size": 0}, "block_size must be at least 1, not 0"),
         ({"attempts": 0}, "attempts must be at least 1, not 0"),
         ({"num_gpus": -1.0}, "num_gpus must be 0 or more, not -1"),
+        ({"num_gpus": 1.5}, "num_gpus above 1 must be whole, not 1.5"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], message: str):

@@ -248,7 +248,7 @@ def test_under_every_fault_each_answer_comes_once_and_is_that_of_an_undisturbed_
     undisturbed = ask(config(url), NoStore(), requests)
     faults = [fault for fault in FAULTS if fault not in UNHELPFUL]
     with Proxy(url, faults=faults, rate=0.2, seed=seed, retry_after=0.1, slow=0.1) as proxy:
-        model = config(proxy.base_url, request_seconds=4 if server == "llama" else 2)
+        model = config(proxy.base_url, request_seconds=10 if server == "llama" else 2)
         table = ask(model, store, requests)
         log, bodies = proxy.log, proxy.bodies
         assert ask(model, store, requests) == table
