@@ -1,5 +1,6 @@
 """Many small tables in little memory."""
 
+from array import array
 from collections.abc import Hashable, Iterable, Set
 from typing import Generic, TypeVar
 
@@ -23,12 +24,12 @@ class Tables(Generic[Name]):
     def __init__(self, schema: pa.Schema) -> None:
         self._large = [schema.empty_table()]
         self._small: list[pa.Table] = []
-        self._places: dict[Name, tuple[int, int]] = {}
-        self._rows = 0
+        self._places: dict[Name, int] = {}
+        self._ends = array("q", [0])  # after so many rows each table ends, the first at index 1
 
     def __setitem__(self, name: Name, table: pa.Table) -> None:
-        self._places[name] = self._rows, self._rows + table.num_rows
-        self._rows += table.num_rows
+        self._places[name] = len(self._ends)
+        self._ends.append(self._ends[-1] + table.num_rows)
         self._small.append(table)
         if len(self._small) == _TOGETHER:
             self._join()
@@ -44,7 +45,7 @@ class Tables(Generic[Name]):
         """The tables of these names as one, in this order; KeyError where there is none."""
         self._join()
         places = [self._places[name] for name in names]
-        rows = np.concatenate([np.arange(0), *(np.arange(first, end) for first, end in places)])
+        rows = np.concatenate([np.arange(0), *(np.arange(self._ends[k - 1], self._ends[k]) for k in places)])
         whole = pa.concat_tables(self._large).combine_chunks()
         return whole if np.array_equal(rows, np.arange(whole.num_rows)) else whole.take(pa.array(rows)).combine_chunks()
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from robust_eval.answer import SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.model.sentences import Sentences, Vectors, fit_of_answers
 from robust_eval.normalization import normalize, numbers_differ
+from robust_eval.parts import in_parts
 from robust_eval.question import Question
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ _YEAR = re.compile(r"\d{4}")
 _APART = 1e9
 """A distance that keeps two answers out of one cluster, whatever else is in it: linkage averages over pairs."""
 _NOTHING = "nothing: no vote needed it"
+_PART = 256
+"""Questions whose answers are clustered in one part of the work, which takes about half a second."""
 
 
 @dataclass
@@ -69,10 +72,15 @@ class Clusters:
                 forms.setdefault(question_id, Counter())[label] += 1
         sentences.learn(form for counts in forms.values() if len(counts) > 1 for form in counts)
         asked = {question.id: question.text for question in questions}
-        names = {
-            question_id: cluster_names(asked[question_id], counts, sentences, self.threshold)
+        several = [
+            Forms(question_id, asked[question_id], counts, sentences.embed(list(counts)))
             for question_id, counts in forms.items()
-        }
+            if len(counts) > 1
+        ]
+        parts = [several[start : start + _PART] for start in range(0, len(several), _PART)]
+        names = {question_id: {form: form for form in counts} for question_id, counts in forms.items()}
+        for named in in_parts("clusters", clustered, self.threshold, parts):
+            names |= named
         labels = [
             names[question_id][label] if question_id in names and label is not None else label
             for question_id, label in rows(graded, "question_id", "label")
@@ -107,13 +115,26 @@ class Clusters:
         return {"ranked_by": self._ranked_by}
 
 
-def cluster_names(question: str, counts: Mapping[str, int], sentences: Sentences, threshold: float) -> dict[str, str]:
+class Forms(NamedTuple):
+    """The normal forms of a question's answers, two or more: how often each was given, and their vectors."""
+
+    question_id: str
+    question: str
+    counts: Mapping[str, int]
+    vectors: Vectors
+
+
+def clustered(threshold: float, of_questions: Sequence[Forms]) -> dict[str, dict[str, str]]:
+    """For each question the name of each form's cluster."""
+    return {forms.question_id: cluster_names(forms, threshold) for forms in of_questions}
+
+
+def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
     """For each normal form the name of its cluster: the form in it that is most frequent, the shortest of several."""
-    forms = list(counts)
-    if len(forms) < 2:
-        return {form: form for form in forms}
+    counts = forms.counts
     members: dict[int, list[str]] = {}
-    for form, cluster in zip(forms, clusters(question, forms, sentences.embed(forms), threshold), strict=True):
+    numbers = clusters(forms.question, list(counts), forms.vectors, threshold)
+    for form, cluster in zip(counts, numbers, strict=True):
         members.setdefault(cluster, []).append(form)
     named: dict[str, str] = {}
     for group in members.values():

@@ -4,28 +4,32 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from robust_eval.error import UserError, first_line
 from robust_eval.garbage import collect_as_usual
 from robust_eval.model.base import ModelConfig
-from robust_eval.model.sentences import ENCODE, TOGETHER, Vectors, encoded
 from robust_eval.model.transformers import Transformers
+from robust_eval.parts import SPREAD, one_by_one
 
 if TYPE_CHECKING:
     from robust_eval.engine.actors import Actors
 
-WORTH = 16 * TOGETHER
-"""Texts for which actors are started; fewer are embedded sooner in this process."""
+WORTH = 16
+"""Parts of heavy work for which Ray is asked; fewer are done sooner in this process."""
 SURROUNDINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # it would tell the terminal about its own housekeeping
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # an actor without a GPU need not be told again that it has none
     "RAY_worker_niceness": "0",  # other engines do not stand back either
 }
+
+Shared = TypeVar("Shared")
+Part = TypeVar("Part")
+Done = TypeVar("Done")
 
 
 @dataclass
@@ -63,12 +67,15 @@ class Ray:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Ray is started, or joined, when there is something to do; what was joined goes on afterwards."""
+        import torch
+
+        torch.set_num_threads(self.num_cpus)  # as in the actors: numbers depend on it in their last digits
         self._began = False
-        before = ENCODE.set(self._encode)
+        before = SPREAD.set(self._spread)
         try:
             yield
         finally:
-            ENCODE.reset(before)
+            SPREAD.reset(before)
             if self._began:
                 import ray
 
@@ -89,17 +96,16 @@ class Ray:
         self.room()
         return Actors(self, config)
 
-    def _encode(self, path: str, texts: Sequence[str]) -> Vectors:
-        """Vectors of texts, by actors where there are many."""
-        import torch
-
-        torch.set_num_threads(self.num_cpus)  # as in the actors: numbers depend on it in their last digits
-        if len(texts) < WORTH:
-            return encoded(path, texts)
+    def _spread(
+        self, stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]
+    ) -> list[Done]:
+        """Parts of heavy work, by tasks of Ray where there are many."""
+        if len(parts) < WORTH:
+            return one_by_one(stage, work, shared, parts)
         self._connect()
-        from robust_eval.engine.embedder import embedded
+        from robust_eval.engine.hands import by_hands
 
-        return embedded(self, path, texts)
+        return by_hands(self, stage, work, shared, parts)
 
     def _connect(self) -> None:
         """Start or join Ray, unless this process has done so."""

@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from robust_eval.metric.score import Floats
+from robust_eval.parts import generators, in_parts
 
 Integers = NDArray[np.int64]
+_PART = 2**22  # labels that are mapped in one part of the work, which takes about a second
 
 
 def fleiss_kappa(counts: ArrayLike) -> float:
@@ -76,16 +78,34 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     f, k = f[rated], k[rated]
     labels = np.count_nonzero(f, axis=1)
     shares = -np.sort(-f, axis=1)[:, : labels.max()] / f.sum(axis=1, keepdims=True)  # given labels first
+    number = min(draws, -(-draws * shares.size // _PART))
+    parts = [len(part) for part in np.array_split(range(draws), number)]
+    drawn = list(zip(parts, generators(seed, number), strict=True))
+    chance = np.concatenate(in_parts("kappa", _chance_agreement, _Mapped(labels, k, shares), drawn))
+    kappas = beyond_chance(question_agreement(f).mean(), chance)
+    defined = kappas[~np.isnan(kappas)]
+    return float(np.mean(defined)) if len(defined) else float("nan")
+
+
+class _Mapped(NamedTuple):
+    """How many labels (n,) and categories (n,) questions have, and the share of each label (n, most labels)."""
+
+    labels: Integers
+    categories: Integers
+    shares: Floats
+
+
+def _chance_agreement(mapped: _Mapped, part: tuple[int, np.random.Generator]) -> Floats:
+    """Chance agreement in each of so many random mappings."""
+    labels, categories, shares = mapped
+    draws, generator = part
     given = shares > 0
-    observed = question_agreement(f).mean()
-    generator = np.random.default_rng(seed)
-    kappas = []
-    for _ in range(draws):
-        places = _injections(labels, k, generator)
-        marginal = np.bincount(places[given], shares[given]) / len(f)
-        kappas.append(float(beyond_chance(observed, (marginal**2).sum())))
-    defined = [kappa for kappa in kappas if not np.isnan(kappa)]
-    return float(np.mean(defined)) if defined else float("nan")
+    chance = np.empty(draws)
+    for draw in range(draws):
+        places = _injections(labels, categories, generator)
+        marginal = np.bincount(places[given], shares[given]) / len(labels)
+        chance[draw] = (marginal**2).sum()
+    return chance
 
 
 def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:

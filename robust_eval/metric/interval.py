@@ -2,12 +2,15 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robust_eval.parts import generators, in_parts
+
 RESAMPLES = 2000
+_PART = 2**23  # questions drawn in one part of the work, which takes about a tenth of a second a column
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
 
 
@@ -100,11 +103,29 @@ def bootstrap_draws(
     if n == 0:
         return np.full(resamples, np.nan)
 
-    generator = np.random.default_rng(seed)
-    vectorised = _takes_axis(statistic)
+    number = min(resamples, -(-resamples * n // _PART))
+    counts = [len(part) for part in np.array_split(range(resamples), number)]
+    resampled = _Resampled(statistic, data, None if groups is None else np.asarray(groups), _takes_axis(statistic))
+    parts = list(zip(counts, generators(seed, number), strict=True))
+    return np.concatenate(in_parts("resampling", _draws, resampled, parts))
+
+
+class _Resampled(NamedTuple):
+    """A statistic of some arrays, which are resampled by whole groups if there are any."""
+
+    statistic: Callable[..., Any]
+    data: list[NDArray[Any]]
+    groups: NDArray[Any] | None
+    vectorised: bool
+
+
+def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> NDArray[np.float64]:
+    """The statistic of so many resamples."""
+    statistic, data, groups, vectorised = resampled
+    resamples, generator = part
     if groups is None:
         return _resample_questions(statistic, data, vectorised, generator, resamples)
-    return _resample_groups(statistic, data, np.asarray(groups), vectorised, generator, resamples)
+    return _resample_groups(statistic, data, groups, vectorised, generator, resamples)
 
 
 def _takes_axis(statistic: Callable[..., Any]) -> bool:

@@ -1,8 +1,7 @@
 """Models of sentences: texts as vectors, near to one another where they mean the same, and answers beside questions."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.embedded import package_folder
+from robust_eval.parts import in_parts
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,10 @@ class Sentences:
     def learn(self, texts: Iterable[str]) -> None:
         """Embed those of the texts that are new, all at once: that is faster than one question's at a time."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if new:
-            self._known |= dict(zip(new, ENCODE.get()(self._path, new), strict=True))
+        new.sort(key=len, reverse=True)  # those of about the same length together: a batch is as long as its longest
+        parts = [new[start : start + TOGETHER] for start in range(0, len(new), TOGETHER)]
+        for part, vectors in zip(parts, in_parts("embedding", encoded, self._path, parts), strict=True):
+            self._known |= dict(zip(part, vectors, strict=True))
 
 
 def encoded(path: str, texts: Sequence[str]) -> Vectors:
@@ -51,10 +53,6 @@ def encoded(path: str, texts: Sequence[str]) -> Vectors:
         list(texts), normalize_embeddings=True, show_progress_bar=False, batch_size=TOGETHER
     )
     return vectors
-
-
-ENCODE: ContextVar[Callable[[str, Sequence[str]], Vectors]] = ContextVar("encode", default=encoded)
-"""What computes vectors: an engine may have it done elsewhere."""
 
 
 @lru_cache(maxsize=2)

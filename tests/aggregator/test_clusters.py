@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tiny_model import save_tiny_cross_encoder
 
 from robust_eval.aggregator.base import ENSEMBLE
-from robust_eval.aggregator.clusters import Clusters, cluster_names, clusters, repeats
+from robust_eval.aggregator.clusters import Clusters, Forms, cluster_names, clusters, repeats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model import sentences
-from robust_eval.model.sentences import Sentences, cross_encoder, fit_of_answers, sentence_transformer
+from robust_eval.model.sentences import cross_encoder, fit_of_answers, sentence_transformer
 from robust_eval.question import Question
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -161,11 +161,7 @@ def test_forms_with_different_numbers_are_apart_whatever_else_is_in_their_cluste
 
 
 def names(forms: dict[str, int], vectors: np.ndarray, threshold: float = 0.3) -> dict[str, str]:
-    class Known(Sentences):
-        def embed(self, texts: Sequence[str]) -> np.ndarray:
-            return vectors[[list(forms).index(text) for text in texts]]
-
-    return cluster_names("When?", forms, Known(""), threshold)
+    return cluster_names(Forms("q", "When?", forms, vectors), threshold)
 
 
 def test_a_cluster_has_the_name_of_its_most_frequent_form():
@@ -180,12 +176,6 @@ def test_a_cluster_has_the_name_of_its_most_frequent_form():
 
 def test_of_equally_frequent_forms_the_shortest_names_the_cluster_and_of_these_the_first_in_the_alphabet():
     assert set(names({"ccc": 2, "bb": 2, "aa": 2, "a": 1}, at(0, 1, 2, 3)).values()) == {"aa"}
-
-
-def test_a_form_by_itself_has_its_own_name_and_needs_no_model():
-    sentences = Sentences("/nowhere/at/all")
-    assert cluster_names("Where?", {"nyc": 3}, sentences, 0.3) == {"nyc": "nyc"}
-    assert cluster_names("Where?", {}, sentences, 0.3) == {}
 
 
 def answers(question: Question, *texts: str | None, temperature: float = 1.0, outcome: str = "ok") -> list[dict]:

@@ -26,6 +26,7 @@ from tiny_model import save_tiny_model
 from waiting_model import Waiting
 
 from robust_eval import experiment
+from robust_eval.aggregator.clusters import Forms, clustered
 from robust_eval.config import CONF, register, to_config
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine import ray as engine_module
@@ -33,6 +34,8 @@ from robust_eval.engine.local import Local
 from robust_eval.engine.ray import Ray
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
+from robust_eval.metric import agreement, interval
+from robust_eval.model import sentences
 from robust_eval.model.base import ModelConfig, Request
 from robust_eval.model.capabilities import Capabilities
 from robust_eval.model.openai import OpenAI
@@ -40,6 +43,7 @@ from robust_eval.model.sentences import Sentences
 from robust_eval.model.served import ServedModel
 from robust_eval.model.stored import StoredModel
 from robust_eval.model.transformers import Transformers
+from robust_eval.parts import in_parts
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.sqlite_store import SqliteEntries, SqliteStore
 from robust_eval.stopwatch import Stopwatch
@@ -297,17 +301,69 @@ def test_actors_keep_the_limit_of_a_server_and_the_budget_together(
     assert max(most) == 3
 
 
-def test_many_texts_are_embedded_by_actors_with_the_vectors_of_one_process(
-    address: str, monkeypatch: pytest.MonkeyPatch
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What this project warned of, without Ray's own messages."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("robust_eval")]
+
+
+@pytest.fixture
+def ray_for_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parts or more are worth asking Ray for."""
+    monkeypatch.setattr(engine_module, "WORTH", 2)
+
+
+@pytest.mark.usefixtures("ray_for_two_parts")
+def test_texts_are_embedded_on_ray_with_the_vectors_of_one_process(
+    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    texts = [f"{question.text} {k}" for k in range(2) for question in JsonLines("facts", str(FACTS)).load()[:300]]
+    monkeypatch.setattr(sentences, "TOGETHER", 16)
+    texts = [question.text for question in JsonLines("facts", str(FACTS)).load()[:40]]
+    with Ray(address, actors=1).open():
+        from_ray = Sentences(SENTENCES).embed(texts)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    expected = Sentences(SENTENCES).embed(texts)
+    assert np.array_equal(Sentences(SENTENCES).embed(texts), from_ray)
     torch.set_num_threads(before)
-    monkeypatch.setattr(engine_module, "WORTH", 500)
-    with Ray(address, num_cpus=1).open():
-        from robust_eval.engine import embedder
+    assert said(caplog) == []
 
-        monkeypatch.setattr(embedder, "encoded", None)  # nothing is computed here
-        assert np.array_equal(Sentences(SENTENCES).embed(texts), expected)
+
+@pytest.mark.usefixtures("ray_for_two_parts")
+def test_intervals_agreement_and_clusters_come_from_ray_and_are_the_same(
+    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(interval, "_PART", 2**14)
+    monkeypatch.setattr(agreement, "_PART", 2**14)
+    generator = np.random.default_rng(0)
+    values, counts = generator.random((50, 3)), generator.integers(0, 4, (20, 5))
+    vectors = generator.normal(size=(4, 6, 3))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    forms = [Forms(f"q{k}", "when?", {f"form {n}": n for n in range(6)}, of) for k, of in enumerate(vectors)]
+
+    def figures() -> list[object]:
+        return [
+            interval.bootstrap_draws(np.mean, values, groups=np.arange(50) // 3).tolist(),
+            agreement.remapped_kappa(counts, [6] * 20),
+            in_parts("clusters", clustered, 0.5, [forms[:2], forms[2:]]),
+        ]
+
+    expected = figures()
+    with Ray(address).open():
+        assert figures() == expected
+    assert said(caplog) == []
+
+
+def test_a_part_that_fails_on_ray_is_done_here_and_it_is_said(
+    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(engine_module, "WORTH", 3)
+    here = os.getpid()
+
+    def work(shared: int, part: int) -> tuple[int, bool]:
+        if part == 1 and os.getpid() != here:
+            raise ValueError("not on this machine")
+        return shared + part, os.getpid() == here
+
+    with Ray(address).open():
+        assert in_parts("sums", work, 10, [0, 1, 2]) == [(10, False), (11, True), (12, False)]
+        assert in_parts("sums", work, 10, [0, 1]) == [(10, True), (11, True)]
+    assert said(caplog) == ["sums: 1 of 3 parts failed, and are done here"]

@@ -62,8 +62,11 @@ def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(tmp_p
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
 
     def said(text: str) -> list[str]:
-        return [line.replace("/there", "/here") for line in text.splitlines() if not line.startswith("torch threads")]
+        kept = [line for line in text.splitlines() if not line.startswith(("torch threads", "store:"))]
+        return [line.replace("/there", "/here") for line in kept]
 
+    blocks = tmp_path / "there" / "store" / "blocks"
+    assert f"MB in {len(list(blocks.glob('*.parquet')))} blocks in {blocks}" in there.stdout
     assert said(there.stdout) == said(here.stdout)
     assert said(there.stderr) == said(here.stderr)
     for name in ("answers", "graded", "curves"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from statsmodels.stats import inter_rater
 
+from robust_eval.metric import agreement
 from robust_eval.metric.agreement import (
     Certainty,
     _injections,
@@ -251,8 +252,10 @@ TINY = {
 }
 
 
+@pytest.mark.parametrize("part", [agreement._PART, 50])
 @pytest.mark.parametrize(("counts", "categories"), TINY.values(), ids=TINY)
-def test_remapped_kappa_converges_on_the_mean_over_all_injections(counts, categories):
+def test_remapped_kappa_converges_on_the_mean_over_all_injections(counts, categories, part, monkeypatch):
+    monkeypatch.setattr(agreement, "_PART", part)
     every = remapped_by_enumeration(counts, categories)
     draws = 2500
     tolerance = 4.5 * every.std() / math.sqrt(draws) + 1e-12

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robust_eval.metric.interval import bootstrap
+from robust_eval.metric import interval
+from robust_eval.metric.interval import bootstrap, bootstrap_draws
 
 
 def mean_without_axis(values):
@@ -55,6 +56,18 @@ def test_the_interval_of_a_correlation_is_that_of_scipy():
     ).confidence_interval
     low, high = bootstrap(correlation, x, y, resamples=2000)
     assert (low, high) == pytest.approx(tuple(expected), abs=0.1 * (expected.high - expected.low))
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(400)])
+def test_resamples_that_are_drawn_in_many_parts_are_as_many_and_as_different(groups, monkeypatch):
+    monkeypatch.setattr(interval, "_PART", 2**14)  # 40 resamples
+    sample = np.random.default_rng(5).normal(size=400)
+    draws = bootstrap_draws(np.mean, sample, groups=groups, seed=1, resamples=4001)
+    assert draws.shape == (4001,)
+    assert len(set(draws)) == 4001
+    error = sample.std() / math.sqrt(len(sample))  # of the mean of a resample, exactly
+    assert draws.mean() == pytest.approx(sample.mean(), abs=4.5 * error / math.sqrt(4001))
+    assert draws.std() == pytest.approx(error, rel=4.5 / math.sqrt(2 * 4001))
 
 
 def test_an_interval_of_two_questions_can_be_counted():
