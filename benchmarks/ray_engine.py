@@ -1,6 +1,6 @@
 """What Ray costs: its throughput beside that of two local processes, and the memory of the process that hands out work.
 
-    python benchmarks/ray_engine.py [--facts 320] [--rounds 2] [--questions 200000] [--json FILE]
+    python benchmarks/ray_engine.py [--facts 320] [--rounds 2] [--questions 200000] [--resampled 400000] [--json FILE]
 
 First the embedded SmolLM2-135M answers the same sweep (10 temperatures, 10 trials) in turns: in two processes with the
 local engine, one thread and half of the questions each, and with engine=ray and two actors of one processor. Each way
@@ -10,6 +10,8 @@ takes to begin (libraries, model, Ray) is in neither; it is shown beside. Nothin
 Then a model that only makes up answers is asked many questions on Ray. The memory of this process is that at each tenth
 of the answers, without Ray's object store, which is shared and bounded; the table of answers, which a run holds, is
 part of it and shown beside.
+
+Last the interval of a mean of many questions is computed here, and by two tasks of Ray at a time. Both must be the same.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from robust_eval.config import PROJECT
@@ -31,6 +34,7 @@ from robust_eval.engine.actors import Actors
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray import Ray
 from robust_eval.grader.matching import Matching
+from robust_eval.metric.interval import bootstrap
 from robust_eval.model.arrived import Arrived
 from robust_eval.model.base import Completion, Division, Item, ModelConfig, Reply, Request
 from robust_eval.model.stored import StoredModel
@@ -55,6 +59,7 @@ def main() -> None:
     parser.add_argument("--facts", type=int, default=320, help="questions that the embedded model answers; 0: none")
     parser.add_argument("--rounds", type=int, default=2, help="times that each way has its turn")
     parser.add_argument("--questions", type=int, default=200_000, help="questions with made-up answers; 0: none")
+    parser.add_argument("--resampled", type=int, default=400_000, help="questions whose mean gets an interval; 0: none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -67,6 +72,8 @@ def main() -> None:
         figures |= overhead(options.facts, options.rounds)
     if options.questions:
         figures |= streamed(options.questions)
+    if options.resampled:
+        figures |= resampled(options.resampled)
     for name, value in figures.items():
         print(f"{name:56} {value:10.2f}")
     if options.json:
@@ -190,6 +197,28 @@ def streamed(number: int) -> dict[str, float]:
         **tenths,
         "grown from one tenth to the end (MB)": grown,
         "of these the table of answers (MB)": 0.9 * table.nbytes / 1e6,
+    }
+
+
+def resampled(number: int) -> dict[str, float]:
+    """Seconds that an interval takes here and on Ray, there twice: the first time the tasks' processes start."""
+    values = np.random.default_rng(0).random(number)
+
+    def seconds() -> tuple[float, tuple[float, float]]:
+        start = time.perf_counter()
+        bounds = bootstrap(np.mean, values)
+        return time.perf_counter() - start, bounds
+
+    here, expected = seconds()
+    with Ray(actors=2).open():
+        (first, *found), (second, *again) = seconds(), seconds()
+    if found != [expected] or again != [expected]:
+        raise RuntimeError("the intervals differ")
+    return {
+        "seconds for an interval, here": here,
+        "seconds for it on Ray, the first": first,
+        "seconds for it on Ray, the next": second,
+        "times as fast": here / second,
     }
 
 
