@@ -11,7 +11,7 @@ Then a model that only makes up answers is asked many questions on Ray. The memo
 of the answers, without Ray's object store, which is shared and bounded; the table of answers, which a run holds, is
 part of it and shown beside.
 
-Last the interval of a mean of many questions is computed here, and by two tasks of Ray at a time. Both must be the same.
+Last the interval of a mean of many questions is computed here, and by two tasks of Ray at a time: both must be equal.
 """
 
 import argparse
@@ -39,9 +39,9 @@ from robust_eval.model.arrived import Arrived
 from robust_eval.model.base import Completion, Division, Item, ModelConfig, Reply, Request
 from robust_eval.model.stored import StoredModel
 from robust_eval.model.transformers import Transformers
+from robust_eval.parquet_store import ParquetStore
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
-from robust_eval.sqlite_store import SqliteStore
 from robust_eval.stopwatch import Stopwatch
 
 FACTS = PROJECT / "robust_eval" / "dataset" / "builtin" / "facts.jsonl"
@@ -181,7 +181,7 @@ def streamed(number: int) -> dict[str, float]:
         for k in range(number)
     ]
     engine = Watching(actors=2, block_size=256)
-    with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries, engine.open():
+    with tempfile.TemporaryDirectory() as folder, ParquetStore(folder).open() as entries, engine.open():
         start = time.perf_counter()
         model = StoredModel(MadeUp(), engine, entries, Stopwatch())
         table = model.answers(asked, "answers", needs_curves=False).table

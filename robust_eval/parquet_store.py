@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
-from robust_eval.store import Entries
+from robust_eval.store import PLACES, Entries, tell_of_others
 
-BLOCKS = "blocks"
-"""The folder of the files, inside that of the store."""
 _SCHEMA = pa.schema([pa.field(name, pa.binary(), nullable=False) for name in ("key", "value", "checksum")])
 
 
@@ -33,11 +31,12 @@ class ParquetStore:
     @contextmanager
     def open(self) -> Iterator[Entries]:
         """See :class:`robust_eval.store.Store`."""
-        folder = Path(self.folder) / BLOCKS
+        folder = Path(self.folder) / PLACES["parquet"]
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
+        tell_of_others(Path(self.folder), "parquet")
         yield ParquetEntries(folder)
 
     def again(self) -> str:
@@ -110,7 +109,8 @@ class ParquetEntries:
 def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:
     """The rows of a file; none where it is damaged."""
     try:
-        table = pq.read_table(file, columns=columns)
+        with pq.ParquetFile(file) as opened:
+            table = opened.read(columns=columns)
     except (OSError, pa.ArrowException):
         return
     yield from zip(*(table[name].to_pylist() for name in columns), strict=True)

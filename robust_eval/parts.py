@@ -26,7 +26,7 @@ def one_by_one(stage: str, work: Callable[[Shared, Part], Done], shared: Shared,
     if len(parts) < 2:
         return [work(shared, part) for part in parts]
     done = []
-    with progress(stage, total=len(parts), unit="parts") as advance:
+    with progress(stage, total=len(parts), unit="parts", passing=True) as advance:
         for part in parts:
             done.append(work(shared, part))
             advance(1, "")

@@ -9,8 +9,11 @@ from rich.text import Text
 
 
 @contextmanager
-def progress(stage: str, total: int, unit: str) -> Iterator[Callable[[float, str], None]]:
-    """A bar with rate and time left; yields a function that is told how much more is done, and what else to show."""
+def progress(stage: str, total: int, unit: str, passing: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """A bar with rate and time left; yields a function that is told how much more is done, and what else to show.
+
+    One that is ``passing`` leaves nothing behind: there are many of its kind.
+    """
     console = Console(stderr=True)
     columns: list[ProgressColumn] = [
         TextColumn("{task.description}"),
@@ -20,7 +23,7 @@ def progress(stage: str, total: int, unit: str) -> Iterator[Callable[[float, str
         TimeRemainingColumn(),
         TextColumn("{task.fields[status]}"),
     ]
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=passing) as bar:
         task = bar.add_task(stage, total=total, status="")
 
         def advance(share: float, status: str = "") -> None:

@@ -25,13 +25,13 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from robust_eval.error import UserError
-from robust_eval.store import Entries
+from robust_eval.store import PLACES, Entries, tell_of_others
 
 log = logging.getLogger(__name__)
 
 FORMAT = 1
 """Of the file; a greater number than this was written by a newer program."""
-FILE = "answers.sqlite"
+FILE = PLACES["sqlite"]
 PATIENCE = (2, 600)
 """Seconds that a process waits until another has written: in silence, and then after saying so."""
 FOREIGN = 60
@@ -83,6 +83,7 @@ class SqliteStore:
     def open(self) -> Iterator[Entries]:
         """See :class:`robust_eval.store.Store`."""
         entries = SqliteEntries(Path(self.folder), self.most_megabytes * 2**20)
+        tell_of_others(Path(self.folder), "sqlite")
         try:
             yield entries
         finally:

@@ -1,9 +1,16 @@
 """The store: what a model answered is kept as it arrives, and never asked again. It maps keys to bytes."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+PLACES = {"sqlite": "answers.sqlite", "parquet": "blocks"}
+"""Where in its folder each kind of store keeps its entries."""
 
 
 class Store(Protocol):
@@ -30,6 +37,13 @@ class Entries(Protocol):
 
     def size(self) -> str:
         """How large the store is, and where, for a person."""
+
+
+def tell_of_others(folder: Path, kind: str) -> None:
+    """Say which stores of another kind are in a folder: what they have will be asked again."""
+    for other, place in PLACES.items():
+        if other != kind and (folder / place).exists():
+            log.info("store: %s is not read; store=%s does", folder / place, other)
 
 
 @dataclass

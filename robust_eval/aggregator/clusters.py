@@ -73,7 +73,7 @@ class Clusters:
         sentences.learn(form for counts in forms.values() if len(counts) > 1 for form in counts)
         asked = {question.id: question.text for question in questions}
         several = [
-            Forms(question_id, asked[question_id], counts, sentences.embed(list(counts)))
+            Forms(question_id, asked[question_id], counts, sentences.each(list(counts)))
             for question_id, counts in forms.items()
             if len(counts) > 1
         ]
@@ -121,7 +121,7 @@ class Forms(NamedTuple):
     question_id: str
     question: str
     counts: Mapping[str, int]
-    vectors: Vectors
+    vectors: Sequence[Vectors]
 
 
 def clustered(threshold: float, of_questions: Sequence[Forms]) -> dict[str, dict[str, str]]:
@@ -133,7 +133,7 @@ def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
     """For each normal form the name of its cluster: the form in it that is most frequent, the shortest of several."""
     counts = forms.counts
     members: dict[int, list[str]] = {}
-    numbers = clusters(forms.question, list(counts), forms.vectors, threshold)
+    numbers = clusters(forms.question, list(counts), np.stack(forms.vectors), threshold)
     for form, cluster in zip(counts, numbers, strict=True):
         members.setdefault(cluster, []).append(form)
     named: dict[str, str] = {}
@@ -174,7 +174,9 @@ def clusters(question: str, forms: Sequence[str], vectors: Vectors, threshold: f
     from scipy.cluster.hierarchy import fcluster, linkage  # half a second that runs without clusters need not spend
     from scipy.spatial.distance import squareform
 
-    distance: NDArray[np.float64] = np.clip(1 - vectors.astype(float) @ vectors.astype(float).T, 0, 2)
+    of = vectors.astype(float)
+    cosine = np.einsum("ik,jk->ij", of, of)  # of @ of.T depends in its last digit on the number of threads
+    distance: NDArray[np.float64] = np.clip(1 - cosine, 0, 2)
     for row, column in combinations(range(len(forms)), 2):
         if repeats(forms[row], forms[column], question):
             distance[row, column] = distance[column, row] = 0

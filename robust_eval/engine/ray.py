@@ -18,6 +18,8 @@ from robust_eval.parts import SPREAD, one_by_one
 if TYPE_CHECKING:
     from robust_eval.engine.actors import Actors
 
+log = logging.getLogger(__name__)
+
 WORTH = 16
 """Parts of heavy work for which Ray is asked; fewer are done sooner in this process."""
 SURROUNDINGS = {
@@ -69,6 +71,7 @@ class Ray:
         """Ray is started, or joined, when there is something to do; what was joined goes on afterwards."""
         import torch
 
+        threads = torch.get_num_threads()
         torch.set_num_threads(self.num_cpus)  # as in the actors: numbers depend on it in their last digits
         self._began = False
         before = SPREAD.set(self._spread)
@@ -76,6 +79,7 @@ class Ray:
             yield
         finally:
             SPREAD.reset(before)
+            torch.set_num_threads(threads)
             if self._began:
                 import ray
 
@@ -102,10 +106,15 @@ class Ray:
         """Parts of heavy work, by tasks of Ray where there are many."""
         if len(parts) < WORTH:
             return one_by_one(stage, work, shared, parts)
-        self._connect()
+        try:
+            self._connect()
+            room = self._room(num_gpus=0)
+        except UserError as problem:  # what has been answered is to be graded
+            log.warning("%s: %s; it is done here", stage, problem)
+            return one_by_one(stage, work, shared, parts)
         from robust_eval.engine.hands import by_hands
 
-        return by_hands(self, stage, work, shared, parts)
+        return by_hands(stage, work, shared, parts, room, self.num_cpus, self.attempts)
 
     def _connect(self) -> None:
         """Start or join Ray, unless this process has done so."""
@@ -141,9 +150,14 @@ class Ray:
 
     def room(self) -> int:
         """How many actors there can be by now; UserError where no machine has room for one."""
+        room = self._room(self.num_gpus)
+        return self.actors or room
+
+    def _room(self, num_gpus: float) -> int:
+        """How many processes with so much of a GPU there can be by now."""
         import ray
 
-        needed = {"CPU": float(self.num_cpus), "GPU": self.num_gpus}
+        needed = {"CPU": float(self.num_cpus), "GPU": num_gpus}
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
         machines = [node["Resources"] for node in nodes if node["Alive"]]
         room = sum(
@@ -154,9 +168,9 @@ class Ray:
             there = "; ".join(", ".join(f"{m.get(kind, 0):g} {kind}" for kind in needed) for m in machines)
             raise UserError(
                 f"no machine has room for an actor with engine.num_cpus={self.num_cpus} and "
-                f"engine.num_gpus={self.num_gpus:g}: there are {there}"
+                f"engine.num_gpus={num_gpus:g}: there are {there}"
             )
-        return self.actors or room
+        return room
 
 
 def _times(there: float, amount: float) -> int:

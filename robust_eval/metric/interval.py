@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.parts import generators, in_parts
 
 RESAMPLES = 2000
-_PART = 2**23  # questions drawn in one part of the work, which takes about a tenth of a second a column
+_PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
 
 
@@ -105,27 +105,28 @@ def bootstrap_draws(
 
     number = min(resamples, -(-resamples * n // _PART))
     counts = [len(part) for part in np.array_split(range(resamples), number)]
-    resampled = _Resampled(statistic, data, None if groups is None else np.asarray(groups), _takes_axis(statistic))
+    group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    resampled = _Resampled(statistic, data, group, _takes_axis(statistic))
     parts = list(zip(counts, generators(seed, number), strict=True))
     return np.concatenate(in_parts("resampling", _draws, resampled, parts))
 
 
 class _Resampled(NamedTuple):
-    """A statistic of some arrays, which are resampled by whole groups if there are any."""
+    """A statistic of some arrays, which are resampled by whole groups if these have numbers."""
 
     statistic: Callable[..., Any]
     data: list[NDArray[Any]]
-    groups: NDArray[Any] | None
+    group: NDArray[np.intp] | None
     vectorised: bool
 
 
 def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> NDArray[np.float64]:
     """The statistic of so many resamples."""
-    statistic, data, groups, vectorised = resampled
+    statistic, data, group, vectorised = resampled
     resamples, generator = part
-    if groups is None:
+    if group is None:
         return _resample_questions(statistic, data, vectorised, generator, resamples)
-    return _resample_groups(statistic, data, groups, vectorised, generator, resamples)
+    return _resample_groups(statistic, data, group, vectorised, generator, resamples)
 
 
 def _takes_axis(statistic: Callable[..., Any]) -> bool:
@@ -168,17 +169,16 @@ def _resample_questions(
 def _resample_groups(
     statistic: Callable[..., Any],
     data: list[NDArray[Any]],
-    groups: NDArray[Any],
+    group: NDArray[np.intp],
     vectorised: bool,
     generator: np.random.Generator,
     resamples: int,
 ) -> NDArray[np.float64]:
-    _, membership = np.unique(groups, return_inverse=True)
-    order = np.argsort(membership, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(membership))[:-1])
+    order = np.argsort(group, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(group))[:-1])
     options = {"axis": 0} if vectorised else {}
     values = []
     for _ in range(resamples):
-        chosen = np.concatenate([members[group] for group in generator.integers(len(members), size=len(members))])
+        chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
         values.append(statistic(*(array[chosen] for array in data), **options))
     return np.asarray(values, dtype=float)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 EMBEDDED = "embedded:"
 """Prefix of a path inside a package of the package index: embedded:PACKAGE/FOLDER."""
 TOGETHER = 256
-"""Texts that are embedded at once."""
+"""Texts that are embedded, and pairs that are ranked, at once."""
 Vectors = NDArray[np.float32]
 
 
@@ -34,8 +34,12 @@ class Sentences:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """(texts, dimensions) vectors of length 1; UserError where the model cannot be loaded."""
+        return np.stack(self.each(texts))
+
+    def each(self, texts: Sequence[str]) -> list[Vectors]:
+        """The vectors of :meth:`embed` one by one, which takes no memory."""
         self.learn(texts)
-        return np.stack([self._known[text] for text in texts])
+        return [self._known[text] for text in texts]
 
     def learn(self, texts: Iterable[str]) -> None:
         """Embed those of the texts that are new, all at once: that is faster than one question's at a time."""
@@ -77,6 +81,11 @@ def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
     ``pairs`` are (question, answer). UserError where the model cannot be loaded.
     """
+    parts = [pairs[start : start + TOGETHER] for start in range(0, len(pairs), TOGETHER)]
+    return [score for scores in in_parts("ranking", _fit, path, parts) for score in scores]
+
+
+def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
     from torch.nn import Identity
 
     # what the model would put on top, mostly a sigmoid, keeps the order but makes large scores equal

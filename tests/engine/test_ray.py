@@ -29,7 +29,9 @@ from robust_eval import experiment
 from robust_eval.aggregator.clusters import Forms, clustered
 from robust_eval.config import CONF, register, to_config
 from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.engine import hands
 from robust_eval.engine import ray as engine_module
+from robust_eval.engine.hands import by_hands
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray import Ray
 from robust_eval.error import UserError
@@ -307,49 +309,55 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.fixture
-def ray_for_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parts or more are worth asking Ray for."""
+def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two parts or more are worth asking Ray for; the stages of which it was asked some."""
+    stages = []
+
+    def noted(stage: str, *arguments: Any) -> list[Any]:
+        stages.append(stage)
+        return by_hands(stage, *arguments)
+
     monkeypatch.setattr(engine_module, "WORTH", 2)
+    monkeypatch.setattr(hands, "by_hands", noted)
+    return stages
 
 
-@pytest.mark.usefixtures("ray_for_two_parts")
 def test_texts_are_embedded_on_ray_with_the_vectors_of_one_process(
-    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    address: str, asked_of_ray: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(sentences, "TOGETHER", 16)
+    monkeypatch.setattr(sentences, "TOGETHER", 20)
     texts = [question.text for question in JsonLines("facts", str(FACTS)).load()[:40]]
-    with Ray(address, actors=1).open():
+    with Ray(address).open():
         from_ray = Sentences(SENTENCES).embed(texts)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     assert np.array_equal(Sentences(SENTENCES).embed(texts), from_ray)
     torch.set_num_threads(before)
-    assert said(caplog) == []
+    assert (asked_of_ray, said(caplog)) == (["embedding"], [])
 
 
-@pytest.mark.usefixtures("ray_for_two_parts")
 def test_intervals_agreement_and_clusters_come_from_ray_and_are_the_same(
-    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    address: str, asked_of_ray: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(interval, "_PART", 2**14)
     monkeypatch.setattr(agreement, "_PART", 2**14)
     generator = np.random.default_rng(0)
     values, counts = generator.random((50, 3)), generator.integers(0, 4, (20, 5))
-    vectors = generator.normal(size=(4, 6, 3))
+    vectors = generator.normal(size=(4, 60, 384)) + 2
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    forms = [Forms(f"q{k}", "when?", {f"form {n}": n for n in range(6)}, of) for k, of in enumerate(vectors)]
+    forms = [Forms(f"q{k}", "when?", {f"form {n}": n for n in range(60)}, list(of)) for k, of in enumerate(vectors)]
 
     def figures() -> list[object]:
         return [
             interval.bootstrap_draws(np.mean, values, groups=np.arange(50) // 3).tolist(),
             agreement.remapped_kappa(counts, [6] * 20),
-            in_parts("clusters", clustered, 0.5, [forms[:2], forms[2:]]),
+            in_parts("clusters", clustered, 0.2, [forms[:2], forms[2:]]),
         ]
 
     expected = figures()
     with Ray(address).open():
         assert figures() == expected
-    assert said(caplog) == []
+    assert (asked_of_ray, said(caplog)) == (["resampling", "kappa", "clusters"], [])
 
 
 def test_a_part_that_fails_on_ray_is_done_here_and_it_is_said(
@@ -366,4 +374,21 @@ def test_a_part_that_fails_on_ray_is_done_here_and_it_is_said(
     with Ray(address).open():
         assert in_parts("sums", work, 10, [0, 1, 2]) == [(10, False), (11, True), (12, False)]
         assert in_parts("sums", work, 10, [0, 1]) == [(10, True), (11, True)]
-    assert said(caplog) == ["sums: 1 of 3 parts failed, and are done here"]
+    assert said(caplog) == ["sums: 1 of 3 parts are done here: ValueError: not on this machine"]
+
+
+def test_a_part_that_a_person_has_to_see_to_ends_the_run_and_without_a_cluster_all_is_done_here(
+    address: str, asked_of_ray: list[str], caplog: pytest.LogCaptureFixture
+):
+    def work(shared: str, part: int) -> int:
+        if shared:
+            raise UserError(shared)
+        return part
+
+    with Ray(address).open(), pytest.raises(UserError, match=r"^there is no such model$"):
+        in_parts("sums", work, "there is no such model", [0, 1])
+    assert asked_of_ray == ["sums"]
+    with Ray(address, num_cpus=64).open():
+        assert in_parts("sums", work, "", [0, 1]) == [0, 1]
+    assert asked_of_ray == ["sums"]
+    assert [line.startswith("sums: no machine has room") for line in said(caplog)] == [True]

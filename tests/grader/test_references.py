@@ -20,6 +20,7 @@ GUM = Question(
 )
 YEAR = Question("year", "In which year did the war end?", answers=("1945",), incorrect=("1944", "1946"))
 FORCE = Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1)
+GRADER = References(MODEL)
 OPEN = Question("open", "What is your favourite colour?")
 
 
@@ -27,7 +28,7 @@ def verdicts(*replies):
     """(label, correct, exact, outcome) of each reply (question, text, outcome)."""
     required = {"rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
     rows = [{"question_id": q.id, "text": text, "outcome": outcome, **required} for q, text, outcome in replies]
-    graded = References(MODEL).grade(list({q.id: q for q, _, _ in replies}.values()), answer_table(rows))
+    graded = GRADER.grade(list({q.id: q for q, _, _ in replies}.values()), answer_table(rows))
     return list(zip(*(graded[name].to_pylist() for name in ("label", "correct", "exact", "outcome")), strict=True))
 
 
@@ -63,12 +64,16 @@ TEXTS = [
 PLACES = range(len(TEXTS))
 
 
+@pytest.fixture(scope="module")
+def vectors():
+    return sentence_transformer(MODEL).encode(TEXTS, normalize_embeddings=True).astype(float)
+
+
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(
     st.sampled_from(PLACES), st.sets(st.sampled_from(PLACES), min_size=1), st.sets(st.sampled_from(PLACES), min_size=1)
 )
-def test_it_is_the_side_with_the_largest_cosine(reply, correct, incorrect):
-    vectors = sentence_transformer(MODEL).encode(TEXTS, normalize_embeddings=True).astype(float)
+def test_it_is_the_side_with_the_largest_cosine(vectors, reply, correct, incorrect):
     near = np.round(vectors @ vectors[reply], 5)
     question = replace(
         GUM, answers=tuple(TEXTS[place] for place in correct), incorrect=tuple(TEXTS[place] for place in incorrect)
