@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from shell import Shell
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 PROJECT = Path(__file__).parents[1]
+
+
+@contextmanager
+def without_figures() -> Iterator[None]:
+    """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
+        yield
 
 
 @pytest.fixture(scope="session")
