@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kept_models import kept_models
 from shell import Shell
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -19,6 +20,13 @@ def without_figures() -> Iterator[None]:
     """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("robust_eval.report.figures.CATALOGUE", [])
+        yield
+
+
+@pytest.fixture(scope="module")
+def models_kept() -> Iterator[None]:
+    """The embedded model is loaded once for all runs of a module."""
+    with kept_models():
         yield
 
 

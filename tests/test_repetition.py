@@ -22,7 +22,7 @@ TRIALS = 5000
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run experiment=certainty; all runs share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 

@@ -27,7 +27,7 @@ TABLES = ["rewriting.parquet", "rewrites.parquet", "graded.parquet"]
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment in which rewrites are written; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 
