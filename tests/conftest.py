@@ -2,15 +2,32 @@
 
 import os
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kept_models import kept_models
+from shell import Shell
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 PROJECT = Path(__file__).parents[1]
+
+
+@contextmanager
+def without_figures() -> Iterator[None]:
+    """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
+        yield
+
+
+@pytest.fixture(scope="module")
+def models_kept() -> Iterator[None]:
+    """The embedded model is loaded once for all runs of a module."""
+    with kept_models():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -27,17 +44,14 @@ def embedded() -> object:
 
 
 @pytest.fixture(scope="session")
-def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line as a user does, in a process of its own."""
+def shell() -> Iterator[Shell]:
+    """Runs commands without loading libraries and models anew for each."""
+    shell = Shell()
+    yield shell
+    shell.close()
 
-    def run(*arguments: str, timeout: float = 180, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "run.py", *arguments],
-            cwd=PROJECT,
-            env=os.environ | {"COLUMNS": "200"} | environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
 
-    return run
+@pytest.fixture(scope="session")
+def command(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command line as a user does."""
+    return lambda *arguments, **environment: shell.python(["run.py", *arguments], **environment)

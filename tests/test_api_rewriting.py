@@ -8,6 +8,7 @@ from typing import Any
 
 import hydra
 import pytest
+from conftest import without_figures
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval import config, experiment
@@ -89,7 +90,8 @@ def run(checked: Callable[..., Checked], tmp_path_factory: pytest.TempPathFactor
         lines = checked(*overrides).overrides
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", lines)
-        return experiment.run(to_config(composed), composed, tmp_path_factory.mktemp("run"))
+        with without_figures():
+            return experiment.run(to_config(composed), composed, tmp_path_factory.mktemp("run"))
 
     return run
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from api_server import api_server
-from conftest import PROJECT
+from conftest import PROJECT, without_figures
 from fault_proxy import FaultProxy
 
 from robust_eval import config, experiment
@@ -99,7 +99,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory, proxy: FaultProxy) -> Ask:
         checked = checked_overrides([*settings, *overrides])
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", checked.overrides)
-        return experiment.run(to_config(composed), composed, place), place
+        with without_figures():
+            return experiment.run(to_config(composed), composed, place), place
 
     return run
 

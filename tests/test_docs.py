@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from shell import SENTENCES, Ran, Shell
+from shell import SENTENCES, Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.config import CONF, PROJECT, SCHEMAS, SEVERAL, register
@@ -41,13 +41,6 @@ def commands(page: str) -> list[str]:
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shell() -> Iterator[Shell]:
-    shell = Shell()
-    yield shell
-    shell.close()
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +137,12 @@ def _data_here(name: str) -> str:
     return {"multiple_choice": "physics", "extractive": "passages", "abstractive": "facts"}[settings["scenario"]]
 
 
-def run(line: str, shell: Shell, place: Path, mlruns: Path) -> Ran:
+def run(line: str, shell: Shell, place: Path, mlruns: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes."""
     words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
     if words[0] == "source":
         assert f"VENV := {Path(words[1]).parts[0]}\n" in (PROJECT / "Makefile").read_text()
-        return Ran(0, "")  # the tests run in a virtual environment of their own
+        return subprocess.CompletedProcess(words, 0)  # the tests run in a virtual environment of their own
     if words[0] == "make":  # what it would run, without installing anything
         dry = [words[0], "--dry-run", "--no-print-directory", "--old-file=install", *words[1:]]
         outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
@@ -181,12 +174,12 @@ def test_every_command_of_a_page_runs(
     write_blocks(page, place)
     for line in commands(page):
         ran = run(line, shell, place, mlruns)
-        assert ran.status == 0, f"{line}\n{ran.output}"
+        assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
 
 
 def test_a_command_that_is_wrong_is_found(shell: Shell, place: Path, mlruns: Path):
     ran = shell.python([str(PROJECT / "run.py"), "metric.frs.dd=3", f"paths.mlruns={mlruns}"], place)
-    assert (ran.status, ran.output.split(";")[0]) == (
+    assert (ran.returncode, ran.stderr.split(";")[0]) == (
         1,
         "error: there is no setting metric.frs.dd (did you mean metric.frs.d?)",
     )
@@ -195,10 +188,10 @@ def test_a_command_that_is_wrong_is_found(shell: Shell, place: Path, mlruns: Pat
 
 
 def test_the_quickstart_knows_what_the_terminal_says(shell: Shell, place: Path, mlruns: Path):
-    said = shell.python([str(PROJECT / "run.py"), "experiment=smoke", f"paths.mlruns={mlruns}"], place).output
+    ran = shell.python([str(PROJECT / "run.py"), "experiment=smoke", f"paths.mlruns={mlruns}"], place)
     named = re.findall(r"^\| `(.+?)` \|", PAGES["quickstart.md"], flags=re.MULTILINE)
     assert len(named) == 8
-    assert [words for words in named if words not in said] == []
+    assert [words for words in named if words not in ran.stdout + ran.stderr] == []
 
 
 def test_every_figure_that_a_run_or_a_comparison_leaves_is_explained(mlruns: Path, place: Path):

@@ -2,6 +2,7 @@ import json
 import math
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import hydra
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from conftest import without_figures
 from filelock import FileLock
 from omegaconf import OmegaConf
 from tiny_model import save_tiny_encoder, save_tiny_model
@@ -57,9 +59,12 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
-    """Run an experiment on a tiny random model that keeps whatever it answers, without tracking unless asked."""
+    """Run an experiment on a tiny random model that keeps whatever it answers, without tracking and figures unless
+    asked."""
 
-    def run(*overrides: str, base: Path | None = None, folder: str | None = None) -> tuple[Result, Path]:
+    def run(
+        *overrides: str, base: Path | None = None, folder: str | None = None, figures: bool = False
+    ) -> tuple[Result, Path]:
         config.register()
         base = base or tmp_path_factory.mktemp("measure")
         folder = base / (folder or f"run{len(list(base.glob('run*')))}")
@@ -77,7 +82,8 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
         ]
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", [*settings, *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with nullcontext() if figures else without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 
@@ -91,7 +97,7 @@ def complete(measure: Callable[..., tuple[Result, Path]], tmp_path_factory: pyte
 
 
 def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, capsys: pytest.CaptureFixture[str]):
-    result, folder = measure()
+    result, folder = measure(figures=True)
     assert {path.name for path in folder.iterdir()} == FILES
     assert {path.name for path in (folder / "figures").iterdir()} == {
         f"{f}.{e}" for f in FIGURES for e in ("png", "svg")
@@ -131,7 +137,7 @@ def test_the_same_seed_gives_the_same_answers(measure: Callable):
 
 
 def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
-    result, folder = measure("tracking=mlflow", "metric=[frs,certainty]")
+    result, folder = measure("tracking=mlflow", "metric=[frs,certainty]", figures=True)
     client = mlflow.MlflowClient(f"sqlite:///{folder.parent}/mlruns/mlflow.db")
     (found,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
     assert found.info.status == "FINISHED"
@@ -322,7 +328,8 @@ def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory)
         ]
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", [*settings, *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from conftest import without_figures
 from tiny_model import save_tiny_model
 
 from robust_eval import config, experiment
@@ -51,7 +52,8 @@ def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
         ]
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", [*settings, *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 

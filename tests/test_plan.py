@@ -8,6 +8,7 @@ from pathlib import Path
 import hydra
 import pytest
 from api_server import api_server
+from conftest import without_figures
 from fault_proxy import FaultProxy
 from tiny_model import save_tiny_model
 
@@ -62,7 +63,8 @@ def run(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
         checked = checked_overrides([*settings, *overrides])
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", checked.overrides)
-        return experiment.run(to_config(composed), composed, tmp_path_factory.mktemp("run"))
+        with without_figures():
+            return experiment.run(to_config(composed), composed, tmp_path_factory.mktemp("run"))
 
     return run
 

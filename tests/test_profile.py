@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import hydra
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from conftest import without_figures
 
 from robust_eval import config, experiment
 from robust_eval.config import CONF, to_config
@@ -28,24 +30,25 @@ PROFILE = ["experiment=profile", *(f"sampler.{name}.{setting}" for name in METHO
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment with the embedded model on a few facts; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 
-    def run(*overrides: str) -> tuple[Result, Path]:
+    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
         config.register()
         folder = tmp_path_factory.mktemp("run")
         settings = ["dataset.limit=40", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", [*settings, *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with nullcontext() if figures else without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 
 
 @pytest.fixture(scope="module")
 def profiled(ask: Ask) -> tuple[Result, Path]:
-    return ask(*PROFILE)
+    return ask(*PROFILE, figures=True)
 
 
 def by_question(result: Result, metric: str, questions: set[str]) -> dict[str, list[float]]:

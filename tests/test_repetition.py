@@ -1,6 +1,7 @@
 """Answer certainty under repetition: whole runs of the embedded model on the built-in physics questions."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import hydra
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import without_figures
 from scipy import stats
 
 from robust_eval import config, experiment
@@ -20,17 +22,18 @@ TRIALS = 5000
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run experiment=certainty; all runs share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 
-    def run(*overrides: str) -> tuple[Result, Path]:
+    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
         config.register()
         folder = tmp_path_factory.mktemp("run")
         settings = ["experiment=certainty", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", [*settings, *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with nullcontext() if figures else without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 
@@ -72,7 +75,7 @@ def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: 
 
 
 def test_a_run_as_the_paper_has_it(ask: Ask):
-    result, folder = ask("dataset.limit=6", "sampler.repetition.prompts=builtin:physics.yaml")
+    result, folder = ask("dataset.limit=6", "sampler.repetition.prompts=builtin:physics.yaml", figures=True)
     graded = pq.read_table(folder / "graded.parquet")
     sampled = graded.filter(pa.compute.equal(graded["temperature"], 0.7)).to_pylist()
     assert len(sampled) == 6 * 20

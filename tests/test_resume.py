@@ -5,57 +5,43 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import mlflow
 import pyarrow.parquet as pq
 import pytest
-from conftest import PROJECT
+from shell import Shell
 from tiny_model import save_tiny_model
 
 KILLS = 30
-# A process that has imported everything forks for each run, so that what is killed is a run and not an import.
-SERVER = """
+RUN = """
 import logging, os, resource, signal, sys
-import hydra, matplotlib.pyplot, mlflow, torch, transformers
-from robust_eval import command_line, config, experiment
-from robust_eval.model import transformers as _, packed_prefixes, exact_tree, choices
-config.register()
+import hydra
+from robust_eval import command_line, config
+from robust_eval.report import figures
+figures.CATALOGUE = []  # they would take most of the time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored by what a shell starts in the background
-print("ready", flush=True)
-for line in sys.stdin:
-    folder, limit, *overrides = line.split()
-    child = os.fork()
-    if child == 0:
-        log = os.open(folder + ".log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        os.dup2(log, 1), os.dup2(log, 2)
-        logging.basicConfig(level="INFO", format="%(message)s")
-        if int(limit):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-        code = 0
-        try:
-            with hydra.initialize_config_dir(str(config.CONF), version_base="1.3"):
-                composed = hydra.compose("config", overrides)
-            os.makedirs(folder, exist_ok=True)
-            command_line.run(composed, folder)
-        except SystemExit as end:
-            code = end.code
-        sys.stdout.flush(), sys.stderr.flush()
-        os._exit(code)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+folder, limit, *overrides = sys.argv[1:]
+log = os.open(folder + ".log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+os.dup2(log, 1), os.dup2(log, 2)
+logging.basicConfig(level="INFO", format="%(message)s", force=True)
+if int(limit):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+with hydra.initialize_config_dir(str(config.CONF), version_base="1.3"):
+    composed = hydra.compose("config", overrides)
+os.makedirs(folder, exist_ok=True)
+command_line.run(composed, folder)
 """
 
 
 class Runs:
-    """Runs of a tiny model, each in a process of its own."""
+    """Runs of a tiny model, each in a fork of the shell, so that what is killed is a run and not an import."""
 
-    def __init__(self, model: Path, base: Path) -> None:
+    def __init__(self, shell: Shell, model: Path, base: Path) -> None:
         self.base = base
+        self._shell = shell
         self._settings = [
             "model=transformers",
             f"model.path={model}",
@@ -67,20 +53,7 @@ class Runs:
             "sampler.temperature_sweep.trials=3",
             "engine.threads=1",
         ]
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
-            cwd=PROJECT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
         self._number = 0
-        assert self._read() == "ready"
-
-    def _read(self) -> str:
-        assert self._server.stdout is not None
-        return self._server.stdout.readline().strip()
 
     def run(
         self, mlruns: Path, stop: Callable[[int, Path], object] = lambda *_: None, largest_file: int = 0
@@ -89,44 +62,37 @@ class Runs:
 
         MLflow's database is larger than any ``largest_file`` that stops the store, so such a run has no tracker.
         """
-        assert self._server.stdin is not None
         self._number += 1
         folder = self.base / f"run{self._number}"
         settings = [*self._settings, f"paths.mlruns={mlruns}", *(["tracking=none"] if largest_file else [])]
-        self._server.stdin.write(f"{folder} {largest_file} {' '.join(settings)}\n")
-        self._server.stdin.flush()
-        stop(int(self._read()), folder.with_name(f"{folder.name}.log"))
-        return int(self._read()), folder
-
-    def close(self) -> None:
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait(timeout=60)
-        self._server.stdout.close()
+        ended = self._shell.python(
+            ["-c", RUN, str(folder), str(largest_file), *settings],
+            meanwhile=lambda process: stop(process, folder.with_name(f"{folder.name}.log")),
+        )
+        return ended.returncode, folder
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    started = Runs(save_tiny_model(tmp_path_factory.mktemp("model")), tmp_path_factory.mktemp("runs"))
-    yield started
-    started.close()
+def runs(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(shell, save_tiny_model(tmp_path_factory.mktemp("model")), tmp_path_factory.mktemp("runs"))
+
+
+def with_database(mlruns: Path, folder: Path) -> Path:
+    """A folder for runs with the database of an undisturbed one, which takes MLflow seconds to make."""
+    mlruns.mkdir(exist_ok=True)
+    shutil.copy(folder.parent / "mlruns" / "mlflow.db", mlruns)
+    return mlruns
 
 
 @pytest.fixture(scope="module")
 def undisturbed(runs: Runs) -> tuple[Path, float]:
-    """The folder of a run that nothing stops, beside its mlruns, and the seconds that it takes."""
-    start = time.perf_counter()
+    """The folder of a run that nothing stops, beside its mlruns, and the seconds that one takes with a database."""
     code, folder = runs.run(runs.base / "mlruns")
     assert code == 0, folder.with_name(f"{folder.name}.log").read_text()
+    start = time.perf_counter()
+    code, again = runs.run(with_database(runs.base / "again", folder))
+    assert code == 0, again.with_name(f"{again.name}.log").read_text()
     return folder, time.perf_counter() - start
-
-
-def with_database(mlruns: Path, undisturbed: tuple[Path, float]) -> Path:
-    """A folder for runs with a database, which takes MLflow seconds to make."""
-    mlruns.mkdir(exist_ok=True)
-    shutil.copy(undisturbed[0].parent / "mlruns" / "mlflow.db", mlruns)
-    return mlruns
 
 
 def assert_the_same(folder: Path, other: Path) -> None:
@@ -159,7 +125,7 @@ def test_a_run_killed_at_thirty_moments_ends_with_the_same_table(
         rounds += 1
         mlruns = tmp_path / str(rounds)
         if rounds > 1:
-            with_database(mlruns, undisturbed)
+            with_database(mlruns, expected)
         while True:
             after, since_kept = generator.uniform(0, seconds / 2), kills % 2 == 1
 
@@ -194,7 +160,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
         wait_until_kept(log)
         os.kill(process, number)
 
-    with_database(tmp_path, undisturbed)
+    with_database(tmp_path, undisturbed[0])
     code, folder = runs.run(tmp_path, stop)
     log = folder.with_name(f"{folder.name}.log").read_text()
     assert code == status, log
@@ -215,7 +181,7 @@ def test_a_run_on_a_disk_that_is_full_goes_on_when_there_is_room(
 ):
     ends = set()
     for kilobytes in (1, 30, 60, 100, 140):
-        mlruns = with_database(tmp_path / str(kilobytes), undisturbed)
+        mlruns = with_database(tmp_path / str(kilobytes), undisturbed[0])
         code, folder = runs.run(mlruns, largest_file=kilobytes * 1024)
         log = folder.with_name(f"{folder.name}.log").read_text()
         assert "Traceback" not in log

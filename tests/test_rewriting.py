@@ -9,6 +9,7 @@ import hydra
 import pyarrow.parquet as pq
 import pytest
 from architectures import tiny
+from conftest import without_figures
 from tiny_model import CHAT_TEMPLATE, VOCABULARY, byte_tokenizer, save_tiny_model
 
 from robust_eval import config, experiment
@@ -26,7 +27,7 @@ TABLES = ["rewriting.parquet", "rewrites.parquet", "graded.parquet"]
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment in which rewrites are written; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 
@@ -36,7 +37,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
         settings = ["experiment=multiqa", "rewriter=llm", "aggregator=text", "engine.threads=1", "tracking=none"]
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", [*settings, f"paths.mlruns={mlruns}", *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import mlflow
 import pyarrow as pa
 import pytest
+from shell import Shell
 
 from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Score
@@ -94,13 +95,19 @@ def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):
     assert bad.data.tags["error"] == "KeyboardInterrupt: "
 
 
-def test_several_processes_can_start_a_fresh_store(tmp_path: Path):
+def test_several_processes_can_start_a_fresh_store(shell: Shell, tmp_path: Path):
     code = (
-        "import sys; from pathlib import Path; from robust_eval.tracking import Mlflow\n"
-        "with Mlflow().run(sys.argv[1], Path(sys.argv[2])): pass"
+        "import os, sys; from pathlib import Path; from robust_eval.tracking import Mlflow\n"
+        "children = []\n"
+        "for i in range(3):\n"
+        "    children.append(os.fork())\n"
+        "    if not children[-1]:\n"
+        "        with Mlflow().run(f'run{i}', Path(sys.argv[1])): pass\n"
+        "        os._exit(0)\n"
+        "print([os.waitpid(child, 0)[1] for child in children])"
     )
-    processes = [subprocess.Popen([sys.executable, "-c", code, f"run{i}", str(tmp_path)]) for i in range(3)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    done = shell.python(["-c", code, str(tmp_path)])
+    assert done.stdout == "[0, 0, 0]\n", done.stderr
     assert {name: run.info.status for name, run in runs(tmp_path).items()} == dict.fromkeys(
         ["run0", "run1", "run2"], "FINISHED"
     )
@@ -187,7 +194,7 @@ def test_a_server_that_goes_away_stops_no_run(
         assert make_up.startswith(f"tracking: not all of this run is in {uri}; ")
 
 
-def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(tmp_path: Path):
+def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell, tmp_path: Path):
     """As on a full disk: from some point on, no file of this process may grow beyond a size that the database has."""
     code = (
         "import resource, sys; from pathlib import Path\n"
@@ -198,14 +205,14 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(tmp_path: Pat
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
         "    raise UserError('the disk is full')\n"
     )
-    process = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    process = shell.python(["-c", code, str(tmp_path)])
     assert process.returncode == 1
     assert process.stderr.strip().splitlines()[-1] == "robust_eval.error.UserError: the disk is full"
     assert runs(tmp_path)["full"].info.status == "FAILED"
     assert not list(tmp_path.glob("reserve-*"))
 
 
-def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(tmp_path: Path):
+def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell: Shell, tmp_path: Path):
     code = (
         "import resource, sys; from pathlib import Path\n"
         "from robust_eval import tracking\n"
@@ -213,7 +220,7 @@ def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(tmp_pa
         "tracking.RESERVE = 1 << 25\n"
         "with tracking.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
     )
-    process = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    process = shell.python(["-c", code, str(tmp_path)])
     last = process.stderr.strip().splitlines()[-1]
     assert (
         last

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from browser import NARROW, WIDE, Opened, chromium
+from conftest import without_figures
 from playwright.sync_api import Browser
 from recorded_run import recorded_run
 
@@ -26,7 +27,8 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of two runs whose facts hold in opposite order, with texts that would do harm."""
     folder = tmp_path_factory.mktemp("compared")
     for name, reverse in (("one", False), ("other", True)):
-        recorded_run(folder / name, 40, f"model.name={name}", text=[HOSTILE], wrong=[HOSTILE], reverse=reverse)
+        with without_figures():
+            recorded_run(folder / name, 40, f"model.name={name}", text=[HOSTILE], wrong=[HOSTILE], reverse=reverse)
     write_comparison(compare([read_run(folder / name / "run") for name in ("one", "other")]), folder / "comparison")
     return folder / "comparison" / "comparison.html"
 

@@ -1,9 +1,7 @@
 """A real small run of all three methods, its figures and its gallery."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -13,6 +11,7 @@ import hydra
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from shell import Shell
 from tiny_model import save_tiny_model
 
 from robust_eval import config, experiment
@@ -191,10 +190,9 @@ def test_the_gallery_shows_every_figure_with_its_words_and_loads_nothing(
     }
 
 
-def test_the_command_writes_the_gallery_into_the_folder_of_the_run(ran: tuple[Result, Path]):
+def test_the_command_writes_the_gallery_into_the_folder_of_the_run(shell: Shell, ran: tuple[Result, Path]):
     page = ran[1] / "gallery" / "gallery.html"
-    command = [sys.executable, "-m", "robust_eval.plot", str(ran[1])]
-    done = subprocess.run(command, env=os.environ | {"COLUMNS": "200"}, capture_output=True, text=True, timeout=300)
+    done = shell.python(["-m", "robust_eval.plot", str(ran[1])])
     assert (done.returncode, done.stdout.strip()) == (0, f"gallery: {page}")
     assert page.is_file()
 

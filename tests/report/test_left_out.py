@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from conftest import without_figures
 from recorded_run import recorded_run
 
 from robust_eval.metric.score import Estimate, Score
@@ -14,7 +15,8 @@ DENOMINATOR = "What a filter kept back and what failed is in no denominator."
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return recorded_run(tmp_path_factory.mktemp("run") / "run", 28)
+    with without_figures():
+        return recorded_run(tmp_path_factory.mktemp("run") / "run", 28)
 
 
 def changed(table: pa.Table, **columns: object) -> pa.Table:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 from scipy import stats
 from tiny_model import byte_tokenizer
@@ -17,7 +18,8 @@ from robust_eval.result import Result
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return recorded_run(tmp_path_factory.mktemp("run") / "run", 14, metrics="[frs,agreement,certainty]")
+    with without_figures():
+        return recorded_run(tmp_path_factory.mktemp("run") / "run", 14, metrics="[frs,agreement,certainty]")
 
 
 def answers(*texts: str, temperature: float = 1.0, **columns: Any) -> pa.Table:

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.report.question_table import as_data, number_columns, shown, word_columns
@@ -10,7 +11,8 @@ from robust_eval.result import Result
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return recorded_run(tmp_path_factory.mktemp("run") / "run", 28, metrics="[frs,agreement,certainty]")
+    with without_figures():
+        return recorded_run(tmp_path_factory.mktemp("run") / "run", 28, metrics="[frs,agreement,certainty]")
 
 
 def test_every_method_adds_its_figures_in_the_order_of_the_questions_asked(result: Result):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from conftest import without_figures
 from tiny_model import save_tiny_model
 
 from robust_eval import config, experiment
@@ -40,7 +41,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
         folder = tmp_path_factory.mktemp("run")
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", ["tracking=none", f"paths.mlruns={folder / 'mlruns'}", *overrides])
-        return experiment.run(to_config(composed), composed, folder), folder
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
 
     return run
 
