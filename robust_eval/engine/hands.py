@@ -7,19 +7,16 @@ that one of them has loaded stays there.
 import logging
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
 from robust_eval.error import UserError, first_line
+from robust_eval.parts import Done, Part, Shared
 from robust_eval.progress import progress
 
 log = logging.getLogger(__name__)
-
-Shared = TypeVar("Shared")
-Part = TypeVar("Part")
-Done = TypeVar("Done")
 
 
 def by_hands(

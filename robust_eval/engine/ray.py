@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from robust_eval.error import UserError, first_line
 from robust_eval.garbage import collect_as_usual
 from robust_eval.model.base import ModelConfig
 from robust_eval.model.transformers import Transformers
-from robust_eval.parts import SPREAD, one_by_one
+from robust_eval.parts import SPREAD, Done, Part, Shared, one_by_one
 
 if TYPE_CHECKING:
     from robust_eval.engine.actors import Actors
@@ -28,10 +28,6 @@ SURROUNDINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # an actor without a GPU need not be told again that it has none
     "RAY_worker_niceness": "0",  # other engines do not stand back either
 }
-
-Shared = TypeVar("Shared")
-Part = TypeVar("Part")
-Done = TypeVar("Done")
 
 
 @dataclass

@@ -45,9 +45,9 @@ from robust_eval.model.sentences import Sentences
 from robust_eval.model.served import ServedModel
 from robust_eval.model.stored import StoredModel
 from robust_eval.model.transformers import Transformers
+from robust_eval.parquet_store import ParquetEntries, ParquetStore
 from robust_eval.parts import in_parts
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
-from robust_eval.sqlite_store import SqliteEntries, SqliteStore
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import NoStore, Store
 
@@ -112,7 +112,7 @@ def test_a_block_that_fails_is_tried_again_by_another_process(address: str, tmp_
 def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_again(
     address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    requests, store = questions(10), SqliteStore(str(tmp_path / "store"))
+    requests, store = questions(10), ParquetStore(str(tmp_path / "store"))
     expected = ask(Local(threads=1), ScriptedModel(str(tmp_path / "local")), requests)
     engine = Ray(address, actors=2, block_size=4, attempts=2)
     model = ScriptedModel(str(tmp_path / "ray"), raises=("q2",), exits=("q8",))
@@ -160,7 +160,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_run_at_once(address: str, tmp_pa
 
 
 def test_only_what_the_store_lacks_is_asked(address: str, tmp_path: Path):
-    store = SqliteStore(str(tmp_path / "store"))
+    store = ParquetStore(str(tmp_path / "store"))
     ask(Local(threads=1), ScriptedModel(str(tmp_path / "local")), questions(4), store)
     table = ask(Ray(address=address), ScriptedModel(str(tmp_path / "ray")), questions(6), store)
     assert [names for _, names in asked(tmp_path / "ray")] == [["q4", "q5"]]
@@ -168,7 +168,7 @@ def test_only_what_the_store_lacks_is_asked(address: str, tmp_path: Path):
 
 
 def test_nothing_is_started_where_the_store_has_everything(tmp_path: Path):
-    store = SqliteStore(str(tmp_path / "store"))
+    store = ParquetStore(str(tmp_path / "store"))
     ask(Local(threads=1), ScriptedModel(str(tmp_path / "local")), questions(4), store)
     assert ask(Ray(address="nowhere:1"), ScriptedModel(str(tmp_path / "ray")), questions(4), store).num_rows == 16
 
@@ -235,10 +235,10 @@ def test_a_real_model_gives_the_same_numbers_with_one_actor_and_with_four_whatev
 def test_an_experiment_survives_a_machine_that_is_lost_in_its_middle(
     cluster: Any, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    waiting, put, kept = tmp_path / "waiting", SqliteEntries.put, []
+    waiting, put, kept = tmp_path / "waiting", ParquetEntries.put, []
     waiting.mkdir()
 
-    def keep(entries: SqliteEntries, came: Mapping[bytes, bytes]) -> None:
+    def keep(entries: ParquetEntries, came: Mapping[bytes, bytes]) -> None:
         put(entries, came)
         kept.append(came)
 
@@ -255,12 +255,13 @@ def test_an_experiment_survives_a_machine_that_is_lost_in_its_middle(
         fixed = ["dataset.limit=24", "sampler.temperature_sweep.selection=none", "sampler.temperature_sweep.trials=3"]
         register()
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*fixed, "tracking=none", f"paths.mlruns={mlruns}"])
+            chosen = f"engine={type(engine).__name__.lower()}"  # and with it the store
+            composed = hydra.compose("config", [*fixed, chosen, "tracking=none", f"paths.mlruns={mlruns}"])
         config = to_config(composed)
         config.engine, config.model = engine, Transformers(**tiny)
         if isinstance(engine, Ray):
             config.model = Waiting(**tiny, waiting=str(waiting))
-            monkeypatch.setattr(SqliteEntries, "put", keep)
+            monkeypatch.setattr(ParquetEntries, "put", keep)
             threading.Thread(target=lose_a_machine, daemon=True).start()
         (mlruns / "run").mkdir(parents=True)
         experiment.run(config, composed, mlruns / "run")
@@ -286,7 +287,7 @@ def test_actors_keep_the_limit_of_a_server_and_the_budget_together(
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Paris"}}
         return 200, {}, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 5}}
 
-    asked, store = [replace(each, temperatures=(1.0,), trials=1) for each in questions(60)], SqliteStore(str(tmp_path))
+    asked, store = [replace(each, temperatures=(1.0,), trials=1) for each in questions(60)], ParquetStore(str(tmp_path))
     engine = Ray(address, actors=4, block_size=5)
     with scripted_server(answer) as server:
         settings = {"base_url": server.url, "key_variable": None, "prompt_price": 0, "completion_price": 1_000_000}
