@@ -6,6 +6,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from robust_eval import command_line
+from robust_eval.repeat import repeated_run
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -13,7 +14,7 @@ def main(composed: DictConfig) -> None:
     """Run the experiment that was composed."""
     hydra_config = HydraConfig.get()
     swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
-    repeated = command_line.repeated_run(hydra_config.runtime.config_sources)
+    repeated = repeated_run(hydra_config.runtime.config_sources)
     command_line.run(composed, hydra_config.runtime.output_dir, swept, repeated)
 
 

@@ -5,21 +5,22 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
-from robust_eval.config import CONF, register, to_config
+from robust_eval.config import register, to_config
 from robust_eval.error import UserError
 from robust_eval.garbage import collect_seldom
 from robust_eval.overrides import Checked, checked_overrides, jobs
-from robust_eval.run_folder import ANSWERS, CONFIG
+from robust_eval.repeat import repeating_arguments
 from robust_eval.sweep import run_sweep, write_error
 
 DRY_RUN = "dry_run="
@@ -46,8 +47,9 @@ def main(launch: Callable[[], None]) -> None:
             _dry_run(checked_overrides(known.overrides), known.multirun)
             return
         if any(line.startswith("repeat=") for line in known.overrides):
-            sys.argv[1:] = _repeating(known.overrides)
-            launch()
+            with TemporaryDirectory() as copy:
+                sys.argv[1:] = repeating_arguments(known.overrides, Path(copy))
+                launch()
             return
         checked = checked_overrides(known.overrides)
         expanded = dict(zip(known.overrides, checked.overrides, strict=True))
@@ -81,17 +83,6 @@ def _dry_run(checked: Checked, multirun: bool) -> None:
     planned: dict[bytes, set[tuple[float, int]]] = {}
     stages = {", ".join(telling): unplanned(dry_run(config), planned) for telling, config in jobs(checked.overrides)}
     print_plan(stages)
-
-
-def _repeating(overrides: Sequence[str]) -> list[str]:
-    """Arguments with which Hydra takes the configuration from the folder of a run."""
-    *_, last = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
-    folder = Path(last).resolve()
-    for name in (CONFIG, ANSWERS):
-        if not (folder / name).is_file():
-            raise UserError(f"repeat={last}: there is no {name} of a finished run")
-    others = [line for line in overrides if not line.startswith("repeat=")]
-    return ["--config-path", str(folder), "--config-name", "config", f"hydra.searchpath=[file://{CONF}]", *others]
 
 
 def _sweep(launch: Callable[[], None], checked: Checked) -> None:
@@ -133,12 +124,6 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
             raise
     except KeyboardInterrupt as problem:
         exit_after(problem)
-
-
-def repeated_run(sources: Iterable[Any]) -> Path | None:
-    """The folder of an earlier run, if Hydra has the configuration from there (``repeat=FOLDER``)."""
-    folders = [Path(source.path) for source in sources if source.schema == "file"]
-    return next((folder for folder in folders if (folder / ANSWERS).is_file()), None)
 
 
 def _heed_termination() -> None:

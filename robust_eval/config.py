@@ -6,7 +6,7 @@ class, name it in :data:`SCHEMAS`, and give it a file under ``conf/``.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -133,16 +133,22 @@ OmegaConf.register_new_resolver("own_device", own_device, replace=True)
 
 
 def repeatable(composed: DictConfig) -> str:
-    """The composed configuration as a file that Hydra composes to the same (``repeat=FOLDER``).
-
-    It names the schemas of its parts, which are all that it takes from elsewhere, and where Hydra puts runs.
-    """
-    schemas = [f"/schema/{name}@{path}" for path, name in _schemas(composed)]
-    main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
-    logging = [entry for entry in main["defaults"] if isinstance(entry, dict) and "override" in next(iter(entry))]
-    head = {"defaults": ["schema", *schemas, "_self_", *logging]}
+    """The composed configuration as a file that Hydra composes to the same (``repeat=FOLDER``)."""
     settings = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(settings, dict)
+    return configuration_file(_schemas(composed), {str(name): value for name, value in settings.items()})
+
+
+def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str, Any]) -> str:
+    """A file that Hydra composes to these settings.
+
+    It names the ``schemas`` of its parts (path and name of each, outer ones first), which are all that it takes from
+    elsewhere, and where Hydra puts runs.
+    """
+    named = [f"/schema/{name}@{path}" for path, name in schemas]
+    main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
+    logging = [entry for entry in main["defaults"] if isinstance(entry, dict) and "override" in next(iter(entry))]
+    head = {"defaults": ["schema", *named, "_self_", *logging]}
     return str(yaml.safe_dump({**head, **settings, "hydra": main["hydra"]}, sort_keys=False, allow_unicode=True))
 
 
