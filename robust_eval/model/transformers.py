@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Division, Item, Reply, Request
-from robust_eval.model.blocks import PADDING, Beside, blocks
+from robust_eval.model.blocks import PADDING, Beside, blocks, growing_blocks
 from robust_eval.model.effort import Terms
 from robust_eval.model.embedded import CONVERSION, converted_model, package_folder
 from robust_eval.model.files import folder_hash, hub_commit
@@ -135,8 +135,7 @@ class Transformers:
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
         encode = PromptEncoder(self._tokenizer(), self.prompt_style)
         encoded = encode.by_length(requests)
-        most = self.most_answers_at_once
-        divided = blocks(encoded, lambda: most, PADDING)
+        divided = growing_blocks(encoded, self.most_answers_at_once)
         return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
 
     @property
@@ -147,6 +146,10 @@ class Transformers:
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
+        if self.trust_remote_code:
+            log.warning(
+                "model %s: Python code that %s brings runs here (model.trust_remote_code)", self.name, self.path
+            )
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(self._folder()), **where)
@@ -228,15 +231,15 @@ class TransformersModel:
         if not requests:
             return
         encoded = self._encode.by_length(self._readable(requests))
+        divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
         beside = beside or Beside.of(encoded)
         prefixes, packs = self._prefixes_after(beside)
         self._bytes_per_question = bytes_per_question(
             self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens
         )
         fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // beside.answers)
-        most = self.config.most_answers_at_once
-        for divided in blocks(encoded, lambda: most, PADDING):
-            for block in blocks(divided, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
+        for together in divided:
+            for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
                 if wanted := [pair for pair in block if pair[1].item in missing]:
                     yield from self._replies(prefixes, wanted)
 

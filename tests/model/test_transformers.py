@@ -570,6 +570,14 @@ def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: Tra
     assert flipped <= len(together) / 100
 
 
+def test_code_that_a_model_brings_is_announced_whenever_it_may_run(folder: Path, caplog: pytest.LogCaptureFixture):
+    load(folder, prompt_style="plain")
+    assert caplog.messages == []
+    load(folder, prompt_style="plain", trust_remote_code=True)
+    said = f"model tiny: Python code that {folder} brings runs here (model.trust_remote_code)"
+    assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", said)]
+
+
 def test_settings_that_make_no_sense_are_refused():
     for settings, message in (
         ({"prompt_style": "poem"}, "prompt_style must be plain or chat, not poem"),
