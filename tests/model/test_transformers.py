@@ -13,7 +13,7 @@ from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
-from robust_eval.model import answer_tree, transformers
+from robust_eval.model import answer_tree, blocks, transformers
 from robust_eval.model.arrived import answers_of
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
 from robust_eval.model.packed_prefixes import PackedPrefixes
@@ -40,6 +40,12 @@ def load(folder: Path, **settings: object) -> TransformersModel:
 
 def request(text: str, trials: int = 1, temperatures: tuple[float, ...] = (0.0,), tokens: int = 8) -> Request:
     return Request(text, 0, Prompt("Be brief.", (("One?", "1"),), text), temperatures, trials, tokens, 0, 5)
+
+
+def test_some_answers_are_there_before_many_were_asked(folder: Path):
+    greedy = [request(f"{index:03}") for index in range(300)]
+    (first, *_) = load(folder, prompt_style="plain").complete(greedy, {each.item for each in greedy})
+    assert len(first) == 1024 // 11  # tokens at once, of prompts of eleven
 
 
 def test_a_local_folder_is_loaded_and_described(folder: Path):
@@ -275,6 +281,12 @@ def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exce
     return asked
 
 
+@pytest.fixture
+def blocks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first blocks are as large as the later ones."""
+    monkeypatch.setattr(blocks, "FIRST", 1)
+
+
 @pytest.mark.parametrize("style", ["plain", "chat"])
 @pytest.mark.parametrize(
     "error",
@@ -327,6 +339,7 @@ def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
     assert failed
 
 
+@pytest.mark.usefixtures("blocks_alike")
 def test_a_block_that_was_too_large_makes_those_after_it_smaller(folder: Path, monkeypatch: pytest.MonkeyPatch):
     requests = [free_request(f"{index:02}") for index in range(32)]  # 60 answers each
     asked = out_of_memory_beyond(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory."))
@@ -356,6 +369,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(folder: Path, monkeypat
     assert len(asked) == 1
 
 
+@pytest.mark.usefixtures("blocks_alike")
 def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
     requests = [free_request(f"{index:02}") for index in range(12)]  # 60 answers each
     everywhere = {}
@@ -374,6 +388,7 @@ def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytes
     assert all(found == everywhere[1] for found in everywhere.values())
 
 
+@pytest.mark.usefixtures("blocks_alike")
 def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
