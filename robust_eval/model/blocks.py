@@ -66,7 +66,7 @@ def growing_blocks(
     number = 0
 
     def share(whole: int) -> int:
-        return max(1, min(whole, whole * 2**number // FIRST))
+        return max(1, whole * min(1 << number, FIRST) // FIRST)
 
     for block in blocks(encoded, lambda: share(most_answers), PADDING, lambda: share(PROMPT_TOKENS_AT_ONCE)):
         yield block
