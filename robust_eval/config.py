@@ -39,6 +39,7 @@ from robust_eval.model.transformers import Transformers
 from robust_eval.parquet_store import ParquetStore
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded import Recorded
+from robust_eval.run_folder import read_configuration
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.recorded import RecordedAnswers
@@ -165,7 +166,7 @@ def _schemas(node: DictConfig, path: str = "") -> Iterator[tuple[str, str]]:
 
 def read_settings(file: Path) -> dict[str, Any]:
     """The settings in a file that :func:`repeatable` made, flat."""
-    whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+    whole = read_configuration(file)
     return flat({name: value for name, value in whole.items() if name not in ("defaults", "hydra")})
 
 

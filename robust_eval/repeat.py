@@ -5,17 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from robust_eval.config import CONF, SCHEMAS, configuration_file, flat
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError
 from robust_eval.model.openai import OpenAI
-from robust_eval.run_folder import ANSWERS, CONFIG
+from robust_eval.run_folder import ANSWERS, CONFIG, read_configuration
 
-LARGEST = 2**17
-"""Bytes of a ``config.yaml`` at most; those of real runs have some thousands."""
-DEEPEST = 32
-"""Levels of a ``config.yaml`` at most: reading takes time with the square of their number."""
 _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""
 _TRUSTED = {"trust_remote_code": False, "key_variable": OpenAI.key_variable, "base_url": OpenAI.base_url, "uri": None}
@@ -36,7 +30,8 @@ def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
     for name in (CONFIG, ANSWERS):
         if not (folder / name).is_file():
             raise UserError(f"repeat={named}: there is no {name} of a finished run")
-    whole = _read(folder / CONFIG)
+    whole = read_configuration(folder / CONFIG)
+    _refuse_interpolations(whole, folder / CONFIG)
     schemas = list(_schemas(whole.pop("defaults", None), folder / CONFIG))
     whole.pop("hydra", None)
     _refuse_unless_said(folder, flat(whole), {line.partition("=")[0].lstrip("+") for line in others})
@@ -54,37 +49,13 @@ def repeated_run(sources: Iterable[Any]) -> Path | None:
     return next((Path(copy.read_text(encoding="utf-8")) for copy in copies if copy.is_file()), None)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """The mapping in a file of YAML, in which nothing refers to anything else; UserError where there is none."""
-    try:
-        if file.stat().st_size > LARGEST:
-            raise UserError(f"{file} is larger than the configuration of any run ({LARGEST:,} bytes)")
-        text = file.read_text(encoding="utf-8")
-        _refuse_bombs(text, file)
-        whole = yaml.safe_load(text)
-        interpolated = [
-            key for key, value in flat(whole).items() if not key.startswith("hydra.") and "${" in str(value)
-        ]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
-    if not isinstance(whole, dict):
-        raise UserError(f"{file} is no configuration of a run")
-    if interpolated:
-        raise UserError(
-            f"{file}: {interpolated[0]} holds an interpolation (${{…}}), which a configuration written by a run has not"
-        )
-    return whole
-
-
-def _refuse_bombs(text: str, file: Path) -> None:
-    """UserError where a file of YAML would be far more than it seems: by what refers to something else, or by depth."""
-    depth = 0
-    for event in yaml.parse(text):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if isinstance(event, yaml.AliasEvent):
-            raise UserError(f"{file} holds an alias (*NAME), which a configuration written by a run has not")
-        if depth > DEEPEST:
-            raise UserError(f"{file} has more than {DEEPEST} levels, which a configuration written by a run has not")
+def _refuse_interpolations(whole: Mapping[str, Any], file: Path) -> None:
+    """UserError where a setting is to be filled in from elsewhere, such as the environment."""
+    for key, value in flat(whole).items():
+        if not key.startswith("hydra.") and "${" in str(value):
+            raise UserError(
+                f"{file}: {key} holds an interpolation (${{…}}), which a configuration written by a run has not"
+            )
 
 
 def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:

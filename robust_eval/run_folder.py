@@ -1,6 +1,11 @@
 """The files in the folder of a run that other parts of the program look for."""
 
 from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robust_eval.error import UserError, first_line
 
 CONFIG = "config.yaml"
 """What was run, so that Hydra can compose it again."""
@@ -24,3 +29,38 @@ def finished_jobs(sweep: Path) -> list[Path]:
     """The folders of the jobs of a sweep that have finished, in the order of their numbers."""
     done = [file.parent for file in sweep.glob(f"*/{SUMMARY}")]
     return sorted(done, key=lambda job: (len(job.name), job.name))
+
+
+LARGEST = 2**17
+"""Bytes of a ``config.yaml`` at most; those of real runs have some thousands."""
+DEEPEST = 32
+"""Levels of a ``config.yaml`` at most: reading takes time with the square of their number."""
+
+
+def read_configuration(file: Path) -> dict[str, Any]:
+    """The configuration that a run wrote, as plain data; UserError where the file holds none.
+
+    Somebody else may have written it, so it makes no objects, and nothing in it is much larger than it seems.
+    """
+    try:
+        if file.stat().st_size > LARGEST:
+            raise UserError(f"{file} is larger than the configuration of any run ({LARGEST:,} bytes)")
+        text = file.read_text(encoding="utf-8")
+        _refuse_bombs(text, file)
+        whole = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
+    if not isinstance(whole, dict):
+        raise UserError(f"{file} is no configuration of a run")
+    return whole
+
+
+def _refuse_bombs(text: str, file: Path) -> None:
+    """UserError where a file of YAML would be far more than it seems: by what refers to something else, or by depth."""
+    depth = 0
+    for event in yaml.parse(text):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent):
+            raise UserError(f"{file} holds an alias (*NAME), which a configuration written by a run has not")
+        if depth > DEEPEST:
+            raise UserError(f"{file} has more than {DEEPEST} levels, which a configuration written by a run has not")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from robust_eval.error import UserError
-from robust_eval.repeat import LARGEST, repeating_arguments
-from robust_eval.run_folder import ANSWERS, CONFIG
+from robust_eval.repeat import repeating_arguments
+from robust_eval.run_folder import ANSWERS, CONFIG, LARGEST
 
 SETTINGS = {
     "seed": 0,

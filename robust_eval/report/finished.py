@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
@@ -130,7 +129,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
     """What ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, yaml.YAMLError) as problem:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, UserError) as problem:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 
