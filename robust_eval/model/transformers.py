@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle, islice
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
@@ -125,7 +126,7 @@ class Transformers:
         try:
             model = AutoModelForCausalLM.from_pretrained(str(self._folder()), dtype=getattr(torch, dtype), **where)
             model = model.to(device).eval()
-        except (ImportError, OSError, RuntimeError, SafetensorError, ValueError) as problem:
+        except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
         loaded = TransformersModel(self, model, tokenizer)
         log.info("model %s: %s on %s", self.name, dtype, device)

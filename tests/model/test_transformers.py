@@ -1,4 +1,5 @@
 import math
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -583,6 +584,18 @@ def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: Tra
     flipped = sum(a != b for a, b in zip(together, alone, strict=True))
     print(f"{flipped} of {len(together)} answers differ by rounding")
     assert flipped <= len(together) / 100
+
+
+def test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run(folder: Path, tmp_path: Path):
+    class Code:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save({"model.embed_tokens.weight": Code()}, tmp_path / "model" / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"^model tiny: .* cannot be loaded: Weights only load failed\."):
+        load(tmp_path / "model", prompt_style="plain")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_code_that_a_model_brings_is_announced_whenever_it_may_run(folder: Path, caplog: pytest.LogCaptureFixture):
