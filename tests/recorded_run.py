@@ -26,13 +26,15 @@ def recorded_run(
     wrong: Sequence[str] = ("wrong",),
     metrics: str = "[frs,certainty]",
     reverse: bool = False,
+    varied: bool = False,
 ) -> Result:
     """Run the experiment on answers made up here.
 
     Every question but each seventh is answered right greedily; the later ones hold at higher temperatures. One
     ``text`` after the other stands in the questions, and one ``wrong`` after the other in wrong answers to them. With
     ``agreement`` among the metrics there are answers to two rewrites as well, in every third question one of them
-    wrong. ``reverse`` has the first questions hold at the highest temperatures instead.
+    wrong. ``reverse`` has the first questions hold at the highest temperatures instead; with ``varied`` no two answers
+    to a question above temperature 0 are alike.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "questions.jsonl"
@@ -48,7 +50,7 @@ def recorded_run(
             }
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
-    write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse), answers)
+    write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse, varied), answers)
     config.register()
     settings = [
         "sampler=recorded",
@@ -69,7 +71,7 @@ def recorded_run(
     return experiment.run(to_config(composed), composed, run)
 
 
-def _answers(questions: int, wrong: Sequence[str], reworded: bool, reverse: bool) -> pa.Table:
+def _answers(questions: int, wrong: Sequence[str], reworded: bool, reverse: bool, varied: bool) -> pa.Table:
     """A greedy answer, four trials at each temperature, and answers to each wording where these are wanted."""
     numbers = np.arange(questions)
     firmness = (numbers[::-1] if reverse else numbers) / questions  # of the last questions nearly 1
@@ -77,7 +79,8 @@ def _answers(questions: int, wrong: Sequence[str], reworded: bool, reverse: bool
     for t in TEMPERATURES:
         for trial in range(4):
             right = (trial + 1) / 5 > t / 2.4 * (1.2 - firmness)
-            parts.append(_part(numbers, t, 0, trial, right, wrong, "temperature_sweep", firmness))
+            more = f", said at {t} by {trial}" if varied else ""
+            parts.append(_part(numbers, t, 0, trial, right, wrong, "temperature_sweep", firmness, more))
     if reworded:
         for rewrite in range(3):
             right = (numbers % 3 != rewrite) | (rewrite == 0)
@@ -96,10 +99,11 @@ def _part(
     wrong: Sequence[str],
     sampler: str,
     firm: np.ndarray,
+    more: str = "",
 ) -> pa.Table:
     n = len(numbers)
     texts = [
-        f"answer {number}" if good else f"{wrong[number % len(wrong)]} {number % 5}"
+        (f"answer {number}" if good else f"{wrong[number % len(wrong)]} {number % 5}") + more
         for number, good in zip(numbers, right, strict=True)
     ]
     sure = 0.3 + 0.6 * firm

@@ -2,9 +2,12 @@
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from robust_eval.report.standing import VERDICTS, verdict
 
 BRANCHES = 24
 """Beginnings shown of one question at most."""
@@ -30,28 +33,32 @@ class Path(NamedTuple):
 @dataclass
 class Branch:
     """A beginning of answers. ``text`` is what it adds to the beginning before it, ``probability`` that of all answers
-    that begin so, at temperature 1. ``verdict`` says whether the answer that ends here is right; ``ends`` is whether
-    one does.
+    that begin so, at temperature 1. ``verdict`` is that on the answer that ends here, empty where none does; ``seen``
+    counts the different answers that begin so by their verdicts.
     """
 
     text: str
     probability: float
-    ends: bool = False
-    verdict: bool | None = None
+    verdict: str
+    seen: Counter[str]
     branches: list["Branch"] = field(default_factory=list)
 
+    @property
+    def hidden(self) -> Counter[str]:
+        """The answers among ``seen`` that end neither here nor in a branch."""
+        shown = Counter([self.verdict] if self.verdict else [])
+        return self.seen - sum((branch.seen for branch in self.branches), shown)
+
     def as_data(self) -> list[Any]:
-        """[text, probability, ends, verdict, branches] for a page."""
-        return [
-            self.text,
-            round(self.probability, 4),
-            int(self.ends),
-            None if self.verdict is None else int(self.verdict),
-            [branch.as_data() for branch in self.branches],
+        """[text, probability, verdict, seen, hidden, branches] for a page; of counts the [verdict, number] of each."""
+        parted = [
+            [[said, counts[said]] for said in VERDICTS if counts[said]] for counts in (self.seen, self.hidden)
         ]
+        branches = [branch.as_data() for branch in self.branches]
+        return [self.text, round(self.probability, 4), self.verdict, *parted, branches]
 
 
-def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> list[Branch]:
+def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> Branch:
     """The most probable beginnings of the answers, as a tree; one that nearly always goes on in one way stands with
     what follows.
 
@@ -64,31 +71,39 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> l
 
     Returns
     -------
-    The first branches, the most probable first. A beginning's probability is the product of those of its tokens, so it
-    is exact, however few answers were drawn; what is lacking to 1, or to the branch before, was not seen.
+    The beginning without a token, with its branches, the most probable first. A beginning's probability is the product
+    of those of its tokens, so it is exact, however few answers were drawn; what is lacking to 1, or to the branch
+    before, was not seen. Answers are different where their tokens are.
 
     Examples
     --------
     >>> right, wrong = Path((1, 2), [-0.5, -0.2], 2, True), Path((1, 3), [-0.5, -3.0], 2, False)
     >>> paths = [right, wrong, Path((4,), [-2.0], 1, False)]
-    >>> first, second = top_branches(paths, lambda tokens: "".join("abcde"[token] for token in tokens))
+    >>> first, second = top_branches(paths, lambda tokens: "".join("abcde"[token] for token in tokens)).branches
     >>> first.text, round(first.probability, 3), [branch.text for branch in first.branches], second.text
     ('b', 0.607, ['c', 'd'], 'e')
+    >>> dict(first.seen)
+    {'right': 1, 'wrong': 1}
     """
     probabilities, verdicts = _prefixes(paths)
+    seen: dict[Tokens, Counter[str]] = {}
+    for answer, said in verdicts.items():
+        for length in range(len(answer) + 1):
+            seen.setdefault(answer[:length], Counter())[said] += 1
     chosen = set(_most_probable(probabilities))
     children: dict[Tokens, list[Tokens]] = {}
     for prefix in chosen:
         children.setdefault(prefix[:-1], []).append(prefix)
     for found in children.values():
         found.sort(key=lambda prefix: (-probabilities[prefix], prefix))
-    return [_branch((), first, children, probabilities, verdicts, decode) for first in children.get((), [])]
+    firsts = [_branch((), first, children, probabilities, verdicts, seen, decode) for first in children.get((), [])]
+    return Branch("", 1.0, "", seen.get((), Counter()), firsts)
 
 
-def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, bool | None]]:
-    """The probability of each beginning, and whether the answers are right that end with it."""
+def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, str]]:
+    """The probability of each beginning, and the verdicts on the answers that are whole."""
     probabilities: dict[Tokens, float] = {}
-    verdicts: dict[Tokens, bool | None] = {}
+    verdicts: dict[Tokens, str] = {}
     for tokens, logprobs, answer_tokens, correct in paths:
         answer = tokens[:answer_tokens]
         if answer in verdicts or not answer or len(logprobs) < len(answer):
@@ -97,7 +112,7 @@ def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, 
         for length, logprob in enumerate(logprobs[: len(answer)], start=1):
             total += logprob
             probabilities.setdefault(answer[:length], math.exp(total))
-        verdicts[answer] = correct
+        verdicts[answer] = verdict(correct, "ok")
     return probabilities, verdicts
 
 
@@ -124,7 +139,8 @@ def _branch(
     prefix: Tokens,
     children: Mapping[Tokens, list[Tokens]],
     probabilities: Mapping[Tokens, float],
-    verdicts: Mapping[Tokens, bool | None],
+    verdicts: Mapping[Tokens, str],
+    seen: Mapping[Tokens, Counter[str]],
     decode: Callable[[list[int]], str],
 ) -> Branch:
     while prefix not in verdicts and len(children.get(prefix, [])) == 1:
@@ -135,10 +151,10 @@ def _branch(
     branch = Branch(
         decode(list(prefix)).removeprefix(decode(list(before))) if before else decode(list(prefix)),
         min(1.0, probabilities[prefix]),  # a sum of rounded logarithms may come out above 0
-        prefix in verdicts,
-        verdicts.get(prefix),
+        verdicts.get(prefix, ""),
+        seen[prefix],
     )
     branch.branches = [
-        _branch(prefix, child, children, probabilities, verdicts, decode) for child in children.get(prefix, [])
+        _branch(prefix, child, children, probabilities, verdicts, seen, decode) for child in children.get(prefix, [])
     ]
     return branch

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from robust_eval.answer import NO_REPLY, rows
+from robust_eval.report.standing import WHY_NOT, standings
 from robust_eval.result import Result
 
 _NO_ANSWER = {
@@ -43,25 +43,9 @@ def left_out(result: Result) -> Iterator[str]:
 
 def _not_asked_again(result: Result) -> Iterator[str]:
     """Why questions were not kept."""
-    kept = {question.id for question in result.kept}
-    why: Counter[str] = Counter()
-    columns = ("question_id", "outcome", "correct", "exact")
-    answers = {question_id: answer for question_id, *answer in rows(result.baseline, *columns)}
-    for question in result.asked:
-        if question.id not in kept:
-            outcome, correct, exact = answers.get(question.id, (None, None, None))
-            if outcome is None:
-                why["they have no greedy answer"] += 1
-            elif outcome in NO_REPLY:
-                why["no greedy answer came"] += 1
-            elif not correct:
-                why["the greedy answer is wrong"] += 1
-            elif not exact:
-                why["the greedy answer is right, but no exact match of an accepted answer"] += 1
-            else:
-                why["others were taken, or the answer was not sure enough"] += 1
-    for reason, number in why.most_common():
-        yield f"{_counted(number, 'question')} not asked again: {reason}."
+    why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
+    for standing, number in why.most_common():
+        yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
 
 
 def unanswered(counts: Mapping[str, float]) -> str:

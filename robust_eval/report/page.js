@@ -7,7 +7,9 @@
 
   /** The text of a script element that holds it compressed. */
   async function inflated(id) {
-    const bytes = Uint8Array.from(atob($(id).textContent.trim()), (character) => character.charCodeAt(0));
+    const text = atob($(id).textContent.trim());
+    const bytes = new Uint8Array(text.length);
+    for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
 
@@ -25,23 +27,42 @@
 
   /** A text from elsewhere: set apart, so that it cannot turn the direction of its neighbours. */
   const quoted = (text) => element("bdi", { class: "text", dir: "auto" }, text);
-  const verdict = (right) =>
-    right === null || right === undefined ? "" : element("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : "✗ wrong");
+  const SIGNS = { right: "✓ right", wrong: "✗ wrong" };
+  const verdict = (said) => element("span", { class: said in SIGNS ? said : null }, SIGNS[said] ?? said);
   const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 1 : 0)} %`;
+  const grouped = (number) => number.toLocaleString("en");
+  const listed = (parted) => parted.map(([said, number]) => `${grouped(number)} ${said}`).join(", ");
+  const counted = (parted) => parted.reduce((sum, [, number]) => sum + number, 0);
 
-  const data = JSON.parse(await inflated("question-data"));
-  const words = data.words;
-  const numbers = data.numbers.map((column) => ({
-    ...column,
-    numbers: column.numbers.map((value) => (value === null ? NaN : Number(value))),
-  }));
-  const rows = data.details.map((_, row) => row);
-  const searched = rows.map((row) =>
-    [words.question[row], words.answer?.[row] ?? "", data.details[row].id].join("\n").toLowerCase(),
+  // A row is a question of the index. Those in `rows` are shown in full; of the others the index knows all that is here.
+  const [index, data] = await Promise.all(["question-index", "question-data"].map(async (id) => JSON.parse(await inflated(id))));
+  const rows = index.shown;
+  const all = index.ids.map((_, row) => row);
+  const asked = Number($("question-table").dataset.asked);
+  const number = (value) => (value === null ? NaN : Number(value));
+  const spread = (values, otherwise) => {
+    const found = Array(all.length).fill(otherwise);
+    rows.forEach((row, place) => (found[row] = values[place]));
+    return found;
+  };
+  const words = Object.fromEntries(
+    Object.entries(index.words).map(([name, [values, places]]) => [name, places.map((place) => values[place])]),
   );
+  const detailed = spread(data.details);
+  const numbers = data.numbers.map((column, place) => ({
+    ...column,
+    numbers: place ? spread(column.numbers.map(number), NaN) : index.headline.map(number),
+  }));
+  const answer = (row) => {
+    const [text, , outcome] = detailed[row]?.greedy ?? ["", "", "ok"];
+    return outcome === "ok" ? text : `(${outcome.replace("_", " ")})`;
+  };
+  const greedy = rows.some((row) => detailed[row].greedy);
+  const searched = all.map((row) => [index.texts[row], answer(row), index.ids[row]].join("\n").toLowerCase());
 
   function shownNumber(column, row) {
     const value = column.numbers[row];
+    if (!detailed[row] && column !== numbers[0]) return "";
     if (Number.isNaN(value)) return "–";
     return value === Infinity ? "unbroken" : value.toFixed(column.digits);
   }
@@ -51,9 +72,15 @@
   const state = { sort: null, descending: false, search: "", filters: {}, chosen: null, most: PAGE, opened: new Set() };
 
   const columns = [
-    { label: "question", cell: (row) => questionButton(row), value: (row) => words.question[row].toLowerCase() },
-    ...(words.answer
-      ? [{ label: "greedy answer", cell: (row) => quoted(words.answer[row]), value: (row) => words.answer[row].toLowerCase() }]
+    { label: "question", cell: (row) => questionButton(row), value: (row) => index.texts[row].toLowerCase() },
+    ...(greedy
+      ? [
+          {
+            label: "greedy answer",
+            cell: (row) => (detailed[row] ? quoted(answer(row)) : element("small", {}, "not in this page")),
+            value: (row) => answer(row).toLowerCase(),
+          },
+        ]
       : []),
     ...["type", "category", "status"]
       .filter((name) => words[name])
@@ -80,7 +107,7 @@
       "button",
       { type: "button", class: "question", "data-row": row, "aria-expanded": String(opened), onclick: open },
       element("span", { "aria-hidden": "true", class: "mark" }, opened ? "▾" : "▸"),
-      quoted(words.question[row]),
+      index.texts[row] ? quoted(index.texts[row]) : element("span", {}, "id ", quoted(index.ids[row])),
     );
   }
 
@@ -93,15 +120,18 @@
     return (state.descending ? -order : order) || one - other;
   }
 
+  /** What is asked for: of all questions where some are searched, otherwise of those shown in full; first one with that id. */
   function found() {
     const wanted = state.search.toLowerCase().split(/\s+/).filter(Boolean);
-    const listed = rows.filter(
+    const matching = (wanted.length ? all : rows).filter(
       (row) =>
         wanted.every((word) => searched[row].includes(word)) &&
         Object.entries(state.filters).every(([name, value]) => value === "" || words[name][row] === value) &&
         (state.chosen === null || state.chosen.has(row)),
     );
-    return state.sort ? listed.sort(compared) : listed;
+    const sorted = state.sort ? matching.sort(compared) : matching;
+    const named = sorted.findIndex((row) => index.ids[row] === state.search.trim());
+    return named > 0 ? [...sorted.splice(named, 1), ...sorted] : sorted;
   }
 
   const heads = columns.map((column) => {
@@ -124,25 +154,33 @@
   });
 
   function drawRows() {
-    const listed = found();
+    const matching = found();
     heads.forEach((head, place) => {
       const sorted = state.sort === columns[place];
       head.setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
     });
     body.replaceChildren(
-      ...listed.slice(0, state.most).flatMap((row) => [
+      ...matching.slice(0, state.most).flatMap((row) => [
         element("tr", {}, ...columns.map((column) => element("td", { class: column.number ? "number" : null }, column.cell(row)))),
         ...(state.opened.has(row)
           ? [element("tr", { class: "opened" }, element("td", { colspan: columns.length }, detailOf(row)))]
           : []),
       ]),
     );
-    const shown = Math.min(state.most, listed.length);
-    status.textContent = `${shown.toLocaleString("en")} of ${listed.length.toLocaleString("en")} questions shown${
-      listed.length < rows.length ? `, out of ${rows.length.toLocaleString("en")}` : ""
-    }.`;
-    more.hidden = shown === listed.length;
-    more.textContent = `Show ${Math.min(PAGE, listed.length - shown)} more`;
+    const shown = Math.min(state.most, matching.length);
+    status.textContent = `${grouped(shown)} of ${grouped(matching.length)} questions shown${coverage(matching)}.`;
+    more.hidden = shown === matching.length;
+    more.textContent = `Show ${Math.min(PAGE, matching.length - shown)} more`;
+  }
+
+  /** What the questions that match were taken from, where that is not plain. */
+  function coverage(matching) {
+    const covered = state.search.trim() ? all.length : rows.length;
+    const out = matching.length < covered ? `, out of ${grouped(covered)}` : "";
+    if (rows.length === asked) return out;
+    if (covered === rows.length) return `${out || ","} ${out ? "" : "which are all "}in this table; ${grouped(asked)} were asked`;
+    const bare = matching.filter((row) => !detailed[row]).length;
+    return `${out}; ${grouped(bare)} of them without their answers, which are not in this page`;
   }
 
   function changed() {
@@ -176,11 +214,12 @@
       return element("label", {}, `${name} `, select);
     });
 
-  /** Show a question wherever it is: without filters that hide it, and as many rows as that takes. */
+  /** Show a question wherever it is: without filters that hide it, by a search where the table lacks it, and as many
+   * rows as that takes. */
   function open(row) {
     if (!found().includes(row)) {
-      Object.assign(state, { search: "", filters: {}, chosen: null });
-      search.value = "";
+      Object.assign(state, { search: detailed[row] ? "" : index.ids[row], filters: {}, chosen: null });
+      search.value = state.search;
       document.querySelectorAll("#questions select[id^=filter]").forEach((select) => (select.value = ""));
     }
     state.most = Math.max(state.most, Math.ceil((found().indexOf(row) + 1) / PAGE) * PAGE);
@@ -202,34 +241,42 @@
   }
 
   function makeDetail(row) {
-    const detail = data.details[row];
+    const detail = detailed[row];
+    if (!detail) return makeBareDetail(row);
     const accepted = detail.choices
       ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
       : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
-    const facts = [[detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
-    if (detail.greedy) {
-      const [text, right, outcome] = detail.greedy;
-      facts.push(["greedy answer", [outcome === "ok" ? quoted(text) : `(${outcome})`, " ", verdict(right)]]);
-    }
+    const facts = [["id", quoted(detail.id)], [detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
+    if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1])]]);
     for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
-    const list = element(
-      "dl",
-      {},
-      ...facts.map(([name, value, about]) => element("div", {}, element("dt", { title: about }, name), element("dd", {}, value))),
-    );
     const context = detail.context
       ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
       : null;
     return element(
       "div",
       { class: "detail" },
-      list,
+      listOf(facts),
       context,
       detail.curve ? curveOf(detail, row) : null,
       ...Object.entries(detail.samplers).map(([name, answers]) => answersOf(name, answers, detail.wordings, row)),
       detail.tree ? treeOf(detail.tree) : null,
     );
   }
+
+  /** Of a question that is not shown in full: what the index says, and where the rest is. */
+  function makeBareDetail(row) {
+    const facts = [["id", quoted(index.ids[row])], ...Object.keys(words).map((name) => [name, words[name][row] || "none"])];
+    if (numbers.length) facts.push([numbers[0].label, shownNumber(numbers[0], row), numbers[0].about]);
+    const rest = ["Its answers and other figures are not in this page. They are in graded.parquet and questions.parquet, in the rows whose question_id is ", quoted(index.ids[row]), "."];
+    return element("div", { class: "detail" }, listOf(facts), element("p", {}, ...rest));
+  }
+
+  const listOf = (facts) =>
+    element(
+      "dl",
+      {},
+      ...facts.map(([name, value, about]) => element("div", {}, element("dt", { title: about }, name), element("dd", {}, value))),
+    );
 
   function curveOf(detail, row) {
     const place = element("div", { class: "curve" });
@@ -251,15 +298,15 @@
     return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.filter(Boolean).join(" ")));
   }
 
-  /** The answers of one sampler: how often each came, at which temperature, to which wording. */
+  /** The answers of one sampler: how often each came, at which temperature, to which wording; all of them by verdict. */
   function answersOf(name, answers, wordings, row) {
     const reworded = answers.rows.some(([rewrite]) => rewrite > 0);
     const labelled = answers.labels;
     const several = answers.temperatures.length > 1;
     const whole = answers.temperatures.map((_, t) =>
-      Math.max(...answers.rows.map((answer) => answer[6][t]), answers.others[t], 1e-9),
+      Math.max(...answers.rows.map((answer) => answer[6][t]), ...answers.others.map((other) => other[2][t]), 1e-9),
     );
-    const wording = (rewrite) => (rewrite === 0 ? words.question[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
+    const wording = (rewrite) => (rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
     const heading = [
       ...(reworded ? ["asked"] : []),
       "answer",
@@ -271,10 +318,12 @@
       element(
         "td",
         { class: "number", style: `--share:${((40 * value) / whole[t]).toFixed(0)}%` },
-        value === 0 ? "" : Number.isInteger(value) ? String(value) : value.toFixed(3),
+        plainCount(value),
       );
+    const plainCount = (value) => (value === 0 ? "" : Number.isInteger(value) ? String(value) : value.toFixed(3));
+    const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
     let last = null;
-    const lines = answers.rows.map(([rewrite, text, label, right, outcome, won, counts]) => {
+    const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts]) => {
       const again = rewrite === last;
       last = rewrite;
       return element(
@@ -283,19 +332,23 @@
         reworded ? element("td", {}, again ? "" : quoted(wording(rewrite))) : null,
         element("td", {}, outcome === "ok" ? quoted(text) : `(${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : ""),
         labelled ? element("td", {}, label) : null,
-        element("td", {}, verdict(right)),
+        element("td", {}, verdict(said)),
         ...counts.map(count),
       );
     });
-    if (answers.more)
+    for (const [said, number, counts] of answers.others)
       lines.push(
-        element(
-          "tr",
-          {},
-          element("td", { colspan: heading.length - answers.temperatures.length }, `${answers.more} other answers`),
-          ...answers.others.map(count),
-        ),
+        element("tr", {}, element("td", { colspan: before }, `${number} other${number === 1 ? " answer" : " answers"}`), element("td", {}, verdict(said)), ...counts.map(count)),
       );
+    const sums = answers.whole.map(([said, counts], place) =>
+      element(
+        "tr",
+        {},
+        element("th", { scope: "row", colspan: before }, place ? "" : "all answers"),
+        element("td", {}, verdict(said)),
+        ...counts.map((value) => element("td", { class: "number" }, plainCount(value))),
+      ),
+    );
     return element(
       "div",
       { class: "scroll", tabindex: "0", role: "region", "aria-label": `answers of ${name}` },
@@ -305,16 +358,17 @@
         element("caption", {}, `Answers: ${name.replaceAll("_", " ")}`),
         element("thead", {}, element("tr", {}, ...heading.map((text) => element("th", { scope: "col", class: text.includes("t = ") ? "number" : null }, text)))),
         element("tbody", {}, ...lines),
+        lines.length > sums.length ? element("tfoot", {}, ...sums) : null, // else they say the same
       ),
     );
   }
 
-  function treeOf(tree) {
-    const list = (branches) =>
+  function treeOf([, , , seen, hidden, branches]) {
+    const list = (branches, hidden) =>
       element(
         "ul",
         { class: "tree" },
-        ...branches.map(([text, probability, ends, right, next]) =>
+        ...branches.map(([text, probability, said, seen, hidden, next]) =>
           element(
             "li",
             {},
@@ -323,17 +377,20 @@
             " ",
             quoted(text.replaceAll(" ", "␣").replaceAll("\n", "⏎")),
             " ",
-            ends ? verdict(right === null ? null : Boolean(right)) : "",
-            next.length ? list(next) : null,
+            said ? verdict(said) : "",
+            counted(seen) > 1 ? element("small", {}, ` ${answersOfKinds(seen)}`) : null,
+            next.length || hidden.length ? list(next, hidden) : null,
           ),
         ),
+        hidden.length ? element("li", {}, element("small", {}, `not shown: ${answersOfKinds(hidden)}`)) : null,
       );
+    const answersOfKinds = (parted) => `${grouped(counted(parted))} ${counted(parted) === 1 ? "answer" : "answers"}: ${listed(parted)}`;
     return element(
       "figure",
       {},
       element("figcaption", {}, "The answer tree: its most probable branches"),
-      element("p", { class: "note" }, "The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. Only what was seen is shown."),
-      list(tree),
+      element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. Seen were ${answersOfKinds(seen)}; counted are answers whose tokens differ.`),
+      list(branches, hidden),
     );
   }
 
@@ -405,12 +462,13 @@
         x: across.at(row),
         y: up.at(row),
         colour: colour.numbers[row] === Infinity ? (colour.levels.at(-1) ?? 1) : colour.numbers[row],
-        question: words.question[row].slice(0, 120),
-        answer: (words.answer?.[row] ?? "").slice(0, 120),
+        question: index.texts[row].slice(0, 120),
+        answer: answer(row).slice(0, 120),
+        status: words.status[row],
         ...Object.fromEntries(numbers.map((column, index) => [`n${index}`, shownNumber(column, row)])),
       }));
       const encoding = data.scatter.encoding;
-      const texts = [["question", "question"], ...(words.answer ? [["answer", "greedy answer"]] : []), ...numbers.map((column, index) => [`n${index}`, column.label])];
+      const texts = [["question", "question"], ...(greedy ? [["answer", "greedy answer"]] : []), ["status", "status"], ...numbers.map((column, index) => [`n${index}`, column.label])];
       const view = await draw(
         place,
         {
@@ -473,7 +531,7 @@
   );
   drawRows();
 
-  const place_of = new Map(data.details.map((detail, row) => [detail.id, row]));
+  const place_of = new Map(index.ids.map((id, row) => [id, row]));
   document.querySelectorAll("[data-question]").forEach((cell) => {
     const row = place_of.get(cell.dataset.question);
     if (row === undefined) return;

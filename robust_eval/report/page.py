@@ -1,8 +1,5 @@
 """The page that ends a run: one self-contained HTML file."""
 
-import base64
-import gzip
-import json
 import math
 import re
 from collections import Counter
@@ -20,14 +17,19 @@ from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
+from robust_eval.report.packed import compressed, packed
 from robust_eval.report.question_details import cut, details
-from robust_eval.report.question_table import Column, as_data, number_columns, shown, word_columns
+from robust_eval.report.question_index import TEXT, question_index
+from robust_eval.report.question_table import Column, as_data, chosen, number_columns
+from robust_eval.report.standing import verdict
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.wording import headline, number, sentence, type_name
 from robust_eval.result import Result
 
 EXTREMES = 12
 """Facts listed at either end."""
+MOST = 2000
+"""Questions that a page shows in full: a sample where there are more."""
 DATA_LIMIT = 1_600_000
 """Characters that the data of the questions may take of a page, compressed."""
 _METRICS = {
@@ -38,14 +40,14 @@ _METRICS = {
     "greedy": "Greedy answers",
 }
 """What a person calls the metrics; others have their own name."""
-LONGEST = (400, 200, 100, 50)
+LONGEST = (TEXT, 200, 100, 50)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 
 
 def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
     """Write the page; the SVG files of the figures become part of it."""
     columns = number_columns(result)
-    chosen = shown(result, columns)
+    shown = chosen(result, columns, MOST)
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
@@ -53,10 +55,12 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         tables={_METRICS.get(name, name): headline(score) for name, score in result.scores.items()},
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
         closer=len(columns) > 1,
-        shown=len(chosen),
+        chosen=shown,
+        sampled=len(shown.rows) < len(result.asked),
+        index=question_index(result, shown.rows, columns[0] if columns else None),
         first_column=columns[0].label if columns else "",
         left_out=list(left_out(result)),
-        data=_question_data(result, columns, chosen.tolist()),
+        data=_question_data(result, columns, shown.rows),
         vega=compressed(vega_script()),
         script=files("robust_eval.report").joinpath("page.js").read_text(encoding="utf-8"),
         extremes=_extremes(result),
@@ -76,9 +80,9 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     path.write_text(page, encoding="utf-8")
 
 
-def _question_data(result: Result, columns: Sequence[Column], chosen: Sequence[int]) -> str:
-    """All that the page's script shows of the chosen questions, compressed."""
-    questions = [result.asked[row] for row in chosen]
+def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[int]) -> str:
+    """All that the page's script shows of these questions beside what the index says of them, compressed."""
+    questions = [result.asked[row] for row in shown]
     decode = None
     if result.tokenizer is not None:
         from tokenizers import Tokenizer
@@ -88,25 +92,17 @@ def _question_data(result: Result, columns: Sequence[Column], chosen: Sequence[i
     axes = ["certainty.entropy", "frs", "agreement.difficulty"] if "profile" in result.scores else axes
     threshold = result.scores["frs"].settings["threshold"] if "frs" in result.scores else 0.5
     data: dict[str, Any] = {
-        "numbers": [as_data(column, chosen) for column in columns],
+        "numbers": [as_data(column, shown) for column in columns],
         "axes": (axes * 3)[:3],
         "scatter": scatter(),
         "curve": accuracy_curve(threshold),
     }
     for longest in LONGEST:
-        data["words"] = {
-            name: [cut(values[row], longest) for row in chosen] for name, values in word_columns(result).items()
-        }
         data["details"] = details(result, questions, longest, decode)
-        packed = compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
-        if len(packed) <= DATA_LIMIT:
+        text = packed(data)
+        if len(text) <= DATA_LIMIT:
             break
-    return packed
-
-
-def compressed(text: str) -> str:
-    """A text for a page's script to read: gzip in base64, in which nothing can end the element that holds it."""
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")
+    return text
 
 
 def _setup(result: Result) -> dict[str, str]:
@@ -168,12 +164,12 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     known = [question for question in result.kept if not math.isnan(certain[question.id])]
     chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
     answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
-    columns = ("question_id", "temperature", "rewrite", "text", "label", "correct", "ensemble")
+    columns = ("question_id", "temperature", "rewrite", "text", "label", "correct", "outcome", "ensemble")
     graded = result.graded[result.sources["agreement"]]
-    for question_id, t, rewrite, text, label, correct, elected in rows(graded, *columns):
+    for question_id, t, rewrite, text, label, correct, outcome, elected in rows(graded, *columns):
         if t == temperature and question_id in answers:
-            answer = {"text": text, "label": label, "correct": correct, "elected": elected}
-            answers[question_id].append({"rewrite": rewrite} | answer)
+            answer = {"rewrite": rewrite, "text": text, "label": label, "outcome": outcome, "elected": elected}
+            answers[question_id].append(answer | {"verdict": verdict(correct, outcome)})
     return [
         {
             "question": question,

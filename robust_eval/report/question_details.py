@@ -1,5 +1,6 @@
 """What a page shows when a question is opened: its curve, its answers, the top of its answer tree."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
@@ -14,11 +15,12 @@ from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.branches import Path, top_branches
+from robust_eval.report.standing import VERDICTS, verdict
 from robust_eval.result import Result
 
 ANSWERS = 12
 """Different answers to one wording that are shown; the others are counted."""
-_Key = tuple[int, str, str | None, bool | None, str]
+_Key = tuple[int, str, str | None, str, str]
 """Of an answer: rewrite, text, label, verdict, outcome."""
 
 
@@ -32,7 +34,7 @@ def details(
     ids = [question.id for question in questions]
     greedy = _of(result.baseline, ids)
     verdicts = {
-        question_id: (text, correct, outcome)
+        question_id: (text, verdict(correct, outcome), outcome)
         for question_id, text, correct, outcome in rows(greedy, "question_id", "text", "correct", "outcome")
     }
     answers = {sampler: _answers(_of(table, ids), longest) for sampler, table in result.graded.items()}
@@ -48,13 +50,13 @@ def details(
         if question.context:
             shown["context"] = cut(question.context, 2 * longest)
         if question.id in verdicts:
-            text, correct, outcome = verdicts[question.id]
-            shown["greedy"] = [cut(text, longest), correct, outcome]
+            text, said, outcome = verdicts[question.id]
+            shown["greedy"] = [cut(text, longest), said, outcome]
         shown["wordings"] = [cut(wording, longest) for wording in question.rewrites]
         shown["samplers"] = {name: of[question.id] for name, of in answers.items() if question.id in of}
         if question.id in curves:
             shown["curve"] = curves[question.id]
-        if trees.get(question.id):
+        if question.id in trees:
             shown["tree"] = trees[question.id]
         found.append(shown)
     return found
@@ -83,7 +85,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
         rows(table, *names), reply_weights(table).tolist(), voted, strict=True
     ):
         rewrite, text, label, correct, outcome = key
-        answer = (rewrite, text.strip(), label, correct, outcome)
+        answer = (rewrite, text.strip(), label, verdict(correct, outcome), outcome)
         of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
         of_answer[column[temperature]] += weight
         if won:
@@ -97,20 +99,31 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
 def _most_frequent(
     question_id: str, found: Mapping[_Key, list[float]], elected: Collection[tuple[str, _Key]], longest: int
 ) -> dict[str, Any]:
-    """The answers that are shown, by wording, and how many others there are."""
-    shown, others, seen = [], [0.0] * len(next(iter(found.values()))), Counter[int]()
+    """The answers that are shown, by wording; the others and all of them parted by their verdict."""
+    shown, seen = [], Counter[int]()
+    others: dict[str, list[Sequence[float]]] = defaultdict(list)
+    whole: dict[str, list[Sequence[float]]] = defaultdict(list)
     for answer, counts in sorted(found.items(), key=lambda item: (item[0][0], -sum(item[1]))):
-        rewrite, text, label, correct, outcome = answer
+        rewrite, text, label, said, outcome = answer
+        whole[said].append(counts)
         seen[rewrite] += 1
         if seen[rewrite] > ANSWERS:
-            others = [one + other for one, other in zip(others, counts, strict=True)]
+            others[said].append(counts)
             continue
         won = (question_id, answer) in elected
-        numbers = [round(count, 4) for count in counts]
-        shown.append([rewrite, cut(text, longest), cut(label or "", 40), correct, outcome, won, numbers])
+        shown.append([rewrite, cut(text, longest), cut(label or "", 40), said, outcome, won, _summed([counts])])
     labels = any(label and label != normalize(text) for _, text, label, *_ in islice(found, ANSWERS))
-    more = sum(number - ANSWERS for number in seen.values() if number > ANSWERS)
-    return {"rows": shown, "labels": labels, "more": more, "others": [round(count, 4) for count in others]}
+    return {
+        "rows": shown,
+        "labels": labels,
+        "others": [[said, len(others[said]), _summed(others[said])] for said in VERDICTS if said in others],
+        "whole": [[said, _summed(whole[said])] for said in VERDICTS if said in whole],
+    }
+
+
+def _summed(counts: Sequence[Sequence[float]]) -> list[float]:
+    """Counts of several answers by temperature as those of all of them."""
+    return [round(math.fsum(at), 4) for at in zip(*counts, strict=True)]
 
 
 def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -152,4 +165,5 @@ def _trees(
     def text(tokens: list[int]) -> str:
         return cut(decode(tokens), longest)
 
-    return {question_id: [branch.as_data() for branch in top_branches(own, text)] for question_id, own in paths.items()}
+    trees = {question_id: top_branches(own, text) for question_id, own in paths.items()}
+    return {question_id: tree.as_data() for question_id, tree in trees.items() if tree.branches}

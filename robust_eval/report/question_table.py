@@ -1,18 +1,16 @@
 """The questions of a run as a table for people: what is said of each, and which are shown where they are too many."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from robust_eval.answer import rows
 from robust_eval.metric.score import Floats, nearest_to_one, point
+from robust_eval.report.sample import sample
+from robust_eval.report.standing import standings
 from robust_eval.result import Result
-
-MOST = 2000
-"""Questions that a page shows: those at either end where there are more."""
 
 
 @dataclass(frozen=True)
@@ -105,40 +103,36 @@ def _placed(result: Result, question_ids: Sequence[str], values: Floats) -> Floa
 
 
 def word_columns(result: Result) -> dict[str, list[str]]:
-    """What is said of every question in words: ``question``, ``answer`` (the greedy one), ``status``, ``type`` and
-    ``category``; those that are empty throughout are left out.
+    """What is said of every question in words: ``status``, ``type`` and ``category``; those that are empty throughout
+    are left out.
     """
-    greedy = dict(rows(result.baseline, "question_id", "text"))
-    kept = {question.id for question in result.kept}
     columns = {
-        "question": [question.text for question in result.asked],
-        "answer": [greedy.get(question.id, "") for question in result.asked],
-        "status": ["kept" if question.id in kept else "left out" for question in result.asked],
+        "status": standings(result),
         "type": [question.type for question in result.asked],
         "category": [question.category for question in result.asked],
     }
     return {name: values for name, values in columns.items() if any(values)}
 
 
-def shown(result: Result, columns: Sequence[Column], most: int = MOST) -> NDArray[np.intp]:
-    """The rows of the questions that a page shows, in the order in which they were asked.
-
-    All of them if they are not more than ``most``. Otherwise those that were kept, and of these the ones at either end
-    of the first column; then the first of the others.
+@dataclass(frozen=True)
+class Chosen:
+    """The questions that a page shows in full: their ``rows``, in the order in which they were asked, and of each kind
+    how many are shown and how many there are.
     """
-    kept_ids = {question.id for question in result.kept}
-    kept = np.array([question.id in kept_ids for question in result.asked], dtype=bool)
-    if len(kept) <= most:
-        return np.arange(len(kept))
-    (chosen,) = np.nonzero(kept)
-    if len(chosen) > most:
-        values = columns[0].numbers[chosen] if columns else np.zeros(len(chosen))
-        chosen = chosen[~np.isnan(values)]
-        ranked = chosen[np.argsort(values[~np.isnan(values)], kind="stable")]
-        half = most // 2
-        chosen = np.unique(np.concatenate([ranked[:half], ranked[half - most :]]))
-    others = np.setdiff1d(np.arange(len(kept)), chosen)[: most - len(chosen)]
-    return np.sort(np.concatenate([chosen, others]))
+
+    rows: Sequence[int]
+    kinds: Mapping[str, tuple[int, int]]
+
+
+def chosen(result: Result, columns: Sequence[Column], most: int) -> Chosen:
+    """All questions if they are not more than ``most``; otherwise a sample of all kinds (:func:`standings`), and of
+    each of both ends and the middle of the first column.
+    """
+    kinds = standings(result)
+    values = columns[0].numbers if columns else np.full(len(kinds), np.nan)
+    rows = sample(kinds, values, most).tolist()
+    shown, there = Counter(kinds[row] for row in rows), Counter(kinds)
+    return Chosen(rows, {kind: (shown[kind], number) for kind, number in there.most_common()})
 
 
 def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:

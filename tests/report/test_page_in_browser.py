@@ -106,7 +106,7 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
     page.get_by_role("button", name="Show 10 more").click()
     assert listed(page) == [*known, *range(0, 60, 7)]
     assert column(page, "greedy answer")[KEPT - 1 : KEPT + 1] == ["answer 59", "wrong 0"]
-    assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept", "left out"]
+    assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept, right", "not kept, wrong"]
     assert column(page, "t_b")[KEPT] == "–"
     assert page.get_by_role("button", name="more", exact=False).count() == 0
 
@@ -149,7 +149,7 @@ def test_searching_looks_into_questions_answers_and_ids(page: Page):
 
 
 def test_filters_leave_what_they_name(page: Page):
-    page.locator("#filter-status").select_option("left out")
+    page.locator("#filter-status").select_option("not kept, wrong")
     assert listed(page) == [*range(0, 60, 7)]
     page.locator("#filter-type").select_option("NUM")
     assert listed(page) == [14, 42]

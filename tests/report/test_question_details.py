@@ -48,8 +48,8 @@ def of_one_question(result: Result, **changes: Any) -> Result:
 
 def test_the_greedy_answer_comes_with_its_verdict_and_outcome(result: Result):
     wrong, right = details(result, result.asked[:2], 600, None)
-    assert wrong["greedy"] == ["wrong 0", False, "ok"]
-    assert right["greedy"] == ["answer 1", True, "ok"]
+    assert wrong["greedy"] == ["wrong 0", "wrong", "ok"]
+    assert right["greedy"] == ["answer 1", "right", "ok"]
     assert "samplers" in right
     assert wrong["samplers"] == {}  # it was not asked again
 
@@ -60,13 +60,13 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
     assert shown["samplers"]["perturbation"] == {
         "temperatures": [1.0],
         "rows": [
-            [0, "answer 3", "answer 3", True, "ok", True, [1.0]],
-            [1, "answer 3", "answer 3", True, "ok", False, [1.0]],
-            [2, "answer 3", "answer 3", True, "ok", False, [1.0]],
+            [0, "answer 3", "answer 3", "right", "ok", True, [1.0]],
+            [1, "answer 3", "answer 3", "right", "ok", False, [1.0]],
+            [2, "answer 3", "answer 3", "right", "ok", False, [1.0]],
         ],
         "labels": False,
-        "more": 0,
-        "others": [0.0],
+        "others": [],
+        "whole": [["right", [3.0]]],
     }
     expected = [float(sum((trial + 1) / 5 > t / 2.4 * (1.2 - 3 / 14) for trial in range(4))) for t in TEMPERATURES]
     right, wrong = shown["samplers"]["temperature_sweep"]["rows"]
@@ -74,14 +74,46 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
     assert wrong[6] == [4 - count for count in expected]
 
 
-def test_the_answers_that_came_least_are_only_counted(result: Result):
-    texts = [word for number in range(ANSWERS + 3) for word in ["yes"] * (number == 0) + [f"no {number}"]]
-    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": answers(*texts)})
+def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: Result):
+    texts = [*["no 0", "no 1"] * 2, *[f"no {number}" for number in range(2, ANSWERS + 3)], "yes", "yes!", "perhaps", "…"]
+    outcomes = ["ok"] * (len(texts) - 1) + ["error"]
+    verdicts = [{"yes": True, "yes!": True, "perhaps": None, "…": None}.get(text, False) for text in texts]
+    table = answers(*texts)
+    for name, values in (("correct", verdicts), ("outcome", outcomes)):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": table})
     (shown,) = details(run, run.asked, 600, None)
     found = shown["samplers"]["repetition"]
-    assert len(found["rows"]) == ANSWERS
-    assert (found["more"], found["others"]) == (4, [4.0])
-    assert sum(row[6][0] for row in found["rows"]) + 4 == len(texts)
+    assert [(text, said, count) for _, text, _, said, _, _, (count,) in found["rows"]] == [
+        ("no 0", "wrong", 2),
+        ("no 1", "wrong", 2),
+        *((f"no {number}", "wrong", 1) for number in range(2, ANSWERS)),
+    ]
+    assert found["others"] == [["right", 2, [2]], ["wrong", 3, [3]], ["not judged", 1, [1]], ["no reply", 1, [1]]]
+    assert found["whole"] == [["right", [2]], ["wrong", [17]], ["not judged", [1]], ["no reply", [1]]]
+
+
+def test_the_counts_of_every_question_add_up_to_its_accuracy(tmp_path: Path):
+    """Of 20 answers to each question no two are alike, so that most of them are only counted."""
+    with without_figures():
+        run = recorded_run(tmp_path / "run", 29, varied=True)
+    table = run.scores["frs"].tables["frs_accuracy"].to_pylist()
+    told = {(row["question_id"], row["temperature"]): (row["correct"], row["replies"]) for row in table}
+    checked = 0
+    for shown in details(run, run.kept, 600, None):
+        found = shown["samplers"]["temperature_sweep"]
+        assert found["temperatures"] == list(TEMPERATURES)
+        assert sum(number for _, number, _ in found["others"]) == len(TEMPERATURES) * 4 - ANSWERS
+        lines = [(said, counts) for *_, said, _, _, counts in found["rows"]]
+        lines += [(said, counts) for said, _, counts in found["others"]]
+        for t, (_, accuracy, _, _) in enumerate(shown["curve"]["counted"]):
+            right, replies = told[shown["id"], TEMPERATURES[t]]
+            assert sum(counts[t] for said, counts in lines if said == "right") == right == accuracy * replies
+            assert sum(counts[t] for said, counts in lines if said == "wrong") == replies - right
+            assert sum(counts[t] for said, counts in found["whole"] if said == "right") == right
+            checked += 1
+    assert checked == len(run.kept) * len(TEMPERATURES)
 
 
 def test_the_labels_are_shown_where_they_say_more_than_the_text(result: Result):
@@ -123,12 +155,14 @@ def test_the_answer_tree_is_that_of_all_answers_to_the_question_as_it_stands(res
     }
     run = of_one_question(result, baseline=asked("yes", -0.5, temperature=0.0), graded=graded)
     (shown,) = details(run, run.asked, 600, tokenizer.decode)
-    ((text, probability, ends, verdict, branches),) = shown["tree"]
-    assert (text, probability, ends, verdict) == ("ye", round(math.exp(-0.02), 4), 0, None)
-    assert branches == [
-        ["a", round(math.exp(-0.03), 4), 0, None, [["h", round(math.exp(-2.03), 4), 1, 0, []]]],
-        ["s", round(math.exp(-0.52), 4), 1, 1, []],
+    one, other = ["right", 1], ["wrong", 1]
+    leaf = ["h", round(math.exp(-2.03), 4), "wrong", [other], [], []]
+    branches = [
+        ["a", round(math.exp(-0.03), 4), "", [other], [], [leaf]],
+        ["s", round(math.exp(-0.52), 4), "right", [one], [], []],
     ]
+    beginning = ["ye", round(math.exp(-0.02), 4), "", [one, other], [], branches]
+    assert shown["tree"] == ["", 1.0, "", [one, other], [], [beginning]]
 
 
 def test_without_a_tokenizer_there_is_no_tree(result: Result):

@@ -1,11 +1,9 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from conftest import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 
-from robust_eval.report.question_table import as_data, number_columns, shown, word_columns
+from robust_eval.report.question_table import Chosen, as_data, chosen, number_columns, word_columns
 from robust_eval.result import Result
 
 
@@ -43,27 +41,24 @@ def test_every_method_adds_its_figures_in_the_order_of_the_questions_asked(resul
 
 def test_words_that_no_question_has_are_left_out(result: Result):
     words = word_columns(result)
-    assert list(words) == ["question", "answer", "status", "type"]
-    assert words["answer"][:2] == ["wrong 0", "answer 1"]
-    assert words["status"][6:9] == ["kept", "left out", "kept"]
+    assert list(words) == ["status", "type"]
+    assert words["status"][6:9] == ["kept, right", "not kept, wrong", "kept, right"]
 
 
 def test_all_questions_are_shown_where_they_are_not_too_many(result: Result):
-    assert shown(result, number_columns(result), 28).tolist() == list(range(28))
+    shown = chosen(result, number_columns(result), 28)
+    assert shown == Chosen(list(range(28)), {"kept, right": (24, 24), "not kept, wrong": (4, 4)})
 
 
-def test_of_too_many_those_at_either_end_are_shown(result: Result):
+def test_of_too_many_some_of_every_kind_are_shown_and_counted(result: Result):
     columns = number_columns(result)
-    frs = columns[0].numbers
-    chosen = shown(result, columns, 6)
-    known = np.flatnonzero(~np.isnan(frs))
-    ranked = known[np.argsort(frs[known], kind="stable")]
-    assert chosen.tolist() == sorted([*ranked[:3], *ranked[-3:]])
-
-
-def test_where_few_were_kept_the_first_of_the_others_fill_the_page(result: Result):
-    few = replace(result, kept=[question for question in result.kept if question.id in ("q20", "q22")])
-    assert shown(few, [], 5).tolist() == [0, 1, 2, 20, 22]
+    shown = chosen(result, columns, 12)
+    assert shown.kinds == {"kept, right": (8, 24), "not kept, wrong": (4, 4)}
+    kept = [row for row in shown.rows if row % 7]
+    frs = columns[0].numbers[kept]
+    known = np.sort(columns[0].numbers[~np.isnan(columns[0].numbers)])
+    assert sorted(frs)[:2] + sorted(frs)[-2:] == [*known[:2], *known[-2:]]
+    assert [row for row in shown.rows if row % 7 == 0] == [0, 7, 14, 21]
 
 
 def test_numbers_that_json_lacks_are_written_in_words(result: Result):
