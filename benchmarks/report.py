@@ -3,12 +3,14 @@
     python benchmarks/report.py [--questions 1000 100000] [--json FILE]
 
 Runs of made-up answers (tests/recorded_run.py) go through the whole program. Each page is opened in headless Chromium
-three times; measured is the time from asking for the file until the first row of the table of questions stands, and
-until a question that is clicked is open with its drawing.
+three times; measured is the time from asking for the file until the first row of the table of questions stands, until
+a question that is clicked is open with its drawing, and until the last question asked is found by its id. The texts of
+the questions are made of random words, so that they can hardly be compressed better than real ones.
 """
 
 import argparse
 import json
+import random
 import re
 import sys
 import tempfile
@@ -26,10 +28,10 @@ TIMES = 3
 
 def measure(questions: int, folder: Path) -> dict[str, float]:
     """Size and times of one report."""
-    result = recorded_run(folder, questions)
+    result = recorded_run(folder, questions, text=_texts())
     page = folder / "run" / "report.html"
     found = {"megabytes": page.stat().st_size / 1e6, "seconds to write": result.watch.seconds["report"]}
-    opened, clicked = [], []
+    opened, clicked, searched = [], [], []
     with chromium() as browser:
         for _ in range(TIMES):
             start = time.perf_counter()
@@ -37,17 +39,29 @@ def measure(questions: int, folder: Path) -> dict[str, float]:
             shown.page.wait_for_selector("table.questions tbody tr")
             opened.append(time.perf_counter() - start)
             start = time.perf_counter()
-            shown.page.locator('table.questions tr:has(bdi:text-is("kept")) button.question').first.click()
+            shown.page.locator('table.questions tr:has(bdi:text-is("kept, right")) button.question').first.click()
             shown.page.wait_for_selector(".curve svg")
             clicked.append(time.perf_counter() - start)
             rows = re.findall(r"[\d,]+", shown.page.get_by_role("status").inner_text())[1]
+            start = time.perf_counter()
+            shown.page.get_by_label("search").fill(f"q{questions - 1}")
+            shown.page.get_by_text(f"What is fact {questions - 1}?").first.wait_for()
+            searched.append(time.perf_counter() - start)
             shown.page.close()
     return found | {
         "questions in the page": float(rows.replace(",", "")),
         "seconds to open": median(opened),
         "seconds to open, most": max(opened),
         "seconds to open a question": median(clicked),
+        "seconds to find a question": median(searched),
     }
+
+
+def _texts() -> list[str]:
+    """Different endings for questions: seven words each, of 3,000."""
+    of = random.Random(0)
+    words = ["".join(of.choices("etaoinshrdlucmfw", k=of.randint(2, 10))) for _ in range(3_000)]
+    return [" ".join(of.choices(words, k=7)) for _ in range(50_000)]
 
 
 def main() -> None:

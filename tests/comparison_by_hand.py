@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.metric.score import Estimate
-from robust_eval.report.finished import FinishedRun
+from robust_eval.report.finished import FinishedRun, GreedyAnswer
 
 NAN = math.nan
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
@@ -29,7 +29,10 @@ def run(figures, estimates, kept=(), **changed):
     }
     columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
     settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    greedy = {name: f"{name.upper()} by {settings['model.name']}" for name in described["question_id"]}
+    greedy = {
+        name: GreedyAnswer(f"{name.upper()} by {settings['model.name']}", "right" if kept else "wrong")
+        for name, kept in zip(described["question_id"], described["kept"], strict=True)
+    }
     means = {name: Estimate(*each) for name, each in estimates.items()}
     return FinishedRun(settings, means, pa.table(described | columns), greedy)
 

@@ -51,9 +51,7 @@ class Branch:
 
     def as_data(self) -> list[Any]:
         """[text, probability, verdict, seen, hidden, branches] for a page; of counts the [verdict, number] of each."""
-        parted = [
-            [[said, counts[said]] for said in VERDICTS if counts[said]] for counts in (self.seen, self.hidden)
-        ]
+        parted = [[[said, counts[said]] for said in VERDICTS if counts[said]] for counts in (self.seen, self.hidden)]
         branches = [branch.as_data() for branch in self.branches]
         return [self.text, round(self.probability, 4), self.verdict, *parted, branches]
 

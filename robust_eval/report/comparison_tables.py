@@ -17,12 +17,18 @@ LONGEST = 300
 """Characters of a question or an answer that are shown."""
 
 
+SIGNS = {"right": "✓ right", "wrong": "✗ wrong"}
+"""How verdicts are shown; others as they are."""
+_QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
+
+
 class Cell(NamedTuple):
-    """A value and, where it has them, its interval, and the answer that it belongs to."""
+    """A value and, where it has them, its interval, and the answer that it belongs to with the verdict on that."""
 
     value: str
     interval: str = ""
     answer: str = ""
+    verdict: str = ""
 
 
 class Table(NamedTuple):
@@ -223,7 +229,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         note = (
             f"{int(shared.divided.sum()):,} questions; first those that are held most firmly (FRS) where they were "
             "kept. Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
-            f"number leaves out others, too. In quotation marks: the greedy answers. {len(rows)} are shown; {many}"
+            f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
         )
         yield Table(
             f"Questions kept by some and not by others, {shared.dataset}", ["question", *shared.measured], rows, 1, note
@@ -236,7 +242,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
             note = (
                 f"{int((shared.ranges[name] > 0).sum()):,} questions differ. The range is the largest of the values "
                 f"beside it minus the smallest; ties go to {_ties(name)}, then to the question "
-                f"asked first. In quotation marks: the greedy answers. {len(rows)} are shown; {many}"
+                f"asked first. {_QUOTED} {len(rows)} are shown; {many}"
             )
             title = f"Questions that differ most: {_by_question(name)}, {shared.dataset}"
             yield Table(title, header, rows, 1, note)
@@ -249,7 +255,7 @@ def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
             yield Cell("not asked")
         else:
             known = "" if score is None or math.isnan(score[row, column]) else f"FRS {score[row, column]:.3f}"
-            yield Cell("kept" if kept else "not kept", known, _shown(shared.answers[row, column]))
+            yield Cell("kept" if kept else "not kept", known, *_answer(shared, row, column))
 
 
 def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
@@ -261,7 +267,7 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
             breaking = shared.breaking[row, column] if name.startswith("frs.d") else math.nan
             where = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
             shown = "" if math.isnan(value) else number(value)
-            cells.append(Cell(shown, where, _shown(shared.answers[row, column])))
+            cells.append(Cell(shown, where, *_answer(shared, row, column)))
     return cells
 
 
@@ -269,8 +275,10 @@ def _question(shared: SharedQuestions, row: int) -> Cell:
     return Cell(shortened(shared.texts[row]))
 
 
-def _shown(answer: str | None) -> str:
-    return "" if answer is None else f"“{shortened(answer)}”"
+def _answer(shared: SharedQuestions, row: int, column: int) -> tuple[str, str]:
+    """The greedy answer as it is shown, and the verdict on it; both empty where none is at hand."""
+    answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
+    return ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
 
 
 def shortened(text: str) -> str:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.config import SEVERAL, read_settings
 from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point
+from robust_eval.report.standing import verdict
 from robust_eval.report.wording import label_of, telling_temperatures
 from robust_eval.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
 
@@ -29,6 +30,13 @@ WEIGHT = "metric.frs.d"
 """The setting that runs over the same answers may differ in."""
 
 
+class GreedyAnswer(NamedTuple):
+    """The text of a greedy answer, and the verdict on it (:data:`robust_eval.report.standing.VERDICTS`)."""
+
+    text: str
+    verdict: str
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """What a run left behind.
@@ -40,7 +48,7 @@ class FinishedRun:
     settings: Mapping[str, Any]
     figures: Mapping[str, Estimate]
     questions: pa.Table
-    greedy: Mapping[str, str] = field(default_factory=dict)
+    greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
 
     @property
     def measured(self) -> list[str]:
@@ -143,10 +151,14 @@ def _figures(text: str) -> dict[str, Estimate]:
     }
 
 
-def _greedy(file: Path) -> dict[str, str]:
+def _greedy(file: Path) -> dict[str, GreedyAnswer]:
     """The greedy answers among graded ones, by question id."""
-    table = pq.read_table(file, columns=["question_id", "text"], filters=[(SAMPLER, "==", GREEDY)])
-    return dict(rows(table, "question_id", "text"))
+    columns = ["question_id", "text", "correct", "outcome"]
+    table = pq.read_table(file, columns=columns, filters=[(SAMPLER, "==", GREEDY)])
+    return {
+        question_id: GreedyAnswer(text, verdict(correct, outcome))
+        for question_id, text, correct, outcome in rows(table, *columns)
+    }
 
 
 def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:

@@ -22,7 +22,7 @@ def lines(table: Table) -> list[str]:
 
 def _words(cell: Cell) -> str:
     value = f"{cell.value} ({cell.interval})" if cell.interval else cell.value
-    return f"{value} {cell.answer}" if cell.answer else value
+    return " ".join(filter(None, [value, cell.answer, cell.verdict]))
 
 
 def _line(cells: Iterable[str]) -> str:

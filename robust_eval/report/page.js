@@ -176,11 +176,11 @@
   /** What the questions that match were taken from, where that is not plain. */
   function coverage(matching) {
     const covered = state.search.trim() ? all.length : rows.length;
-    const out = matching.length < covered ? `, out of ${grouped(covered)}` : "";
-    if (rows.length === asked) return out;
-    if (covered === rows.length) return `${out || ","} ${out ? "" : "which are all "}in this table; ${grouped(asked)} were asked`;
+    const fewer = matching.length < covered;
+    if (rows.length === asked) return fewer ? `, out of ${grouped(asked)}` : "";
+    if (covered < asked) return `${fewer ? `, out of ${grouped(covered)}` : ""} in this table (${grouped(asked)} were asked)`;
     const bare = matching.filter((row) => !detailed[row]).length;
-    return `${out}; ${grouped(bare)} of them without their answers, which are not in this page`;
+    return `${fewer ? `, out of all ${grouped(asked)}` : ""}${bare ? `; the answers to ${grouped(bare)} of them are not in this page` : ""}`;
   }
 
   function changed() {
@@ -378,7 +378,7 @@
             quoted(text.replaceAll(" ", "␣").replaceAll("\n", "⏎")),
             " ",
             said ? verdict(said) : "",
-            counted(seen) > 1 ? element("small", {}, ` ${answersOfKinds(seen)}`) : null,
+            counted(seen) > 1 ? element("small", {}, ` (${answersOfKinds(seen)})`) : null,
             next.length || hidden.length ? list(next, hidden) : null,
           ),
         ),
@@ -389,7 +389,7 @@
       "figure",
       {},
       element("figcaption", {}, "The answer tree: its most probable branches"),
-      element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. Seen were ${answersOfKinds(seen)}; counted are answers whose tokens differ.`),
+      element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. In brackets: the answers seen that begin so, each counted once, in all ${answersOfKinds(seen)}.`),
       list(branches, hidden),
     );
   }
@@ -418,12 +418,13 @@
   const scattered = (row, salt) => Math.abs(Math.sin(row * 12.9898 + salt * 78.233) * 43758.5453) % 1;
 
   function axisOf(column, salt) {
-    const levels = [...new Set(column.numbers.filter(Number.isFinite))].sort((a, b) => a - b);
+    const values = rows.map((row) => column.numbers[row]);
+    const levels = [...new Set(values.filter(Number.isFinite))].sort((a, b) => a - b);
     const gap = levels.length > 1 ? Math.min(...levels.slice(1).map((level, i) => level - levels[i])) : 1;
     const few = levels.length <= 25;
     const step = column.levels.length > 1 ? column.levels[1] - column.levels[0] : 1;
     const last = column.levels.at(-1) ?? levels.at(-1) ?? 1;
-    const beyond = column.numbers.includes(Infinity) ? last + 1.5 * step : null;
+    const beyond = values.includes(Infinity) ? last + 1.5 * step : null;
     const at = (row) => {
       const value = column.numbers[row] === Infinity ? beyond : column.numbers[row];
       return value + (few ? (scattered(row, salt) - 0.5) * 0.5 * gap : 0);

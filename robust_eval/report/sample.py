@@ -27,7 +27,7 @@ def sample(kinds: Sequence[str], values: Floats, most: int) -> NDArray[np.intp]:
 
 def _places(sizes: dict[str, int], most: int) -> dict[str, int]:
     """How many of each kind are taken: the smallest kinds first, each the share that is left for it."""
-    places = {}
+    places: dict[str, int] = {}
     for left, kind in zip(range(len(sizes), 0, -1), sorted(sizes, key=lambda kind: sizes[kind]), strict=True):
         places[kind] = min(sizes[kind], (most - sum(places.values())) // left)
     return places

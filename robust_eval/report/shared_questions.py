@@ -32,7 +32,7 @@ class SharedQuestions:
     ``figures`` maps the flat names of the main figures that at least two have to their values, NaN where undefined:
     the FRS for the first weight d that these have in common, and at the common temperature nearest to 1 the share of
     raters that are right, whether all are, the entropy of the answers and their error rate. ``answers`` are the greedy
-    ones, None where they are not at hand.
+    ones with the ``verdicts`` on them, None where they are not at hand.
     """
 
     dataset: str
@@ -43,6 +43,7 @@ class SharedQuestions:
     breaking: Floats
     figures: dict[str, Floats]
     answers: NDArray[np.object_]
+    verdicts: NDArray[np.object_]
 
     @cached_property
     def ranges(self) -> dict[str, Floats]:
@@ -97,6 +98,7 @@ class SharedQuestions:
             "question": pa.array(self.texts, pa.string()).take(pa.array(rows)),
             "measured": pa.array(self.measured, pa.string()).take(pa.array(columns)),
             "answer": pa.array(self.answers[rows, columns], pa.string()),
+            "verdict": pa.array(self.verdicts[rows, columns], pa.string()),
             "kept": self.kept[rows, columns] == 1,
             "divided": self.divided[rows],
             "breaking_temperature": self.breaking[rows, columns],
@@ -140,12 +142,11 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
                 found[each[each >= 0], column] = values[each >= 0]
         return found
 
-    answers = np.full((len(shared), len(runs)), None, dtype=object)
-    for column, run in enumerate(runs):
-        if run.greedy:
-            answers[:, column] = [run.greedy.get(question_id) for question_id, _ in shared]
+    answers, verdicts = (np.full((len(shared), len(runs)), None, dtype=object) for _ in range(2))
     kept = beside(lambda run: run.kept().astype(float))
-    answers[np.isnan(kept)] = None  # another question may have that id where this one was not asked
+    for row, column in np.argwhere(~np.isnan(kept)):  # elsewhere another question may have that id
+        if answer := runs[column].greedy.get(shared[row][0]):
+            answers[row, column], verdicts[row, column] = answer
     return SharedQuestions(
         " and ".join(datasets),
         [labels[place] for place in places],
@@ -155,6 +156,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
         beside(lambda run: run.breaking_temperatures()[1]),
         {name: beside(partial(_values, name)) for name in _main_figures(runs)},
         answers,
+        verdicts,
     )
 
 

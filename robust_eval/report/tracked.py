@@ -11,7 +11,9 @@ from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.sample import sample
 from robust_eval.report.shared_questions import MAIN_CURVES
+from robust_eval.report.standing import standings
 from robust_eval.report.wording import headline, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE
@@ -57,7 +59,9 @@ def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
 
 
 def run_tables(result: Result) -> dict[str, pa.Table]:
-    """The questions with their greedy answers and main figures; of many, those at either end of the first figure."""
+    """The questions with their greedy answers and main figures; of many, a sample of every kind, and of each kind of
+    both ends and the middle of the first figure.
+    """
     table = result.by_question()
     figures = _main_figures(table.column_names)
     greedy = dict(rows(result.baseline, "question_id", "text"))
@@ -65,16 +69,15 @@ def run_tables(result: Result) -> dict[str, pa.Table]:
         {
             "question": [shortened(text) for text in table["question"].to_pylist()],
             "greedy answer": [shortened(greedy.get(name, "")) for name in table["question_id"].to_pylist()],
-            "kept": table["kept"],
+            "status": standings(result),
             **{name: table[name] for name in figures},
         }
     )
-    if found.num_rows <= ROWS or not figures:
-        return _named("questions", found)
-    order = np.argsort(found[figures[0]].to_numpy(), kind="stable")  # undefined ones come last
-    order = order[: int(np.isfinite(found[figures[0]].to_numpy()).sum())]
-    ends = np.concatenate([order[: ROWS // 2], order[ROWS // 2 :][-(ROWS // 2) :]])
-    return {f"questions_lowest_and_highest_{ROWS // 2}": found.take(pa.array(ends))}
+    if found.num_rows <= ROWS:
+        return {"questions": found}
+    values = found[figures[0]].to_numpy() if figures else np.full(found.num_rows, np.nan)
+    taken = sample(found["status"].to_pylist(), values, ROWS)
+    return {f"questions_{ROWS}_of_{found.num_rows}": found.take(pa.array(taken))}
 
 
 def _main_figures(names: Sequence[str]) -> list[str]:
@@ -105,6 +108,10 @@ def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
                         **{f"value, {label}": values[row, place] for place, label in enumerate(shared.measured)},
                         **{
                             f"greedy answer, {label}": shortened(shared.answers[row, place] or "")
+                            for place, label in enumerate(shared.measured)
+                        },
+                        **{
+                            f"verdict, {label}": shared.verdicts[row, place]
                             for place, label in enumerate(shared.measured)
                         },
                     }

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
-from robust_eval.report.finished import FinishedRun
+from robust_eval.report.finished import FinishedRun, GreedyAnswer
 from robust_eval.report.terminal import print_comparison
 
 
@@ -156,15 +156,15 @@ TABLES = [
     ],
     [
         ["question", "small", "large"],
-        ["c?", "kept (FRS 1.000) “C by small”", "not kept “C by large”"],
-        ["d?", "not kept “D by small”", "kept (FRS 0.750) “D by large”"],
+        ["c?", "kept (FRS 1.000) “C by small” ✓ right", "not kept “C by large” ✗ wrong"],
+        ["d?", "not kept “D by small” ✗ wrong", "kept (FRS 0.750) “D by large” ✓ right"],
     ],
     [
         ["question", "range", "small", "large"],
         [  # both differ by 0.25: one of these breaks at other temperatures
-            *("a?", "0.250", "0.500 (breaks at 1) “A by small”", "0.250 (breaks at 0.5) “A by large”"),
+            *("a?", "0.250", "0.500 (breaks at 1) “A by small” ✓ right", "0.250 (breaks at 0.5) “A by large” ✓ right"),
         ],
-        ["b?", "0.250", "0.750 (breaks at 1) “B by small”", "0.500 (breaks at 1) “B by large”"],
+        ["b?", "0.250", "0.750 (breaks at 1) “B by small” ✓ right", "0.500 (breaks at 1) “B by large” ✓ right"],
     ],
     [
         ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"],
@@ -250,7 +250,11 @@ def with_text(each, text):
     place = each.questions.schema.get_field_index("question")
     texts = [f"{name} {text}" for name in each.questions["question_id"].to_pylist()]
     changed = each.questions.set_column(place, "question", pa.array(texts))
-    return replace(each, questions=changed, greedy=dict.fromkeys(each.greedy, text))
+    return replace(
+        each,
+        questions=changed,
+        greedy={name: GreedyAnswer(text, answer.verdict) for name, answer in each.greedy.items()},
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -264,8 +268,8 @@ def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
     shown = text if len(text) <= 298 else f"{text[:298]}…"
     assert [row[0] for row in page.tables[4][1:]] == [f"c {shown}", f"d {shown}"]
     assert [row[2] for row in page.tables[4][1:]] == [
-        f"not kept “{text if len(text) <= 300 else text[:300] + '…'}”",
-        f"kept (FRS 0.750) “{text if len(text) <= 300 else text[:300] + '…'}”",
+        f"not kept “{text if len(text) <= 300 else text[:300] + '…'}” ✗ wrong",
+        f"kept (FRS 0.750) “{text if len(text) <= 300 else text[:300] + '…'}” ✓ right",
     ]
     read = rendered(markdown)
     assert read.tags == rendered(plain[1]).tags
@@ -411,8 +415,8 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     same = "0.000 (0.000 to 0.000)"
     assert page.tables[3] == [
         ["question", "range", "small", "large"],
-        ["a?", "0.250", "0.250 “A by small”", "0.500 “A by large”"],
-        ["b?", "0.250", "0.750 “B by small”", "1.000 “B by large”"],
+        ["a?", "0.250", "0.250 “A by small” ✓ right", "0.500 “A by large” ✓ right"],
+        ["b?", "0.250", "0.750 “B by small” ✓ right", "1.000 “B by large” ✓ right"],
     ]
     assert page.tables[4][1:] == [
         ["accuracy of all greedy answers", "2", "0.500", "0.500", same, "50.0%"],

@@ -101,9 +101,19 @@ def test_a_run_is_read_whole(folder):
 
 def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
     assert read_run(folder).greedy == {}
-    columns = {"sampler": ["greedy", "greedy", "repetition"], "question_id": list("aba"), "text": ["A", "", "other"]}
-    pq.write_table(pa.table(columns | {"temperature": [0.0, 0.0, 1.0]}), folder / "graded.parquet")
-    assert read_run(folder).greedy == {"a": "A", "b": ""}
+    columns = {
+        "sampler": ["greedy"] * 4 + ["repetition"],
+        "question_id": list("abcda"),
+        "text": ["A", "", "C", "D", ""],
+    }
+    verdicts = {"correct": [True, False, None, None, True], "outcome": ["ok", "empty", "ok", "error", "ok"]}
+    pq.write_table(pa.table(columns | verdicts | {"temperature": [0.0] * 4 + [1.0]}), folder / "graded.parquet")
+    assert read_run(folder).greedy == {
+        "a": ("A", "right"),
+        "b": ("", "wrong"),
+        "c": ("C", "not judged"),
+        "d": ("D", "no reply"),
+    }
 
 
 def test_a_run_says_which_of_its_figures_are_means_and_which_a_person_wants_first(folder):

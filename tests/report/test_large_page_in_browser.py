@@ -93,14 +93,15 @@ def test_the_table_says_how_many_of_each_kind_it_shows_and_its_filters_find_as_m
     kinds = page.get_by_role("region", name="questions by kind").locator("tbody tr").all_inner_texts()
     assert [row.split("\t") for row in kinds] == [["kept, right", "26", "174"], ["not kept, wrong", "26", "29"]]
     assert page.get_by_text("The table shows").inner_text() == (
-        "The table shows 52 of 203 questions, some of every kind and, of each kind, both ends and the middle of FRS (d = "
-        "1). Sorting and filters cover these. All questions are in questions.parquet, all answers in graded.parquet. A "
-        "search looks into the ids and the texts of all questions, and into the greedy answers of those shown."
+        "The table shows 52 of 203 questions, some of every kind and, of each kind, both ends and the middle of FRS "
+        "(d = 1). Sorting and filters cover these. All questions are in questions.parquet, all answers in "
+        "graded.parquet. A search looks into the ids and the texts of all questions, and into the greedy answers of "
+        "those shown."
     )
-    assert status(page) == "50 of 52 questions shown, which are all in this table; 203 were asked."
+    assert status(page) == "50 of 52 questions shown in this table (203 were asked)."
     for kind in sampled.kinds:
         page.locator("#filter-status").select_option(kind)
-        assert status(page) == "26 of 26 questions shown, out of 52 in this table; 203 were asked."
+        assert status(page) == "26 of 26 questions shown, out of 52 in this table (203 were asked)."
         assert set(column(page, "status")) == {kind}
         assert len(listed(page)) == 26
 
@@ -112,7 +113,7 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
     assert sorted(listed(page)) == matching
     page.get_by_label("search").fill(f"NR{missing:03}")
     assert listed(page) == [missing]
-    assert status(page) == "1 of 1 questions shown, out of 203; 1 of them without their answers, which are not in this page."
+    assert status(page) == "1 of 1 questions shown, out of all 203; the answers to 1 of them are not in this page."
     assert column(page, "greedy answer") == ["not in this page"]
     assert column(page, "status") == ["not kept, wrong"]
     assert column(page, "H") == [""]
@@ -144,9 +145,7 @@ def test_the_headline_figure_of_a_question_that_is_not_in_the_table_is_known(
 
 def test_all_questions_that_match_are_sorted_by_their_headline_figure(page: Page):
     page.get_by_label("search").fill("about")
-    assert status(page) == (
-        f"50 of 203 questions shown; {QUESTIONS - SHOWN} of them without their answers, which are not in this page."
-    )
+    assert status(page) == "50 of 203 questions shown; the answers to 151 of them are not in this page."
     while page.get_by_role("button", name="Show ").is_visible():
         page.get_by_role("button", name="Show ").click()
     assert sorted(listed(page)) == list(range(QUESTIONS))
@@ -210,11 +209,12 @@ def test_where_the_texts_of_all_are_too_large_the_page_says_so_and_finds_all_by_
     assert sorted(sizes.values(), reverse=True) == list(sizes.values())
     opened = Opened(browser, written(result, tmp_path, sizes[0]))
     page = opened.page
-    assert "but only into the texts and greedy answers of those shown: the texts of all would make this page too large." in (
-        page.get_by_text("The table shows").inner_text()
+    assert (
+        "but only into the texts and greedy answers of those shown: the texts of all would make this page too large."
+        in (page.get_by_text("The table shows").inner_text())
     )
     page.get_by_label("search").fill(f"nr{missing:03}")
-    assert status(page).startswith("0 of 0 questions shown, out of 203;")
+    assert status(page) == "0 of 0 questions shown, out of all 203."
     page.get_by_label("search").fill(f"q{missing}")
     assert page.locator("table.questions button.question").first.inner_text().endswith(f"id q{missing}")
     assert opened.troubles == []
@@ -232,7 +232,7 @@ def test_where_the_ids_of_all_are_too_large_the_page_says_that_a_search_covers_t
     page.get_by_label("search").fill(f"q{missing}")
     assert missing not in listed(page)
     page.get_by_label("search").fill("nr001")
-    assert status(page) == "1 of 1 questions shown, out of 52 in this table; 203 were asked."
+    assert status(page) == "1 of 1 questions shown, out of 52 in this table (203 were asked)."
     assert opened.troubles == []
     page.close()
 

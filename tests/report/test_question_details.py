@@ -75,7 +75,14 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
 
 
 def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: Result):
-    texts = [*["no 0", "no 1"] * 2, *[f"no {number}" for number in range(2, ANSWERS + 3)], "yes", "yes!", "perhaps", "…"]
+    texts = [
+        *["no 0", "no 1"] * 2,
+        *[f"no {number}" for number in range(2, ANSWERS + 3)],
+        "yes",
+        "yes!",
+        "perhaps",
+        "…",
+    ]
     outcomes = ["ok"] * (len(texts) - 1) + ["error"]
     verdicts = [{"yes": True, "yes!": True, "perhaps": None, "…": None}.get(text, False) for text in texts]
     table = answers(*texts)

@@ -6,7 +6,7 @@ import pytest
 
 from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
-from robust_eval.report.finished import FinishedRun
+from robust_eval.report.finished import FinishedRun, GreedyAnswer
 
 NAN, INF = math.nan, math.inf
 SETTINGS = {"seed": 0, "dataset.name": "facts", "metric.frs.d": 1}
@@ -25,7 +25,11 @@ def run(model, figures, ids, kept=None, texts=None, greedy=None, **changed):
     }
     columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
     settings = SETTINGS | {"model.name": model} | {name.replace("__", "."): value for name, value in changed.items()}
-    return FinishedRun(settings, {name: Estimate(0.5) for name in columns}, pa.table(described | columns), greedy or {})
+    answers = {
+        name: GreedyAnswer(text, "right" if text[:1] == name.upper() else "wrong")
+        for name, text in (greedy or {}).items()
+    }
+    return FinishedRun(settings, {name: Estimate(0.5) for name in columns}, pa.table(described | columns), answers)
 
 
 def shared(*runs):
@@ -136,6 +140,7 @@ def test_the_same_id_with_another_text_is_another_question():
     assert (found.ids, found.texts) == (["a", "b"], ["a?", "c?"])
     np.testing.assert_array_equal(found.figures["frs.d1"], [[0.5, 0.25, NAN], [NAN, 0.25, 0.25]])
     assert found.answers.tolist() == [["A", None, None], [None, None, "C"]]
+    assert found.verdicts.tolist() == [["right", None, None], [None, None, "wrong"]]
 
 
 def test_runs_that_share_no_question_are_not_beside_one_another():
@@ -161,16 +166,17 @@ def test_parts_of_a_data_set_share_their_questions():
 def test_every_value_is_in_the_table_for_programs():
     table = only(SMALL, LARGE).as_data()
     expected = [
-        ("a", "small", "A1", True, True, 1.0, 0.5, NAN),
-        ("a", "large", None, False, True, NAN, NAN, NAN),
-        ("b", "small", "B1", False, True, NAN, NAN, NAN),
-        ("b", "large", None, True, True, 1.0, 0.25, NAN),
-        ("c", "small", "", True, False, 2.0, 0.75, 0.0),
-        ("c", "large", None, True, False, INF, 0.75, 0.0),
-        ("d", "small", "D1", True, False, INF, 1.0, 0.75),
-        ("d", "large", None, True, False, 2.0, 0.25, 0.75),
+        ("a", "small", "A1", "right", True, True, 1.0, 0.5, NAN),
+        ("a", "large", None, None, False, True, NAN, NAN, NAN),
+        ("b", "small", "B1", "right", False, True, NAN, NAN, NAN),
+        ("b", "large", None, None, True, True, 1.0, 0.25, NAN),
+        ("c", "small", "", "wrong", True, False, 2.0, 0.75, 0.0),
+        ("c", "large", None, None, True, False, INF, 0.75, 0.0),
+        ("d", "small", "D1", "right", True, False, INF, 1.0, 0.75),
+        ("d", "large", None, None, True, False, 2.0, 0.25, 0.75),
     ]
-    names = ["question_id", "measured", "answer", "kept", "divided", "breaking_temperature", "frs.d1", "frs.d1.range"]
+    figures = ["breaking_temperature", "frs.d1", "frs.d1.range"]
+    names = ["question_id", "measured", "answer", "verdict", "kept", "divided", *figures]
     assert table.column_names == ["dataset", "question_id", "question", *names[1:]]
     found = [tuple(row[name] for name in names) for row in table.to_pylist()]
     assert [row[:5] for row in found] == [row[:5] for row in expected]

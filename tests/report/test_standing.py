@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -58,7 +57,12 @@ def test_of_those_that_were_kept_it_is_said_whether_the_greedy_answer_is_right(r
 
 @pytest.mark.parametrize(
     ("correct", "outcome", "said"),
-    [(True, "ok", "right"), (False, "empty", "wrong"), (None, "ok", "not judged"), (None, "filtered_reply", "no reply")],
+    [
+        (True, "ok", "right"),
+        (False, "empty", "wrong"),
+        (None, "ok", "not judged"),
+        (None, "filtered_reply", "no reply"),
+    ],
 )
 def test_what_brought_no_reply_has_no_verdict(correct: bool | None, outcome: str, said: str):
     assert verdict(correct, outcome) == said

@@ -1,4 +1,6 @@
 import re
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from comparison_by_hand import NAN, SMALL, STRANGE, Page, frs_runs, measured, run
@@ -105,7 +107,7 @@ def test_the_questions_of_a_run_have_their_answers_and_main_figures():
             {
                 "question": f"{place}, <b>or</b> not?",
                 "greedy answer": f"yes q{place}",
-                "kept": place == 0,
+                "status": "kept, not judged" if place == 0 else "not kept, not judged",
                 "frs.d1": float(place),
                 "certainty.entropy.t1": 0.25,
             }
@@ -114,14 +116,17 @@ def test_the_questions_of_a_run_have_their_answers_and_main_figures():
     }
 
 
-def test_of_many_questions_those_at_either_end_are_shown():
+def test_of_many_questions_some_of_every_kind_and_of_both_ends_are_shown():
     scores = np.random.default_rng(0).permutation(1200) / 1200
     scores[7] = NAN
-    ((name, table),) = run_tables(result(1200, scores)).items()
-    assert name == "questions_lowest_and_highest_500"
-    known = np.sort(scores[~np.isnan(scores)])
-    assert table["frs.d1"].to_pylist() == [*known[:500], *known[-500:]]
-    assert table["question"].to_pylist()[0] == f"{np.nanargmin(scores)}, <b>or</b> not?"
+    run = result(1200, scores)
+    ((name, table),) = run_tables(replace(run, kept=run.asked[:900])).items()
+    assert name == "questions_1000_of_1200"
+    assert Counter(table["status"].to_pylist()) == {"kept, not judged": 700, "not kept, not judged": 300}
+    found, known = set(table["frs.d1"].to_pylist()), np.sort(scores[:900][~np.isnan(scores[:900])])
+    assert {*known[:233], *known[-233:]} <= found
+    places = [int(text.partition(",")[0]) for text in table["question"].to_pylist()]
+    assert places == sorted(places)
 
 
 def test_the_tables_of_a_comparison_hold_what_differs_most():
@@ -135,7 +140,7 @@ def test_the_tables_of_a_comparison_hold_what_differs_most():
         ("frs.d1", "a?", 0.5, 0.25),
         ("frs.d1", "b?", 0.75, 0.5),
     ]
-    assert rows[0]["greedy answer, large"] == "C by large"
+    assert (rows[0]["greedy answer, large"], rows[0]["verdict, large"]) == ("C by large", "wrong")
     assert tables["runs"].num_rows == sum(len(each.figures) for each in compared.runs)
     assert tables["pairs"].num_rows == len(compared.pairs[0].differences)
 
