@@ -1,21 +1,18 @@
 """How long clusters, votes and the metrics of agreement take over many questions, and how much memory.
 
-    python benchmarks/agreement.py [--questions 100000] [--json FILE]
+    python benchmarks/agreement.py [--questions 100000] [--quick] [--json FILE]
 
 Answers are made up: each of six raters gives the accepted answer of a built-in fact, an alias of it, or another fact's,
 now and then with words around it.
 """
 
-import argparse
-import json
 import random
-import resource
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.command import Command, peak_megabytes, write_figures
 
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.answer import answer_table
@@ -31,21 +28,22 @@ WORDS = ("It is {}.", "{}, I think", "The answer: {}", "{}", "{}", "{}", "{}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=100_000)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    questions, answers = made_up(arguments.questions)
+    command = Command(__doc__)
+    command.add_argument("--questions", type=int, default=100_000)
+    options = command.options(questions=20)
+    questions, answers = made_up(options.questions)
     figures: dict[str, float] = {}
 
     def timed(name: str, step: Callable[[], Any]) -> Any:
         start = time.perf_counter()
         result = step()
-        figures[f"{name}_seconds"] = round(time.perf_counter() - start, 2)
-        figures[f"{name}_peak_megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-        per_second = arguments.questions / figures[f"{name}_seconds"]
-        print(f"{name:12} {figures[f'{name}_seconds']:8.1f} s {per_second:10.0f} questions/s", end="")
-        print(f" {figures[f'{name}_peak_megabytes']:8.0f} MB at most until then", flush=True)
+        seconds = time.perf_counter() - start
+        per_second, megabytes = options.questions / seconds, peak_megabytes()
+        print(f"{name:12} {seconds:8.1f} s {per_second:10.0f} questions/s", end="")
+        print(f" {megabytes:8.0f} MB at most until then", flush=True)
+        figures[f"{name}_seconds"] = seconds
+        figures[f"{name}_questions_per_second"] = per_second
+        figures[f"{name}_peak_megabytes"] = megabytes
         return result
 
     graded = timed("grading", lambda: Matching().grade(questions, answers))
@@ -55,8 +53,7 @@ def main() -> None:
     timed("metrics", lambda: metric.score(questions, Measured(answers.slice(0, 0), voted), seed=0))
     raters = metric.raters(questions, voted, 1.0)
     timed("remapping", lambda: remapped_kappa(raters.counts, np.full(len(questions), RATERS)))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
 def made_up(count: int) -> tuple[list[Question], Any]:

@@ -1,6 +1,6 @@
 """What loading costs: seconds and peak memory for 100,000 questions, and for streaming a million.
 
-    python benchmarks/data_sets.py [--json FILE]
+    python benchmarks/data_sets.py [--quick] [--json FILE]
 
 The files are made up, in the layouts of the hub (SQuAD with its paragraphs, MMLU) and as tables of one's own. Each case
 runs in a process of its own; seconds are without, memory is with what Python and its libraries take. Streaming is
@@ -9,8 +9,6 @@ measured at a tenth of the way as well, after which the memory should not grow; 
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.command import Command, of_its_own, peak_megabytes, write_figures
 
 from robust_eval.dataset.published import Published
 from robust_eval.dataset.selection import Selection
@@ -30,6 +29,7 @@ CASES = (
     *(("load", kind, LOADED) for kind in ("squad.parquet", "squad.jsonl", "mmlu.parquet", "table.csv", "table.jsonl")),
     *((way, kind, STREAMED) for way in ("stream", "sample") for kind in ("squad.parquet", "table.csv")),
 )
+QUICK = (("load", "mmlu.parquet", 40), ("stream", "table.csv", 40))
 
 
 def records(kind: str, number: int) -> Iterator[dict[str, Any]]:
@@ -74,52 +74,43 @@ def dataset(file: Path, **more: Any) -> Selection:
     return Published(name="made up", layout=file.stem, path=str(file), subsets=["all"], **more)
 
 
-def megabytes() -> float:
-    """The most that the process has taken so far; resource.getrusage would count what its parent took."""
-    status = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
-
-
 def measured(way: str, file: Path, number: int) -> dict[str, float]:
-    start, before = time.perf_counter(), megabytes()
+    start, before = time.perf_counter(), peak_megabytes()
     early = before
     if way == "stream":
         count = 0
         for count, _ in enumerate(dataset(file).stream(), start=1):
             if count == number // 10:
-                early = megabytes()
+                early = peak_megabytes()
         assert count == number
     else:
         limit = SAMPLE if way == "sample" else None
         assert len(dataset(file, limit=limit, shuffle=way == "sample").load()) == (limit or number)
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "megabytes": megabytes(), "before": before, "at_a_tenth": early}
+    return {"seconds": seconds, "megabytes": peak_megabytes(), "before": before, "at_a_tenth": early}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What loading questions costs.")
-    parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
+    options = command.options()
     if options.case:
         way, file, number = options.case
         print(json.dumps(measured(way, Path(file), int(number))))
         return
     figures: dict[str, float] = {}
     print(f"{'':34}{'seconds':>10}{'MB in all':>12}{'MB before':>12}{'MB at a tenth':>16}")
-    for way, kind, number in CASES:
+    for way, kind, number in QUICK if options.quick else CASES:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / kind
             write(file, number)
-            command = [sys.executable, __file__, "--case", way, str(file), str(number)]
-            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            found = of_its_own(__file__, way, file, number)
         early = f"{found['at_a_tenth']:16.0f}" if way == "stream" else ""
         print(
             f"{way:8}{kind:16}{number:>10,}{found['seconds']:10.1f}{found['megabytes']:12.0f}{found['before']:12.0f}{early}"
         )
-        figures |= {f"{way}.{kind}.{name}": value for name, value in found.items()}
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+        figures |= {f"{way}.{kind}.{name}": value for name, value in (found | {"questions": number}).items()}
+    write_figures(options.json, figures)
 
 
 if __name__ == "__main__":

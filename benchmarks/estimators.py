@@ -1,6 +1,6 @@
 """How far each estimate of an accuracy curve is from the truth, and what it costs: trials, combined draws, exact.
 
-    python benchmarks/estimators.py [--questions 48] [--nodes 128] [--json FILE]
+    python benchmarks/estimators.py [--questions 48] [--nodes 128] [--quick] [--json FILE]
 
 The truth is a reference that has nothing in common with them but the model: enumerations with many more nodes and other
 random numbers, averaged; its own error is printed beside. The questions are the first of the built-in facts that the
@@ -8,23 +8,19 @@ model knows, for the others have no curve to speak of. Errors are root-mean-squa
 temperatures of the grid for the accuracy; an unbroken fact counts as breaking one step beyond the grid.
 """
 
-import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from sampling import GRADER, Model, answered
+from support.command import Command, write_figures
+from support.counted_model import GRADER, CountedModel, answered, setting
 
-from robust_eval import config
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.score import grid
@@ -36,6 +32,7 @@ from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 REFERENCE_NODES = 400
+QUICK_ASKED = 8
 REFERENCE_SEEDS = (1001, 1002, 1003)
 Floats = NDArray[np.float64]
 SWEEP = TemperatureSweep()
@@ -53,26 +50,24 @@ class Found:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=48, help="the first so many that the model knows")
-    parser.add_argument("--nodes", type=int, default=Exact.nodes, help="prefixes that exact may evaluate")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--questions", type=int, default=48, help="the first so many that the model knows")
+    command.add_argument("--nodes", type=int, default=Exact.nodes, help="prefixes that exact may evaluate")
+    options = command.options(questions=1, nodes=8)
 
-    config.register()
-    with hydra.initialize_config_dir(str(config.CONF), version_base="1.3"):
-        composed = config.to_config(hydra.compose("config", ["model.device=cpu", "model.dtype=float32"]))
-    model = Model(composed.model)
-    questions, entropy = known(model, composed.dataset.load(), options.questions)
+    settings, asked = setting("float32")
+    model = CountedModel(settings)
+    questions, entropy = known(model, asked[:QUICK_ASKED] if options.quick else asked, options.questions)
 
     exact = Exact(nodes=options.nodes)
-    sweeps = {k: TemperatureSweep(trials=k) for k in (10, 100)}
+    sweeps = {k: TemperatureSweep(trials=k) for k in ((10, 11) if options.quick else (10, 100))}
     found: dict[str, Found] = {}
     for k, sweep in sweeps.items():
         found |= sampled(model, questions, sweep, k)
     found["exact"] = run(model, exact.requests(questions, GRADER, 0), curve_values)
+    nodes = options.nodes if options.quick else REFERENCE_NODES
     reference = [
-        run(model, Exact(nodes=REFERENCE_NODES).requests(questions, GRADER, seed), curve_values).accuracy
+        run(model, Exact(nodes=nodes).requests(questions, GRADER, seed), curve_values).accuracy
         for seed in REFERENCE_SEEDS
     ]
     truth = np.mean(reference, axis=0)
@@ -94,14 +89,13 @@ def main() -> None:
         figures[f"coverage_{name}"] = float((beyond <= 1e-6).mean())
         figures[f"coverage_to_a_thousandth_{name}"] = float((beyond <= 1e-3).mean())
         console.print(
-            f"{name}: {(beyond <= 1e-6).mean():.1%} of its 95 % intervals hold the truth, "
-            f"{(beyond <= 1e-3).mean():.1%} miss it by no more than 0.001"
+            f"{name}: {(beyond <= 1e-6).mean():.1%} of its intervals hold the truth, "
+            f"{(beyond <= 1e-3).mean():.1%} miss it by no more than a thousandth"
         )
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
-def known(model: Model, questions: Sequence[Question], count: int) -> tuple[list[Question], Floats]:
+def known(model: CountedModel, questions: Sequence[Question], count: int) -> tuple[list[Question], Floats]:
     """The first questions that the model answers rightly when greedy, and their initial entropies."""
     requests = greedy_requests(questions, SWEEP.prompts, SWEEP.max_new_tokens, seed=0, top_logprobs=10)
     replies = {reply.request.question_id: reply for reply in answered(model.loaded, requests)}
@@ -111,7 +105,7 @@ def known(model: Model, questions: Sequence[Question], count: int) -> tuple[list
     return kept, np.array(entropy)
 
 
-def run(model: Model, requests: Sequence[Request], read: Callable[[Reply], Floats]) -> Found:
+def run(model: CountedModel, requests: Sequence[Request], read: Callable[[Reply], Floats]) -> Found:
     """The answers to requests; ``read`` makes (2, T) accuracies and standard errors of each reply."""
     before, start = Counter(model.work()), time.perf_counter()
     replies = {reply.request.question_id: reply for reply in answered(model.loaded, requests)}
@@ -127,7 +121,7 @@ def curve_values(reply: Reply) -> Floats:
     return np.stack([reply.curve.accuracy[at], reply.curve.standard_error[at]])
 
 
-def sampled(model: Model, questions: Sequence[Question], sweep: TemperatureSweep, k: int) -> dict[str, Found]:
+def sampled(model: CountedModel, questions: Sequence[Question], sweep: TemperatureSweep, k: int) -> dict[str, Found]:
     """Trials counted, and all draws combined: both from the same answers."""
     shares: dict[str, Floats] = {}
     by_id = {question.id: question for question in questions}

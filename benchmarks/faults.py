@@ -1,6 +1,6 @@
 """What faults of a server cost a run, and whether they cost it an answer.
 
-    python benchmarks/faults.py [--answers 2000] [--rate 0.2] [--at-once 16] [--json FILE]
+    python benchmarks/faults.py [--answers 2000] [--rate 0.2] [--at-once 16] [--quick] [--json FILE]
 
 The model behind a real server (llama.cpp with the embedded SmolLM2-135M, on this machine) is asked for so many answers
 twice, once directly and once through a proxy at which so many of the requests meet a fault, any of tests/fault_proxy.py
@@ -10,7 +10,6 @@ Answers are compared by their text and outcome; those that a content filter took
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from support.command import Command, write_figures
 
 from robust_eval.answer import rows
 from robust_eval.engine.local import Local
@@ -41,19 +41,17 @@ ENDS = ("insufficient_quota",)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--answers", type=int, default=2000, help="rounded up to tens")
-    parser.add_argument("--rate", type=float, default=0.2, help="share of requests that meet a fault")
-    parser.add_argument("--seed", type=int, default=1, help="of the plan of faults")
-    parser.add_argument("--at-once", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
-    parser.add_argument("--request-seconds", type=float, default=10.0, help="after which a request is given up")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--answers", type=int, default=2000, help="rounded up to tens")
+    command.add_argument("--rate", type=float, default=0.2, help="share of requests that meet a fault")
+    command.add_argument("--seed", type=int, default=1, help="of the plan of faults")
+    command.add_argument("--at-once", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
+    command.add_argument("--request-seconds", type=float, default=10.0, help="after which a request is given up")
+    options = command.options(answers=30, rate=0.5, request_seconds=2.0)
     figures = measured(options)
     for name, value in figures.items():
         print(f"{name:36} {value:10.2f}" if isinstance(value, float) else f"{name:36} {value!s:>10}")
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:

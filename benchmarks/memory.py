@@ -1,6 +1,6 @@
 """How much memory the answer tree takes: by questions in flight, by trials, and by questions asked.
 
-    python benchmarks/memory.py [--json FILE]
+    python benchmarks/memory.py [--quick] [--json FILE]
 
 Each measurement is a process of its own, with the default model on the CPU in float32: its largest resident memory
 while it answers, less that before. Beside it stands what the program holds a question in flight to need at most, when
@@ -9,50 +9,45 @@ every answer differs from its first token on; it takes half of the free memory f
 
 import argparse
 import json
-import subprocess
-import sys
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 from rich.console import Console
 from rich.table import Table
-from sampling import GRADER, Model, answered, setting, warm_up
+from support.command import Command, of_its_own, write_figures
+from support.counted_model import GRADER, CountedModel, answered, setting, warm_up
 
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 CASES = ((10, 1, 48), (10, 4, 48), (10, 16, 48), (10, 16, 192), (10, 16, 384), (100, 1, 8), (100, 4, 8))
 """Trials, questions in flight, questions asked."""
+QUICK = ((2, 1, 2),)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--case", type=int, nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--case", type=int, nargs=3, help=argparse.SUPPRESS)
+    options = command.options()
     if options.case:
         print(json.dumps(measured(*options.case)))
         return
     table = Table("trials", "in flight", "asked", "megabytes", "stated at most, a question in flight")
-    rows = []
-    for case in CASES:
-        command = [sys.executable, __file__, "--case", *map(str, case)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        peak, stated = json.loads(output.splitlines()[-1])
-        rows.append(
-            dict(zip(("trials", "in_flight", "asked", "megabytes", "stated"), (*case, peak, stated), strict=True))
-        )
+    figures = {}
+    for case in QUICK if options.quick else CASES:
+        peak, stated = of_its_own(__file__, *case)
+        trials, in_flight, asked = case
+        name = f"{trials} trials, {in_flight} in flight, {asked} asked"
+        figures |= {f"{name}: megabytes": peak, f"{name}: stated megabytes": stated}
         table.add_row(*map(str, case), f"{peak:.0f}", f"{stated:.0f}")
     Console(soft_wrap=True).print(table)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
 def measured(trials: int, in_flight: int, asked: int) -> tuple[float, float]:
     """Megabytes that answering takes beyond what the loaded model does, and those stated for a question in flight."""
-    settings, questions = setting(asked, "float32")
-    model = Model(replace(settings, answers_at_once=in_flight * trials * len(TemperatureSweep().temperatures)))
+    settings, questions = setting("float32", f"dataset.limit={asked}")
+    model = CountedModel(replace(settings, answers_at_once=in_flight * trials * len(TemperatureSweep().temperatures)))
     requests = [replace(r, matcher=None) for r in TemperatureSweep(trials=trials).requests(questions, GRADER, seed=0)]
     for _ in answered(model.loaded, warm_up(requests, model.tokenizer)):
         pass

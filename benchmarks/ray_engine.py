@@ -1,6 +1,7 @@
 """What Ray costs: its throughput beside that of two local processes, and the memory of the process that hands out work.
 
-    python benchmarks/ray_engine.py [--facts 320] [--rounds 2] [--questions 200000] [--resampled 400000] [--json FILE]
+    python benchmarks/ray_engine.py [--facts 320] [--rounds 2] [--questions 200000] [--resampled 400000] [--quick]
+                                    [--json FILE]
 
 First the embedded SmolLM2-135M answers the same sweep (10 temperatures, 10 trials) in turns: in two processes with the
 local engine, one thread and half of the questions each, and with engine=ray and two actors of one processor. Each way
@@ -15,18 +16,18 @@ Last the interval of a mean of many questions is computed here, and by two tasks
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
+from support.command import Command, write_figures
+from support.counted_model import tiny
 
 from robust_eval.config import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
@@ -52,35 +53,58 @@ EMBEDDED = {
     "prompt_style": "plain",
 }
 WAYS = {"two local processes": ("local-0", "local-1"), "two actors": ("ray",)}
+ACTORS = 2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--facts", type=int, default=320, help="questions that the embedded model answers; 0: none")
-    parser.add_argument("--rounds", type=int, default=2, help="times that each way has its turn")
-    parser.add_argument("--questions", type=int, default=200_000, help="questions with made-up answers; 0: none")
-    parser.add_argument("--resampled", type=int, default=400_000, help="questions whose mean gets an interval; 0: none")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--facts", type=int, default=320, help="questions that the embedded model answers; 0: none")
+    command.add_argument("--rounds", type=int, default=2, help="times that each way has its turn")
+    command.add_argument("--questions", type=int, default=200_000, help="questions with made-up answers; 0: none")
+    command.add_argument("--resampled", type=int, default=400_000, help="questions of which a mean is taken; 0: none")
+    command.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
+    options = command.options(facts=4, rounds=1, questions=100, resampled=1000)
     if options.part:
         way, facts = options.part
-        answer(way, int(facts))
+        answer(Transformers(**EMBEDDED), way, int(facts), ACTORS)
         return
-    figures: dict[str, float] = {}
-    if options.facts:
-        figures |= overhead(options.facts, options.rounds)
-    if options.questions:
-        figures |= streamed(options.questions)
-    if options.resampled:
-        figures |= resampled(options.resampled)
+    figures = quick_figures(options) if options.quick else all_figures(options, turn, ACTORS)
     for name, value in figures.items():
         print(f"{name:56} {value:10.2f}")
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
-def overhead(facts: int, rounds: int) -> dict[str, float]:
+def all_figures(
+    options: argparse.Namespace, turn: Callable[[Sequence[str], int], float], actors: int
+) -> dict[str, float]:
+    """Those of the parts that are wanted; ``turn`` gives the seconds that a way takes for so many questions."""
+    figures: dict[str, float] = {}
+    if options.facts:
+        figures |= overhead(options.facts, options.rounds, turn)
+    if options.questions:
+        figures |= streamed(options.questions, actors)
+    if options.resampled:
+        figures |= resampled(options.resampled)
+    return figures
+
+
+def quick_figures(options: argparse.Namespace) -> dict[str, float]:
+    """The same from a tiny model in this process, and from one Ray for all, for these take long to begin."""
+    shared = Ray()
+    with tempfile.TemporaryDirectory() as folder, shared.open():
+        shared._connect()
+        model = tiny(Transformers(**EMBEDDED), folder)
+
+        def turn(parts: Sequence[str], facts: int) -> float:
+            start = time.perf_counter()
+            for part in parts:
+                answer(model, part, facts, actors=1)
+            return time.perf_counter() - start
+
+        return all_figures(options, turn, actors=1)
+
+
+def overhead(facts: int, rounds: int, turn: Callable[[Sequence[str], int], float]) -> dict[str, float]:
     """Questions a second of both ways, the mean of the rounds, and their ratio."""
     few = facts // 4
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -110,14 +134,14 @@ def turn(parts: Sequence[str], facts: int) -> float:
     return time.perf_counter() - start
 
 
-def answer(way: str, facts: int) -> None:
+def answer(model: Transformers, way: str, facts: int, actors: int) -> None:
     """Have a part of the questions answered."""
     kind, _, part = way.partition("-")
     questions = JsonLines("facts", str(FACTS)).load()[:facts]
     asked = TemperatureSweep().requests(questions[int(part) :: 2] if part else questions, Matching(), seed=0)
-    engine = Local(threads=1) if kind == "local" else Ray(actors=2)
+    engine = Local(threads=1) if kind == "local" else Ray(actors=actors)
     with engine.open():
-        place = engine.load(engine.place(Transformers(**EMBEDDED)))
+        place = engine.load(engine.place(model))
         if sum(len(block) for block in place.answers(asked, {r.item for r in asked}, "test")) != len(asked):
             raise RuntimeError("not every question was answered")
 
@@ -174,13 +198,13 @@ class Watching(Ray):
         return place
 
 
-def streamed(number: int) -> dict[str, float]:
+def streamed(number: int, actors: int) -> dict[str, float]:
     """Memory of this process (MB) at each tenth, the size of the table, and questions a second."""
     asked = [
         Request(f"question {k}", 0, Prompt("Be brief.", (), f"Name the capital of country {k}."), (1.0,), 1, 8, 0)
         for k in range(number)
     ]
-    engine = Watching(actors=2, block_size=256)
+    engine = Watching(actors=actors, block_size=256)
     with tempfile.TemporaryDirectory() as folder, ParquetStore(folder).open() as entries, engine.open():
         start = time.perf_counter()
         model = StoredModel(MadeUp(), engine, entries, Stopwatch())
@@ -210,7 +234,7 @@ def resampled(number: int) -> dict[str, float]:
         return time.perf_counter() - start, bounds
 
     here, expected = seconds()
-    with Ray(actors=2).open():
+    with Ray(actors=ACTORS).open():
         (first, *found), (second, *again) = seconds(), seconds()
     if found != [expected] or again != [expected]:
         raise RuntimeError("the intervals differ")

@@ -1,6 +1,6 @@
 """What the report costs: its size, the time to write it, and the time until it can be read in a browser.
 
-    python benchmarks/report.py [--questions 1000 100000] [--json FILE]
+    python benchmarks/report.py [--questions 1000 100000] [--quick] [--json FILE]
 
 Runs of made-up answers (tests/recorded_run.py) go through the whole program. Each page is opened in headless Chromium
 three times; measured is the time from asking for the file until the first row of the table of questions stands, until
@@ -8,13 +8,12 @@ a question that is clicked is open with its drawing, and until the last question
 the questions are made of random words, so that they can hardly be compressed better than real ones.
 """
 
-import argparse
-import json
 import random
 import re
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
 
@@ -22,18 +21,20 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from browser import Opened, chromium
 from recorded_run import recorded_run
+from support.command import Command, write_figures
 
 TIMES = 3
 
 
-def measure(questions: int, folder: Path) -> dict[str, float]:
+def measure(questions: int, folder: Path, times: int) -> dict[str, float]:
     """Size and times of one report."""
-    result = recorded_run(folder, questions, text=_texts())
+    with redirect_stdout(sys.stderr):  # the run's own figures are not the benchmark's
+        result = recorded_run(folder, questions, text=_texts())
     page = folder / "run" / "report.html"
     found = {"megabytes": page.stat().st_size / 1e6, "seconds to write": result.watch.seconds["report"]}
     opened, clicked, searched = [], [], []
     with chromium() as browser:
-        for _ in range(TIMES):
+        for _ in range(times):
             start = time.perf_counter()
             shown = Opened(browser, page)
             shown.page.wait_for_selector("table.questions tbody tr")
@@ -65,19 +66,18 @@ def _texts() -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, nargs="+", default=[1_000, 100_000])
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--questions", type=int, nargs="+", default=[1_000, 100_000])
+    options = command.options(questions=[8])
+    times = 1 if options.quick else TIMES
     with tempfile.TemporaryDirectory() as scratch:
-        found = {number: measure(number, Path(scratch, str(number))) for number in arguments.questions}
+        found = {number: measure(number, Path(scratch, str(number)), times) for number in options.questions}
     names = next(iter(found.values()))
     print(f"{'questions':32}" + "".join(f"{number:>12,}" for number in found))
     for name in names:
         print(f"{name:32}" + "".join(f"{each[name]:12,.2f}" for each in found.values()))
-    if arguments.json:
-        flat = {f"{number} {name}": value for number, each in found.items() for name, value in each.items()}
-        arguments.json.write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
+    figures = {f"{number} {name}": value for number, each in found.items() for name, value in each.items()}
+    write_figures(options.json, figures)
 
 
 if __name__ == "__main__":

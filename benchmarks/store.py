@@ -1,21 +1,21 @@
 """What a store of a million answers costs: opening it and finding what a run lacks, in a process of its own.
 
-    python benchmarks/store.py [--questions 10000] [--json FILE]
+    python benchmarks/store.py [--questions 10000] [--quick] [--json FILE]
 
 The store holds 100 answers (10 temperatures, 10 trials) to each of the questions but one. Seconds and peak memory are
 those of a process that imports what a run does, opens the store and asks for everything, when the model turns out to be
-needed for the one question that is missing; beside them the same for a run of 500 of the questions.
+needed for the one question that is missing; beside them the same for a run of a twentieth of the questions.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
+
+from support.command import Command, of_its_own, peak_megabytes, write_figures
 
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Completion, Item, Reply, Request
@@ -26,7 +26,7 @@ from robust_eval.stopwatch import Stopwatch
 
 TEMPERATURES = tuple(step / 5 for step in range(1, 11))
 TRIALS = 10
-CASES = {"all of them": None, "500 of them": 500}
+CASES = {"all of them": 1, "a twentieth of them": 20}
 
 
 class NeededError(Exception):
@@ -82,11 +82,10 @@ class Invented:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=10_000, help="questions with 100 answers each")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--questions", type=int, default=10_000, help="questions with 100 answers each")
+    command.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
+    options = command.options(questions=20)
     if options.case:
         folder, known, asked = options.case
         print(json.dumps(measured(folder, int(known), int(asked))))
@@ -96,16 +95,11 @@ def main() -> None:
         figures = {"answers": options.questions * len(TEMPERATURES) * TRIALS}
         figures["megabytes"] = (Path(folder) / FILE).stat().st_size / 2**20
         print(f"{figures['answers']:,} answers: {figures['megabytes']:.0f} MB")
-        for name, questions in CASES.items():
-            case = ["--case", folder, str(options.questions), str(questions or options.questions)]
-            output = subprocess.run(
-                [sys.executable, __file__, *case], check=True, stdout=subprocess.PIPE, text=True
-            ).stdout
-            seconds, megabytes = json.loads(output)
+        for name, part in CASES.items():
+            seconds, megabytes = of_its_own(__file__, folder, options.questions, options.questions // part)
             print(f"a run of {name}: {seconds:.2f} s, {megabytes:.0f} MB")
             figures |= {f"seconds {name}": seconds, f"megabytes {name}": megabytes}
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
 def requests(count: int) -> list[Request]:
@@ -129,12 +123,6 @@ def measured(folder: str, known: int, asked: int) -> tuple[float, float]:
     except NeededError:
         return time.perf_counter() - start, peak_megabytes()
     raise RuntimeError("no question was missing")
-
-
-def peak_megabytes() -> float:
-    """Of this program alone: what getrusage tells includes the process that started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
 
 
 if __name__ == "__main__":

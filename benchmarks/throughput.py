@@ -1,11 +1,12 @@
 """How many answers a second come from a server, of those that it could give, and in how much memory.
 
-    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--json FILE]
+    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--quick]
+                                    [--json FILE]
 
-The server (benchmarks/stub_server.py, in a process of its own on this machine) has no model: it answers each request
-after so many seconds and refuses what is beyond its limit with 429, so that it could give limit / seconds answers a
-second. The program is not told the limit. Each question is a request of one answer of three words; half of the answers
-come with log-probabilities. Everything is as in a run: found in the store or not, asked, kept in the store.
+The server (benchmarks/support/stub_server.py, in a process of its own on this machine) has no model: it answers each
+request after so many seconds and refuses what is beyond its limit with 429, so that it could give limit / seconds
+answers a second. The program is not told the limit. Each question is a request of one answer of three words; half of
+the answers come with log-probabilities. Everything is as in a run: found in the store or not, asked, kept in the store.
 
 For comparison a bare client (the same library for HTTP, the same requests, ``limit`` at once, replies not read) says
 what this machine could do at best. Memory is that of this process when a tenth of the answers is there and at the end;
@@ -14,17 +15,16 @@ the table of answers, which a run holds, is part of it and shown beside.
 
 import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import openai
 import psutil
-from stub_server import stub_server
+from support.command import Command, write_figures
+from support.stub_server import stub_server
 
 from robust_eval.engine.local import Here, Local
 from robust_eval.model.arrived import Arrived
@@ -37,18 +37,16 @@ from robust_eval.stopwatch import Stopwatch
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
-    parser.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
-    parser.add_argument("--at-once", type=int, default=256, help="requests that the program sends at once at most")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    options = parser.parse_args()
+    command = Command(__doc__)
+    command.add_argument("--requests", type=int, default=20_000)
+    command.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
+    command.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
+    command.add_argument("--at-once", type=int, default=256, help="requests that the program sends at once at most")
+    options = command.options(requests=100, seconds=0.01, limit=20, at_once=16)
     figures = measured(options)
     for name, value in figures.items():
         print(f"{name:44} {value:10.2f}")
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_figures(options.json, figures)
 
 
 def measured(options: argparse.Namespace) -> dict[str, float]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from kept_models import kept_models
 
 from robust_eval.engine import threads
@@ -110,6 +111,7 @@ def _run(words: list[str], folder: str, environment: dict[str, str]) -> Iterator
 def _status(words: list[str], folder: str) -> int:
     """Run a Python command in this process; its exit status."""
     status = 0
+    torch.set_num_threads(1)  # renews a pool that a fork breaks: where several threads did so at once, one would fail
     try:
         os.chdir(folder)
         if words[0] == "-m":

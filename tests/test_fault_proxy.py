@@ -1,32 +1,22 @@
 """Every fault does on the wire what its name says, and the same requests meet the same faults."""
 
 import hashlib
-import importlib.util
 import json
 import random
 import socket
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from fault_proxy import CHANGED, FAULTS, INSTEAD, FaultProxy, Logged
-
-FILE = Path(__file__).parents[1] / "benchmarks" / "stub_server.py"
-spec = importlib.util.spec_from_file_location("stub_server", FILE)
-assert spec is not None
-assert spec.loader is not None
-stub = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = stub
-spec.loader.exec_module(stub)
+from support import stub_server as stub
 
 Body = dict[str, Any]
 CHAT = {"model": "stub", "messages": [{"role": "user", "content": "What is the capital of France?"}], "n": 3, "seed": 1}

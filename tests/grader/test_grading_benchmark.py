@@ -1,24 +1,18 @@
 """The functions of benchmarks/grading.py, which no package holds."""
 
-import importlib.util
 import json
 import math
 import sys
-from pathlib import Path
 
+import grading
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score, f1_score
 from statsmodels.stats import inter_rater
 
 from robust_eval.error import UserError
 from robust_eval.question import Question
-
-FILE = Path(__file__).parents[2] / "benchmarks" / "grading.py"
-spec = importlib.util.spec_from_file_location("grading_benchmark", FILE)
-grading = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = grading
-spec.loader.exec_module(grading)
 
 FREE = {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "Austen", "correct": True}
 CHOICE = {"question": "Which?", "choices": ["this", "that"], "correct_choice": 1, "reply": "B", "correct": True}
@@ -26,28 +20,52 @@ CHOICE = {"question": "Which?", "choices": ["this", "that"], "correct_choice": 1
 
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_kappa_is_that_of_statsmodels(pairs):
+def test_kappa_and_f1_are_those_of_other_libraries(pairs):
     assume(len({verdict for pair in pairs for verdict in pair}) == 2)
+    people, grader = zip(*pairs, strict=True)
+    found = grading.Agreement.of(people, grader)
     table = [[pairs.count((one, other)) for other in (True, False)] for one in (True, False)]
-    expected = inter_rater.cohens_kappa(table, return_results=False)
-    assert grading.cohens_kappa(*zip(*pairs, strict=True)) == pytest.approx(expected, abs=1e-12)
+    by_statsmodels = inter_rater.cohens_kappa(table, return_results=False)
+    assert found.kappa == pytest.approx(by_statsmodels, abs=1e-12)
+    assert found.kappa == pytest.approx(cohen_kappa_score(people, grader), abs=1e-12)
+    assert found.f1 == pytest.approx(f1_score(people, grader), abs=1e-12)
 
 
-@pytest.mark.parametrize("verdict", [True, False])
-def test_kappa_is_undefined_where_both_raters_say_the_same_of_all(verdict):
-    assert math.isnan(grading.cohens_kappa([verdict] * 3, [verdict] * 3))
+def test_kappa_is_undefined_where_both_raters_say_the_same_of_all_and_f1_where_that_is_wrong():
+    right, wrong = (grading.Agreement.of([verdict] * 3, [verdict] * 3) for verdict in (True, False))
+    assert (math.isnan(right.kappa), math.isnan(wrong.kappa)) == (True, True)
+    assert (right.f1, math.isnan(wrong.f1)) == (1.0, True)
 
 
 def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
     people = [True, True, True, False, False, False, False, False]
     found = [True, True, False, True, False, False, False, False]
-    row = grading.figures(people, found)
-    assert " ".join(row.split()) == "8 75.0% (40.9% to 92.9%) 0.467 33.3% (1 of 3) 20.0% (1 of 5)"
+    agreement = grading.Agreement.of(people, found)
+    row = "8 75.0% (40.9% to 92.9%) 0.667 0.467 33.3% (1 of 3) 20.0% (1 of 5)"
+    assert " ".join(agreement.row().split()) == row
+    interval = {"accuracy_low": 0.40927, "accuracy_high": 0.92852}
+    assert agreement.figures() == pytest.approx(
+        interval
+        | {
+            "replies": 8,
+            "verdicts that differ": 2,
+            "accuracy": 3 / 4,
+            "F1": 2 / 3,  # precision and recall are both two thirds
+            "kappa": 7 / 15,  # 6/8 agree, 34/64 would by chance
+            "called right": 3,
+            "wrong of called right": 1,
+            "share wrong of called right": 1 / 3,
+            "called wrong": 5,
+            "right of called wrong": 1,
+            "share right of called wrong": 1 / 5,
+        },
+        abs=1e-5,
+    )
 
 
 def test_what_is_undefined_is_said_to_be():
-    row = grading.figures([True, True], [True, True])
-    assert " ".join(row.split()) == "2 100.0% (34.2% to 100.0%) undefined 0.0% (0 of 2) undefined (0 of 0)"
+    row = grading.Agreement.of([False, False], [False, False]).row()
+    assert " ".join(row.split()) == "2 100.0% (34.2% to 100.0%) undefined undefined undefined (0 of 0) 0.0% (0 of 2)"
 
 
 def records(*entries):
@@ -145,7 +163,7 @@ def test_a_file_that_cannot_be_read_or_holds_nothing_is_refused(tmp_path):
 
 
 def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["grading.py", str(FILE.with_name("grading_sample.jsonl")), "--show", "1"])
+    monkeypatch.setattr(sys, "argv", ["grading.py", "--show", "1"])
     grading.main()
     shown = capsys.readouterr().out
     assert shown.startswith("67 replies, 35 of them right\n")

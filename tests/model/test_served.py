@@ -1,12 +1,10 @@
 """A model behind a server, as a run sees it: nothing is lost, nothing is asked twice, whatever goes wrong."""
 
 import asyncio
-import importlib.util
 import json
 import logging
 import re
 import signal
-import sys
 import threading
 import time
 import urllib.request
@@ -24,6 +22,7 @@ import pyarrow.compute as pc
 import pytest
 from api_server import api_server
 from fault_proxy import FAULTS, INSTEAD, Exchange, FaultProxy, Message, _error
+from support import stub_server as stub
 
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.engine.local import Local
@@ -40,14 +39,6 @@ from robust_eval.prompt.prompt import Prompt
 from robust_eval.sqlite_store import SqliteStore
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, NoStore, Store
-
-FILE = Path(__file__).parents[2] / "benchmarks" / "stub_server.py"
-spec = importlib.util.spec_from_file_location("stub_server", FILE)
-assert spec is not None
-assert spec.loader is not None
-stub = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = stub
-spec.loader.exec_module(stub)
 
 Body = dict[str, Any]
 KEY = "sk-planted-0123456789"

@@ -1,6 +1,6 @@
 """An OpenAI-compatible server without a model: what a client costs, and whether it keeps to a limit.
 
-    python benchmarks/stub_server.py [--seconds 0.2] [--limit 200] [--retry-after 1]
+    python benchmarks/support/stub_server.py [--seconds 0.2] [--limit 200] [--retry-after 1]
 
 prints the base URL on one line and serves until stdin closes. Each request is answered after the given time with texts
 that depend on its prompt, its seed and the number of the choice alone, as a llama.cpp server's would; what is beyond
