@@ -17,7 +17,7 @@ from filelock import FileLock
 from omegaconf import OmegaConf
 from tiny_model import save_tiny_encoder, save_tiny_model
 
-from robust_eval import config, experiment
+from robust_eval import cache, config, experiment
 from robust_eval.answer import SCHEMA
 from robust_eval.config import CONF, to_config
 from robust_eval.error import UserError
@@ -25,6 +25,7 @@ from robust_eval.model.files import folder_hash
 from robust_eval.report.wording import sentence
 from robust_eval.result import Result
 
+Measure = Callable[..., tuple[Result, Path]]
 FILES = {
     "answers.parquet",
     "config.yaml",
@@ -68,7 +69,7 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
         config.register()
         base = base or tmp_path_factory.mktemp("measure")
         folder = base / (folder or f"run{len(list(base.glob('run*')))}")
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         settings = [
             "model=transformers",
             f"model.path={tiny_folder}",
@@ -94,6 +95,38 @@ def complete(measure: Callable[..., tuple[Result, Path]], tmp_path_factory: pyte
     base = tmp_path_factory.mktemp("complete")
     measure(base=base)
     return base
+
+
+def figures(folder: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads((folder / "summary.json").read_text())
+    return {name: value for name, value in found.items() if "seconds" not in name}
+
+
+def test_a_home_that_was_full_once_changes_nothing(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
+    kept = {file: file.read_bytes() for file in (tmp_path / "robust_eval").rglob("*") if file.is_file()}
+    assert {file.parent.name for file in kept} >= {"hashes", "vega"}
+    for file in kept:
+        file.write_bytes(b"")
+    _, after = measure("engine.threads=1", base=tmp_path / "second")
+    assert figures(after) == figures(ordinary)
+    assert all(file.read_bytes() for file in kept)
+    assert [record for record in caplog.records if record.name == "robust_eval.cache"] == []
+
+
+def test_without_a_home_a_run_finds_what_it_finds_with_one(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
+    monkeypatch.setattr(cache, "_said", [])
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    _, homeless = measure("engine.threads=1", base=tmp_path / "second")
+    assert figures(homeless) == figures(ordinary)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "robust_eval.cache"]
+    assert said.startswith("nothing can be kept in /dev/null/robust_eval/")
 
 
 def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, capsys: pytest.CaptureFixture[str]):

@@ -28,9 +28,11 @@ def fastest_threads() -> int:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or own
     numbers = sorted({own, processors, *(2**power for power in range(processors.bit_length()))})
     circumstances = f"torch-{torch.__version__} {processors} processors {own} threads"
-    chosen = int(remembered("threads", circumstances, lambda: str(_fastest(numbers, own))))
-    log.info("torch threads: %d, the fastest of %s on this machine", chosen, ", ".join(map(str, numbers)))
-    return chosen
+    chosen = remembered(
+        "threads", circumstances, lambda: str(_fastest(numbers, own)), lambda known: known in map(str, numbers)
+    )
+    log.info("torch threads: %s, the fastest of %s on this machine", chosen, ", ".join(map(str, numbers)))
+    return int(chosen)
 
 
 def _fastest(numbers: list[int], own: int) -> int:

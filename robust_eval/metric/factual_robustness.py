@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
+from robust_eval.logprobs import MOST, is_whole
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
-from robust_eval.metric.frs import SUM_TOLERANCE, breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import (
     Estimate,
@@ -207,16 +208,15 @@ class FactualRobustness:
             if question_id not in rows or not top_logprobs:
                 continue
             tokens = top_logprobs if self.include_eos else top_logprobs[:answer_tokens]
-            if any(len(token) < self.k for token in tokens):
+            if any(len(token) < self.k and not is_whole(token) for token in tokens):
                 raise UserError(
                     f"metric.frs.k={self.k} needs {self.k} log-probabilities a token, and the answer to question "
                     f"{question_id} brings {min(map(len, tokens))}: choose a smaller k"
                 )
             if tokens:
-                largest = np.exp(
-                    [sorted(token, reverse=True)[: self.k] for token in tokens]
-                )  # servers may add the drawn one
-                if (most := largest.sum(axis=1).max()) > 1 + SUM_TOLERANCE:
+                padded = [[*sorted(token, reverse=True), *[-np.inf] * self.k][: self.k] for token in tokens]
+                largest = np.exp(padded)  # servers may add the drawn one
+                if (most := largest.sum(axis=1).max()) > MOST:
                     raise UserError(
                         f"the answer to question {question_id} has top_logprobs of a token whose probabilities sum to "
                         f"{most:.3f}, more than 1: they must be those of different tokens, at temperature 1"

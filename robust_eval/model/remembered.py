@@ -6,12 +6,10 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from robust_eval.model.embedded import cache_folder
+from robust_eval.cache import cache_folder, keep, kept
 
 
-def remembered(
-    choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool] = lambda _: True
-) -> str:
+def remembered(choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool]) -> str:
     """What ``measure`` chose when it was last asked on this machine under the same ``circumstances``.
 
     It is asked again where what it chose then is not ``usable``.
@@ -20,16 +18,13 @@ def remembered(
     if known is not None and usable(known):
         return known
     chosen = measure()
-    memory = _memory(choice, circumstances)
-    memory.parent.mkdir(parents=True, exist_ok=True)
-    memory.write_text(chosen)
+    keep(_memory(choice, circumstances), chosen)
     return chosen
 
 
 def recalled(choice: str, circumstances: str) -> str | None:
     """What is remembered; None where nothing is."""
-    memory = _memory(choice, circumstances)
-    return memory.read_text() if memory.is_file() else None
+    return kept(_memory(choice, circumstances))
 
 
 def _memory(choice: str, circumstances: str) -> Path:

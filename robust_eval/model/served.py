@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from robust_eval.error import UserError
+from robust_eval.logprobs import fault
 from robust_eval.model.background import Background
 from robust_eval.model.base import Completion, Item, Reply, Request
 from robust_eval.model.calls import Call, calls, completions, seed_of, unanswered
@@ -66,46 +67,62 @@ class ServedModel:
             )
         if not all(request.whole for request in requests):
             raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
-        temperatures = sorted({t for request in requests for t in request.temperatures})
-        can = self.capabilities(max([*temperatures, 1.0]))
+        hottest = max([t for request in requests for t in request.temperatures], default=0.0)
+        can = self.capabilities(max(hottest, 1.0), requests)
+        if refusal := self._refusal(can, requests):
+            raise UserError(refusal)
+
+    def _refusal(self, can: Capabilities, requests: Sequence[Request]) -> str | None:
+        """Why a server that ``can`` do so much cannot answer these requests, and what would work; None if it can."""
         if not can.greedy:
-            raise UserError(
+            return (
                 f"model {self.settings.model} takes no temperature, as reasoning models do not: no sampler can ask it"
             )
+        temperatures = sorted({t for request in requests for t in request.temperatures})
         if temperatures and temperatures[-1] > can.highest_temperature:
             within = [f"{t:g}" for t in temperatures if 0 < t <= can.highest_temperature]
-            raise UserError(
+            return (
                 f"{self.settings.base_url} takes temperatures up to {can.highest_temperature:g}, and the sampler asks "
                 f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
             )
         needed = max((request.least_logprobs for request in requests), default=0)
         if needed and can.tempered_logprobs:
-            raise UserError(
+            return (
                 f"the log-probabilities of {self.settings.base_url} are those after the temperature, and metric=frs "
                 "needs the model's own (vLLM gives them with --logprobs-mode raw_logprobs)"
             )
-        if needed > can.top_logprobs:
+        if needed > can.top_logprobs and not can.whole_vocabulary:
             would = (
                 f"metric.frs.k={can.top_logprobs} would work: the entropy is then that of the {can.top_logprobs} most "
                 "probable tokens, as a share of the largest that so few can have"
                 if can.top_logprobs > 1
                 else "metric=certainty and metric=agreement need none"
             )
-            raise UserError(
+            return (
                 f"{self.settings.base_url} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
                 f"{needed} needs {needed}: {would}"
             )
+        return None
 
-    def capabilities(self, temperature: float) -> Capabilities:
-        """What the server can do, asked once a day; ``temperature`` is the highest that is wanted."""
-        if self._capabilities is None or not self._capabilities.tells_of(temperature):
+    def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
+        """What the server can do, asked once a day; ``temperature`` is the highest that is wanted.
+
+        It is asked again before any of these ``requests`` is refused: a fault may have looked like something that it
+        cannot do.
+        """
+
+        def usable(can: Capabilities | None) -> bool:
+            return can is not None and can.tells_of(temperature) and not self._refusal(can, requests)
+
+        if self._capabilities is None or not usable(self._capabilities):
             found = remembered(
                 MEMORY,
                 today(self.settings.identity()),
                 lambda: asyncio.run(self._probe(temperature)).to_text(),
-                lambda known: Capabilities.from_text(known).tells_of(temperature),
+                lambda known: usable(Capabilities.from_text(known)),
             )
             self._capabilities = Capabilities.from_text(found)
+            assert self._capabilities is not None
             log.info("%s at %s: %s", self.settings.model, self.settings.base_url, self._capabilities)
         return self._capabilities
 
@@ -201,7 +218,7 @@ class ServedModel:
         left, attempt, began = call.trials, 0, time.monotonic()
         while left and not self._stop:
             try:
-                answered = await self._once(service, call._replace(trials=left))
+                came = await self._once(service, call._replace(trials=left))
             except EndedError:
                 return
             except UnansweredError as problem:
@@ -226,12 +243,13 @@ class ServedModel:
                 self._give(call, [unanswered(call, trial, outcome) for trial in left], give)
                 await self._judge(problem)
                 return
-            came = left[: len(answered.choices)]
-            self._give(call, completions(call, came, answered, self.settings.prompt_style), give)
+            self._give(call, came, give)
             left, attempt = left[len(came) :], 0
 
-    async def _once(self, service: Service, call: Call) -> Answered:
-        """Send a call when its turn has come; raises UnansweredError, or EndedError where the run ends before."""
+    async def _once(self, service: Service, call: Call) -> list[Completion]:
+        """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
+        where the run ends before.
+        """
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
         most = int(about * self._more_tokens) + 1
@@ -266,7 +284,17 @@ class ServedModel:
             used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
             self.gate.use(*used)  # some servers do not count
             turn.used(sum(used))
-            return answered
+            came = completions(call, call.trials, answered, self.settings.prompt_style)
+            self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
+            return came
+
+    def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
+        """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""
+        for one in came:
+            silent = one.outcome is not None or not one.text  # of what is no answer none are needed
+            logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
+            if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
+                raise UnansweredError("lost", f"the server sent {wrong}")
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

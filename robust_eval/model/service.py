@@ -11,6 +11,7 @@ import aiohttp
 import httpx2
 import openai
 
+from robust_eval.model.client import BoundedClient, ElsewhereError, TooLargeError
 from robust_eval.model.pacing import retry_after
 from robust_eval.prompt.prompt import Prompt
 
@@ -75,7 +76,7 @@ class Service:
         self._key = key
         self._chat = chat
         limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
-        client = openai.DefaultAioHttpClient(limits=limits, timeout=None)  # a third of the time of the other one
+        client = BoundedClient(limits=limits, timeout=None)
         self._client = openai.AsyncOpenAI(
             base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=client
         )
@@ -104,8 +105,12 @@ class Service:
             return self._answered(response.text)
         except openai.APIStatusError as problem:
             raise self._refusal(problem) from None  # what it came from may hold the key
-        except openai.APIConnectionError as problem:
+        except (openai.APIConnectionError, aiohttp.ClientError) as problem:
             raise self._lost(problem) from None
+        except TooLargeError as problem:
+            raise UnansweredError("lost", str(problem)) from None
+        except ElsewhereError as problem:
+            raise UnansweredError("fatal", self._clean(str(problem))) from None
 
     def _refusal(self, problem: openai.APIStatusError) -> UnansweredError:
         """What a reply with an error status means."""
@@ -127,7 +132,7 @@ class Service:
         said = body.get("message") or problem.response.text or problem.message
         return UnansweredError(kind, f"{status} {self._clean(str(said))[:300]}".strip(), waits, status)
 
-    def _lost(self, problem: openai.APIConnectionError) -> UnansweredError:
+    def _lost(self, problem: Exception) -> UnansweredError:
         """What it means that no whole reply came; the library for HTTP names the causes most exactly."""
         causes = [problem.__cause__ or problem]
         while (cause := causes[-1].__cause__) is not None:
@@ -151,9 +156,11 @@ class Service:
 
     def _clean(self, said: str) -> str:
         """In one line, without the key."""
-        return " ".join((said.replace(self._key, "…") if self._key else said).split())
+        said = said.replace(self._key, "…") if self._key else said
+        return " ".join(said[:_MOST_SAID].split())
 
 
+_MOST_SAID = 10_000  # characters of what a server says that are looked at
 _FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 
@@ -177,14 +184,17 @@ def _text(value: Any) -> str:
 
 
 def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
-    """From the format of chat completions, or the older one of plain completions: servers send either for both."""
+    """From the format of chat completions, or the older one of plain completions: servers send either for both.
+
+    What is no number and no text is none of a token; whether the numbers can be believed is not asked here.
+    """
     if not logprobs:
         return None
     if logprobs.get("content") is not None:
         return [
             Token(
-                bytes(entry["bytes"]) if entry.get("bytes") is not None else str(entry["token"]).encode(),
-                float(entry["logprob"]),
+                _written(entry),
+                _number(entry["logprob"]),
                 _largest([top["logprob"] for top in entry.get("top_logprobs") or ()]),
             )
             for entry in logprobs["content"]
@@ -194,10 +204,26 @@ def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
     texts, chosen = logprobs["tokens"], logprobs["token_logprobs"]
     tops = logprobs.get("top_logprobs") or [{}] * len(texts)
     return [
-        Token(str(text).encode(), float(logprob), _largest((top or {}).values()))
+        Token(_text(text).encode(), _number(logprob), _largest((top or {}).values()))
         for text, logprob, top in zip(texts, chosen, tops, strict=True)
     ]
 
 
+def _written(entry: Mapping[str, Any]) -> bytes:
+    """The bytes of a token, which may be a part of a character."""
+    said = entry.get("bytes")
+    if said is None:
+        return _text(entry["token"]).encode()
+    if not isinstance(said, list):  # of a number there would be as many bytes
+        raise TypeError(said)
+    return bytes(said)
+
+
 def _largest(logprobs: Any) -> list[float]:
-    return sorted((float(logprob) for logprob in logprobs), reverse=True)
+    return sorted(map(_number, logprobs), reverse=True)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(value)
+    return float(value)

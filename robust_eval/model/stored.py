@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
 from robust_eval.engine.base import Engine, Workplace
+from robust_eval.logprobs import fault
 from robust_eval.model.arrived import from_bytes, to_bytes
 from robust_eval.model.base import Choices, Item, Matcher, ModelConfig, Request
 from robust_eval.stopwatch import Stopwatch
@@ -137,7 +138,7 @@ class StoredModel:
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
-        """What the store has; errors of a service are no answers: it is asked again."""
+        """What the store has; errors of a service are no answers, nor is what nobody can believe: it is asked again."""
         complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
         some = {}
         with_curve = {curve_key(keys[r.item], r): r for r in requests if _judge(r) is not None}
@@ -148,6 +149,8 @@ class StoredModel:
         for key, value in self._entries.get(list(asked)):
             request, stored = asked[key], from_bytes(value, SCHEMA)
             table = stored.filter(pc.not_equal(stored["outcome"], "error"))
+            if self.config.remote:
+                table = _believed(table, request)
             failed = request.enumeration is not None and table.num_rows < stored.num_rows
             whole = None if failed else chosen(table, request)
             if whole is not None:
@@ -159,6 +162,18 @@ class StoredModel:
         if self.config.remote:  # one that is loaded here answers all of a request anew
             missing = [_knowing(request, some.get(request.item)) for request in missing]
         return _Found(complete, some, curves, lacking, wanting, missing)
+
+
+def _believed(table: pa.Table, request: Request) -> pa.Table:
+    """The answers but for those with log-probabilities that would be refused today if the server sent them."""
+    if not request.top_logprobs:
+        return table
+    columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
+    good = [
+        not fault(chosen, top, answer_tokens, request.least_logprobs if outcome == "ok" else 0)
+        for outcome, chosen, top, answer_tokens in columns
+    ]
+    return table if all(good) else table.filter(pa.array(good))
 
 
 def _keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:

@@ -1,11 +1,9 @@
 """What is drawn in the reader's browser, with Vega-Lite: the library, and the two drawings that a page has."""
 
-import os
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from robust_eval.model.embedded import cache_folder
+from robust_eval.cache import cache_folder, keep, kept
 from robust_eval.plot.style import BLUE, RED
 
 _INK: dict[str, Any] = {
@@ -31,15 +29,14 @@ def vega_script() -> str:
 
     The library takes seconds to put it together, so it is kept in the user's cache.
     """
-    kept = cache_folder() / "vega" / f"vl-convert-{version('vl-convert-python')}.js"
-    if not kept.is_file():
+    file = cache_folder() / "vega" / f"vl-convert-{version('vl-convert-python')}.js"
+    script = kept(file)
+    if not script:
         import vl_convert
 
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-        partial.write_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8")
-        os.replace(partial, kept)
-    return Path(kept).read_text(encoding="utf-8")
+        script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        keep(file, script)
+    return script
 
 
 def scatter() -> dict[str, Any]:

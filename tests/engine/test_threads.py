@@ -55,6 +55,17 @@ def test_the_number_is_remembered_and_said(
     assert caplog.messages == ["torch threads: 1, the fastest of 1, 2, 4 on this machine"]
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff", b"3", b"1\n1"], ids=["empty", "no text", "no choice", "two"])
+def test_a_memory_that_cannot_be_read_is_measured_anew(monkeypatch: pytest.MonkeyPatch, memory: Path, content: bytes):
+    seconds(monkeypatch, {1: 1.0, 2: 2.0, 4: 4.0})
+    fastest_threads()
+    (file,) = memory.iterdir()
+    file.write_bytes(content)
+    seconds(monkeypatch, {1: 4.0, 2: 2.0, 4: 1.0})
+    assert fastest_threads() == 4
+    assert file.read_text() == "4"
+
+
 def test_a_real_measurement_chooses_one_of_the_numbers():
     assert fastest_threads() in (1, 2, 4)
 

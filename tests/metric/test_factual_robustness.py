@@ -282,9 +282,20 @@ def test_tokens_may_bring_different_numbers_of_log_probabilities():
 
 
 def test_too_few_log_probabilities_are_said_with_the_question():
-    baseline = answer_table([answer("a", top_logprobs=[SURE], answer_tokens=1)])
+    baseline = answer_table([answer("a", top_logprobs=[[math.log(0.5), math.log(0.3)]], answer_tokens=1)])
     with pytest.raises(UserError, match=r"metric\.frs\.k=3.*question a brings 2"):
         FactualRobustness(k=3).initial_entropy(["a"], baseline)
+
+
+def test_a_vocabulary_that_is_smaller_than_k_is_enough():
+    halves = [[math.log(0.5), math.log(0.5)], SURE, [0.0]]
+    baseline = answer_table([answer("a", top_logprobs=halves, answer_tokens=3)])
+    assert FactualRobustness(k=4).initial_entropy(["a"], baseline) == pytest.approx([0.5 / 3], rel=1e-6)
+
+
+def test_probabilities_in_half_precision_may_sum_to_a_little_more_than_one():
+    baseline = answer_table([answer("a", top_logprobs=[[math.log(0.504), math.log(0.504)]], answer_tokens=1)])
+    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([1.0], rel=1e-6)
 
 
 def test_log_probabilities_of_the_same_token_twice_are_said_with_the_question():

@@ -49,6 +49,8 @@ class Kind:
     logits: tuple[float, ...] = LOGITS
     noise: float = 0.0
     """By how much that of the first token is less at another temperature than 1, by chance."""
+    added: float = 0.0
+    """What is wrong with each log-probability."""
     most_choices: int = 128
     cut_choices: bool = False
     seeds: bool = True
@@ -101,7 +103,7 @@ class Kind:
             return None
         heat = body.get("temperature", 1.0) if self.tempered else 1.0
         total = math.log(sum(math.exp(logit / heat) for logit in self.logits))
-        values = [logit / heat - total for logit in self.logits[:top]]
+        values = [logit / heat - total + self.added for logit in self.logits[:top]]
         values[0] -= self.noise * (body.get("temperature") != 1)
         if chat:
             likely = [{"token": f"t{rank}", "logprob": value} for rank, value in enumerate(values)]
@@ -195,6 +197,20 @@ REASONING = Kind(
         ),
         pytest.param(Kind(most_logprobs=5), False, 1.0, replace(ALL, top_logprobs=5), 13, id="five, plain"),
         pytest.param(
+            Kind(logits=LOGITS[:3]),
+            True,
+            1.0,
+            replace(ALL, top_logprobs=3, whole_vocabulary=True),
+            11,
+            id="all of 3",
+        ),
+        pytest.param(
+            Kind(added=3.0), True, 1.0, replace(ALL, top_logprobs=0), 20, id="log-probabilities that cannot be"
+        ),
+        pytest.param(
+            Kind(added=3.0), False, 1.0, replace(ALL, top_logprobs=0), 20, id="log-probabilities that cannot be, plain"
+        ),
+        pytest.param(
             Kind(unknown=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 12, id="logprobs are refused"
         ),
         pytest.param(
@@ -239,6 +255,26 @@ def test_a_server_that_takes_either_a_temperature_or_top_p_takes_temperatures() 
 def test_what_was_found_is_read_back_as_it_was() -> None:
     for capabilities in (ALL, replace(ALL, truncation_off={}, seed=False, choices=1, highest_temperature=1.5)):
         assert Capabilities.from_text(capabilities.to_text()) == capabilities
+
+
+def test_log_probabilities_that_cannot_be_are_asked_for_again_before_a_server_is_taken_to_have_none() -> None:
+    numbers = itertools.count()
+
+    def answer(body: Body) -> tuple[int, Mapping[str, str], Any]:
+        wrong = body.get("logprobs") and next(numbers) in (0, 2, 3)
+        return Kind(added=math.nan if wrong else 0.0)(body)
+
+    async def ask(url: str) -> Capabilities:
+        async with Service(url, "m", None, True, 2) as service:
+            return await probe(service.ask, NAME, True, 1.0)
+
+    with scripted_server(answer) as server:
+        assert asyncio.run(ask(server.url)) == replace(ALL, probed_for=1.0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"limit": "max_tokens", "colour": "red"}'])
+def test_what_cannot_be_read_says_nothing(text: str) -> None:
+    assert Capabilities.from_text(text) is None
 
 
 # servers that do not answer

@@ -1,5 +1,6 @@
 import hashlib
 import importlib.util
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,25 +54,60 @@ def test_a_file_with_another_checksum_is_refused(cache: Path):
     )
 
 
-def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    file = cache / "model.gguf"
+def gguf(folder: Path) -> tuple[Path, str]:
+    file = folder / "model.gguf"
     file.write_bytes(b"weights")
-    checksum = hashlib.sha256(b"weights").hexdigest()
-    conversions = []
+    return file, hashlib.sha256(b"weights").hexdigest()
+
+
+def converting(monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[Path]:
+    """The conversions, of which the first so many find a full disk."""
+    conversions: list[Path] = []
 
     def convert(gguf: Path, target: Path) -> None:
         conversions.append(gguf)
         target.mkdir()
         (target / "config.json").write_text("{}")
-        if len(conversions) == 1:
+        if len(conversions) <= fails:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(embedded, "_convert", convert)
-    with pytest.raises(UserError, match="No space left on device"):
-        embedded.converted_model(file, checksum)
-    assert list((cache / "models").iterdir()) == []
-    folder = embedded.converted_model(file, checksum)
+    return conversions
+
+
+def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch)
+    folder = embedded.converted_model(*gguf(cache))
     assert [entry.name for entry in folder.iterdir()] == ["config.json"]
-    assert embedded.converted_model(file, checksum) == folder
+    assert embedded.converted_model(*gguf(cache)) == folder
+    assert len(conversions) == 1
+    assert list((cache / "models").iterdir()) == [folder]
+
+
+def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch)
+    folder = embedded.converted_model(*gguf(cache))
+    (folder / "config.json").write_bytes(b"")
+    assert embedded.converted_model(*gguf(cache)) == folder
+    assert (folder / "config.json").read_text() == "{}"
     assert len(conversions) == 2
     assert list((cache / "models").iterdir()) == [folder]
+
+
+def test_a_model_that_cannot_be_kept_is_converted_elsewhere(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch, fails=1)
+    folder = embedded.converted_model(*gguf(cache))
+    assert (folder / "config.json").read_text() == "{}"
+    assert embedded.converted_model(*gguf(cache)) == folder == embedded.converted_folder("model", gguf(cache)[1])
+    assert len(conversions) == 2
+    assert list((cache / "models").iterdir()) == []
+
+
+def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    converting(monkeypatch, fails=2)
+    with pytest.raises(UserError) as problem:
+        embedded.converted_model(*gguf(cache))
+    assert str(problem.value) == (
+        f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
+        "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
+    )

@@ -58,6 +58,16 @@ def test_a_file_is_read_once_as_long_as_it_stays(folder: Path, monkeypatch: pyte
     assert read == [str(folder / "config.json")]
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"7", b"[]", b'{"config.json": 7}', b'{"config.json": [1]}'])
+def test_a_memory_that_cannot_be_read_is_made_anew(folder: Path, cache: Path, content: bytes):
+    before = folder_hash(folder)
+    (file,) = (cache / "hashes").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    assert folder_hash(folder) == before
+    assert file.read_bytes() == whole
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A hub that has one model; the paths that it was asked for."""

@@ -1,6 +1,7 @@
 """A model behind a server, as a run sees it: nothing is lost, nothing is asked twice, whatever goes wrong."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -28,7 +29,7 @@ from robust_eval.answer import SCHEMA, rows
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
-from robust_eval.model import arrived, remembered, served
+from robust_eval.model import arrived, client, remembered, served
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.calls import calls
 from robust_eval.model.capabilities import Capabilities
@@ -566,6 +567,198 @@ def test_greedy_answers_bring_the_log_probabilities_that_are_asked_for(proxy: Pr
     assert all("seed" not in body and "n" not in body for body in proxy.bodies)
 
 
+# ------------------------------------------------------------------------- replies that cannot be believed
+
+
+def greedy(count: int) -> list[Request]:
+    return questions(count, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+
+
+def tokens_of(reply: Body) -> Iterator[Body]:
+    for choice in reply["choices"]:
+        yield from choice["logprobs"]["content"]
+
+
+def with_tokens(change: Callable[[Body], Any]) -> Callable[[Body], Any]:
+    """The reply with each token changed."""
+
+    def changed(reply: Body) -> Any:
+        for token in tokens_of(reply):
+            change(token)
+        return reply
+
+    return changed
+
+
+def with_top(change: Callable[[list[Body]], Any]) -> Callable[[Body], Any]:
+    """The reply with the first ones of the largest log-probabilities of each token changed."""
+    return with_tokens(lambda token: token.update(top_logprobs=change(token["top_logprobs"])))
+
+
+LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
+    "above certain": (with_tokens(lambda token: token.update(logprob=3.0)), "a log-probability of 3, "),
+    "not a number": (with_tokens(lambda token: token.update(logprob=float("nan"))), "a log-probability of nan, "),
+    "not a number at the top": (
+        with_top(lambda top: [top[0] | {"logprob": float("nan")}, *top[1:]]),
+        "a log-probability of nan, ",
+    ),
+    "infinite": (with_top(lambda top: [top[0] | {"logprob": float("inf")}, *top[1:]]), "a log-probability of inf, "),
+    "more than all": (
+        with_top(lambda top: [one | {"logprob": -0.1} for one in top]),
+        "log-probabilities of a token whose probabilities sum to 18.097, more than 1",
+    ),
+    "nothing possible": (
+        with_top(lambda top: [one | {"logprob": -9999.0} for one in top]),
+        "log-probabilities of a token by which none is possible",
+    ),
+    "three of ten": (with_top(lambda top: top[:3]), "3 log-probabilities of a token, and 10 are needed"),
+    "none at the top": (with_top(lambda top: []), "0 log-probabilities of a token, and 10 are needed"),
+    "nothing at the top": (with_top(lambda top: None), "0 log-probabilities of a token, and 10 are needed"),
+    "no tokens": (
+        lambda reply: changed_choice(reply, logprobs={"content": []}),
+        "no log-probabilities, and 10 a token are needed",
+    ),
+    "no log-probabilities": (
+        lambda reply: changed_choice(reply, logprobs=None),
+        "no log-probabilities, and 10 a token are needed",
+    ),
+    "a text": (with_tokens(lambda token: token.update(logprob="-0.5")), "no completion: "),
+    "null": (with_tokens(lambda token: token.update(logprob=None)), "no completion: "),
+    "bytes that are none": (with_tokens(lambda token: token.update(bytes=[-1])), "no completion: "),
+    "too much": (lambda reply: reply | {"padding": " " * 2**20}, "more than 1 MB in one reply"),
+}
+"""What becomes of a good reply, and what is said of it."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply may be of a megabyte, and what is asked again is asked at once."""
+    monkeypatch.setattr(client, "LARGEST_REPLY", 2**20)
+    monkeypatch.setattr(served, "backoff", lambda *_: 0.0)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("lie", LIES)
+def test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_leaves_nothing_behind(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture, lie: str
+):
+    seen: Counter[str] = Counter()
+    lies = {0: 2, 1: 99}  # how often each question is answered so
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        number = int(re.findall(r"\d+", body["messages"][-1]["content"])[0])
+        seen[f"q{number}"] += 1
+        lying = seen[f"q{number}"] <= lies.get(number, 0)
+        return 200, LIES[lie][0](good(body)) if lying else good(body)
+
+    requests = greedy(3)
+    with scripted(says) as url:
+        model = config(url, retries=3, max_error_rate=1.0)
+        table = ask(model, store, requests)
+        assert seen == {"q0": 3, "q1": 4, "q2": 1}
+        assert table["outcome"].to_pylist() == ["ok", "error", "ok"]
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert said.startswith(f"question q1: the server sent {LIES[lie][1]}")
+        lies.clear()
+        seen.clear()
+        after = ask(model, store, requests)
+        assert seen == {"q1": 1}
+        assert after == ask(model, NoStore(), requests)
+
+
+@pytest.mark.parametrize("lie", [lie for lie in LIES if "no completion" not in LIES[lie][1] and lie != "too much"])
+def test_a_stored_answer_that_cannot_be_believed_is_asked_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, lie: str
+):
+    lying = True
+    asked: list[Body] = []
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        asked.append(body)
+        return 200, LIES[lie][0](good(body)) if lying else good(body)
+
+    requests = greedy(2)
+    with scripted(says) as url:
+        model = config(url)
+        with monkeypatch.context() as before:  # as it was stored when nobody looked
+            before.setattr(served, "fault", lambda *_, **__: None)
+            ask(model, store, requests)
+        lying = False
+        asked.clear()
+        after = ask(model, store, requests)
+        assert len(asked) == 2
+        assert ask(model, store, requests) == after == ask(model, NoStore(), requests)
+
+
+def test_what_is_stored_of_other_metrics_is_believed(store: SqliteStore):
+    """Answers without log-probabilities, of which none are needed, are not asked again."""
+    bodies: list[Body] = []
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        bodies.append(body)
+        return 200, LIES["no log-probabilities"][0](good(body))
+
+    requests = [replace(request, least_logprobs=0) for request in greedy(2)]
+    with scripted(says) as url:
+        table = ask(config(url), store, requests)
+        assert table["outcome"].to_pylist() == ["ok", "ok"]
+        assert ask(config(url), store, requests) == table
+    assert len(bodies) == 2
+
+
+def test_a_reply_that_trickles_for_ever_takes_the_time_of_a_request(store: SqliteStore):
+    begun = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            begun.set()
+            with contextlib.suppress(ConnectionError):  # the client has left
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.01)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/v1"
+            with deadline(30):
+                table = ask(config(url, request_seconds=0.5, retries=0, max_error_rate=1.0), store, greedy(1))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert begun.is_set()
+    assert table["outcome"].to_pylist() == ["error"]
+
+
+def test_a_server_that_sends_on_to_another_ends_the_run_and_its_answers_are_not_believed(store: SqliteStore):
+    taken: list[Body] = []
+
+    def takes(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        taken.append(body)
+        return 200, good(body)
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
+        return (307, {}, {"location": f"{elsewhere}/chat/completions"}) if sends_on else (200, good(body), {})
+
+    requests = greedy(3)
+    with scripted(takes) as elsewhere, scripted(says) as url:
+        sends_on = True
+        with pytest.raises(UserError) as problem:
+            ask(config(url), store, requests)
+        assert str(problem.value) == (
+            f"{url} refuses to answer: the server sends on to {elsewhere.removesuffix('/v1')}, where nothing is asked "
+            "unless model.base_url names it; what was answered is in the store"
+        )
+        assert taken == []
+        sends_on = False
+        assert ask(config(url), store, requests) == ask(config(url), NoStore(), requests)
+
+
 # --------------------------------------------------------------------------------------------- check()
 
 
@@ -687,6 +880,47 @@ def test_a_server_that_refuses_to_say_what_it_can_do_is_a_sentence_without_the_k
         ask(config(url, key_variable="PLANTED_KEY", retries=1), NoStore(), questions(1))
     assert str(problem.value) == f"{url} does not answer: {status} not with Bearer …"
     assert not list((tmp_path / "cache").rglob("*"))  # it is asked again, not remembered
+
+
+@pytest.mark.usefixtures("probing", "small")
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (
+            "three of ten",
+            "gives 3 log-probabilities a token, and metric.frs.k=10 needs 10: metric.frs.k=3 would work",
+        ),
+        ("above certain", "gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty and "),
+        ("no log-probabilities", "gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty "),
+    ],
+)
+def test_a_server_that_lies_is_refused_before_the_run_and_asked_again_when_it_does_no_more(
+    store: SqliteStore, lie: str, said: str
+):
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        reply = good(body)
+        return 200, LIES[lie][0](reply) if lying and body.get("logprobs") else reply
+
+    requests = greedy(2)
+    with scripted(says) as url:
+        lying = True
+        with pytest.raises(UserError) as problem:
+            ask(config(url), store, requests)
+        assert str(problem.value).startswith(f"{url} {said}")
+        lying = False
+        assert ask(config(url), store, requests)["outcome"].to_pylist() == ["ok", "ok"]
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"{}"])
+def test_what_is_remembered_of_a_server_and_cannot_be_read_is_asked_again(instant: str, tmp_path: Path, content: bytes):
+    model = config(instant)
+    found = model.load().capabilities(1.0)
+    (file,) = (tmp_path / "cache" / "capabilities").iterdir()
+    file.write_bytes(content)
+    assert model.terms().choices is None
+    assert model.load().capabilities(1.0) == found
+    assert model.terms().choices == found.choices
 
 
 def test_a_key_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch):

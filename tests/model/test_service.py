@@ -3,10 +3,13 @@ import json
 import logging
 import math
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scripted_server import Answer, Body, ScriptedServer, scripted_server
 
 from robust_eval.model.service import Answered, Choice, Service, Token, UnansweredError
@@ -365,6 +368,14 @@ def test_passes_on_how_long_the_server_asks_to_wait(
         with_logprobs({"content": [{"token": "n", "logprob": 0, "bytes": [300]}]}),
         with_logprobs({"tokens": ["n", "é"], "token_logprobs": [-1]}),
         with_logprobs({"tokens": ["n"], "token_logprobs": [None]}),
+        with_logprobs({"tokens": ["n"], "token_logprobs": ["-1"]}),
+        with_logprobs({"tokens": ["n"], "token_logprobs": [True]}),
+        with_logprobs({"tokens": [7], "token_logprobs": [-1]}),
+        with_logprobs({"tokens": ["n", "é"], "token_logprobs": [-1, -1], "top_logprobs": [{}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": "-1"}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": -1, "bytes": [-1]}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": -1, "bytes": 10**12}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": -1, "top_logprobs": [{"logprob": None}]}]}),
     ],
     ids=lambda body: (body.decode("latin-1") if isinstance(body, bytes) else json.dumps(body))[:60] or "empty",
 )
@@ -392,6 +403,73 @@ def test_a_reply_without_choices_is_lost(server: ScriptedServer, body: Body) -> 
 )
 def test_a_reply_that_is_strange_is_lost(server: ScriptedServer, body: Any) -> None:
     assert unanswered(server, replied(body)).kind == "lost"
+
+
+JUNK: list[Any] = [
+    *(None, True, -1, 0.5, math.nan, math.inf, -math.inf, 10**400, 10**12, -9999.0, "", "-0.5", "NaN", "\ud83d"),
+    *([], {}, [None], [-1], {"logprob": 3.0}, [[]]),
+]
+
+
+def parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each place in a reply, as what holds it and its name or number there."""
+    for name in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, name
+        yield from parts(value[name])
+
+
+@pytest.fixture(scope="module")
+def services(server: ScriptedServer) -> Iterator[dict[bool, Callable[[Answer], Answered]]]:
+    """Ask again and again, by whether it is a conversation."""
+    with asyncio.Runner() as runner:
+
+        def asks(chat: bool) -> Callable[[Answer], Answered]:
+            service = Service(server.url, "gpt", None, chat, 2)
+            closing.append(service.__aexit__)
+
+            def ask(answer: Answer) -> Answered:
+                server.answer = answer
+                return runner.run(service.ask(PROMPT, True, {}))
+
+            return ask
+
+        closing: list[Callable[..., Any]] = []
+        yield {chat: asks(chat) for chat in (True, False)}
+        for close in closing:
+            runner.run(close(None, None, None))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    chat=st.booleans(),
+    logprobs=st.sampled_from([CHAT_LOGPROBS, PLAIN_LOGPROBS]),
+    changes=st.lists(st.tuples(st.integers(0, 200), st.sampled_from(JUNK)), min_size=1, max_size=2),
+)
+def test_whatever_stands_in_a_reply_it_is_an_answer_that_can_be_stored_or_lost(
+    services: dict[bool, Callable[[Answer], Answered]],
+    chat: bool,
+    logprobs: Body,
+    changes: list[tuple[int, Any]],
+) -> None:
+    reply = json.loads(json.dumps(with_logprobs(logprobs, chat) | {"usage": {"prompt_tokens": 1}}))
+    for place, junk in changes:
+        places = list(parts(reply))
+        holder, name = places[place % len(places)]
+        holder[name] = junk
+    came: Answered | UnansweredError
+    try:
+        came = services[chat](replied(reply))
+    except UnansweredError as problem:
+        came = problem
+    if isinstance(came, UnansweredError):
+        assert came.kind == "lost"
+        return
+    for choice in came.choices:
+        assert choice.text.encode().decode() == choice.text
+        for token in choice.tokens or ():
+            assert isinstance(token.text, bytes)
+            assert {type(value) for value in (token.logprob, *token.top)} == {float}
+            assert not any(a < b for a, b in pairwise(value for value in token.top if not math.isnan(value)))
 
 
 def test_half_a_character_is_text_that_can_be_stored(server: ScriptedServer) -> None:

@@ -24,6 +24,15 @@ def test_the_script_is_made_once_and_then_read_from_the_cache(monkeypatch: pytes
     assert len(script) < 1_000_000
 
 
+def test_a_script_of_no_bytes_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr("robust_eval.report.vega.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda code: f"made for {code}")
+    script = vega_script()
+    (file,) = (tmp_path / "vega").iterdir()
+    file.write_bytes(b"")
+    assert vega_script() == script == file.read_text()
+
+
 def test_a_scatter_plot_has_a_point_for_each_question():
     points = [{"x": x, "y": x / 2, "colour": x} for x in (0.1, 0.5, 0.9)]
     svg = drawn(scatter(), points=points)

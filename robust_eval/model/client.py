@@ -1,0 +1,77 @@
+"""HTTP with a server that need not mean well: replies of a bounded size, from where they were asked for alone."""
+
+from typing import Any
+
+import httpx2
+import openai
+
+LARGEST_REPLY = 64 * 2**20
+"""Bytes of a reply, as it is sent and as it is unpacked. A token with 20 log-probabilities takes about 2,500, so there
+is room for an answer of 26,000 of them, or for millions of tokens without."""
+MOST_REDIRECTS = 5
+
+
+class TooLargeError(Exception):
+    """A reply beyond :data:`LARGEST_REPLY`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the server sent more than {LARGEST_REPLY / 2**20:.0f} MB in one reply")
+
+
+class ElsewhereError(Exception):
+    """A redirect to another ``origin`` (scheme, host and port), which is not followed."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(f"the server sends on to {origin}, where nothing is asked unless model.base_url names it")
+
+
+class BoundedClient(openai.DefaultAioHttpClient):
+    """The faster one of the library's two clients; raises TooLargeError and ElsewhereError."""
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        """The whole reply, unpacked; redirects are followed within the origin of the request."""
+        origin = _origin(request.url)
+        for _ in range(MOST_REDIRECTS):
+            response = await super().send(request, **(how | {"stream": True, "follow_redirects": False}))
+            reply = await _whole(response)
+            if response.next_request is None:
+                return reply
+            request = response.next_request
+            if _origin(request.url) != origin:
+                raise ElsewhereError(_origin(request.url))
+        raise httpx2.TooManyRedirects(f"more than {MOST_REDIRECTS} redirects", request=request)
+
+
+def _origin(url: httpx2.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+async def _whole(response: httpx2.Response) -> httpx2.Response:
+    """A reply with all that it says. It is unpacked piece by piece, and as UTF-8 whatever it claims to be, for there
+    are codecs that unpack as well.
+    """
+    try:
+        sent = _Bounded()
+        async for chunk in response.aiter_raw():
+            sent.add(chunk)
+    finally:
+        await response.aclose()
+    said = _Bounded()
+    for piece in httpx2.Response(200, headers=response.headers, content=iter(sent.pieces)).iter_bytes():
+        said.add(piece)
+    headers = [(name, value) for name, value in response.headers.raw if not name.lower().startswith(b"content-")]
+    return httpx2.Response(
+        response.status_code, headers=headers, content=b"".join(said.pieces), request=response.request
+    )
+
+
+class _Bounded:
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > LARGEST_REPLY:
+            raise TooLargeError
+        self.pieces.append(piece)
