@@ -146,7 +146,8 @@ def test_any_row_of_a_table_is_a_question_or_counted(rows, correct, separator):
         file = Path(folder) / "fuzz.jsonl"
         file.write_text("\n".join(json.dumps(row) for row in rows))
         table = Table(name="fuzz", path=str(file), correct=correct, separator=separator, max_unusable=1)
-        assert load(table) == "nothing"  # the first row is good
+        said = load(table)
+        assert said == "nothing" or "add 'dataset.separator=" in said  # the first row is good
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
