@@ -82,8 +82,8 @@ def values() -> st.SearchStrategy[object]:
 
 
 def check(question: Question) -> None:
-    """That a question can be asked, kept and graded."""
-    assert question.text.strip()
+    """That a question can be asked, kept and graded; or has a key and an id, by which recorded answers are."""
+    assert question.text.strip() or question.id
     json.dumps(list(vars(question).values()), ensure_ascii=False).encode("utf-8")
     if question.scenario is Scenario.MULTIPLE_CHOICE:
         assert 2 <= len(question.choices) <= len(LETTERS)
