@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +20,7 @@ from rich.markup import escape
 from robust_eval.config import register, to_config
 from robust_eval.error import UserError
 from robust_eval.garbage import collect_seldom
-from robust_eval.overrides import Checked, checked_overrides, jobs
+from robust_eval.overrides import Checked, as_meant, checked_overrides, jobs
 from robust_eval.repeat import repeating_arguments
 from robust_eval.sweep import run_sweep, write_error
 
@@ -86,11 +87,12 @@ def _dry_run(checked: Checked, multirun: bool) -> None:
 
 
 def _sweep(launch: Callable[[], None], checked: Checked) -> None:
-    given = [line.partition("=")[2] for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
+    given = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
     started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
-    folder = given[-1] if given else f"{checked.config.paths.mlruns}/sweeps/{started}"
     if not given:
-        sys.argv.append(f"hydra.sweep.dir={folder}")
+        given = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
+        sys.argv += given
+    folder = str(OverridesParser.create().parse_override(given[-1]).value())
     swept = [line.partition("=")[0] for line in checked.swept]
     fixed = {line.partition("=")[0] for line in checked.overrides} - set(swept) | {"model", "dataset"}
     sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # what is left tells jobs apart

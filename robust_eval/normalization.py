@@ -55,6 +55,24 @@ def first_line(text: str) -> str:
     return lines[0].rstrip() if lines else ""
 
 
+def has_words(form: str, words: str) -> bool:
+    """Whether a normal form holds another as whole words.
+
+    >>> has_words("he is roman", "roman"), has_words("he is romanian", "roman")
+    (True, False)
+    """
+    return f" {words} " in f" {form} "
+
+
+def is_one_character(form: str) -> bool:
+    """Whether a normal form is a single letter, digit or sign, which means nothing as a part of a word: "s" of "'s".
+
+    >>> is_one_character("s"), is_one_character("8"), is_one_character("he")
+    (True, True, False)
+    """
+    return sum(unicodedata.category(character)[0] != "M" for character in form) == 1
+
+
 def numbers_differ(one: str, other: str) -> bool:
     """Whether both normal forms hold numbers, and not the same.
 

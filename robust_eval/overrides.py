@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Any, NamedTuple
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config import CONF, SEVERAL, Config, nearest, no_setting, to_config
 from robust_eval.error import UserError, first_line
+
+_CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
+"""What ends a value that begins so, in Hydra's grammar."""
 
 
 class Checked(NamedTuple):
@@ -35,13 +39,11 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     """Compose and check the configuration that these overrides ask for, before anything is loaded or written.
 
     Where one option alone of a group that takes several has a setting, its name may be left out (``sampler.trials=20``
-    is ``sampler.temperature_sweep.trials=20``). Raises UserError with what is wrong and the nearest right name. Of a
-    sweep, each value is checked by itself. Options may stand in folders of one's own (``hydra.searchpath``).
+    is ``sampler.temperature_sweep.trials=20``), and so may quotes (:func:`as_meant`). Raises UserError with what is
+    wrong and the nearest right name. Of a sweep, each value is checked by itself. Options may stand in folders of one's
+    own (``hydra.searchpath``).
     """
-    try:
-        parsed = OverridesParser.create().parse_overrides([_of_group(line) for line in overrides])
-    except OverrideParseException as problem:
-        raise UserError(f"{problem.override!r} is no override: write KEY=VALUE") from problem
+    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(line)) for line in overrides])
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
@@ -65,6 +67,54 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
     return Checked(lines, config, swept, math.prod(values))
+
+
+def as_meant(line: str) -> str:
+    """An override with quotes around each text that Hydra's grammar does not take without: ``dataset.separator=;``.
+
+    Commas part the values of a sweep, as always. UserError for what is no override, and for a list, a mapping or a
+    quoted text that has a beginning and cannot be read.
+    """
+    key, equals, value = line.partition("=")
+    if key and _is_read(line):
+        return line
+    if not key or not equals or not _is_read(f"{key}=x"):
+        raise UserError(f"{line!r} is no override: write KEY=VALUE")
+    return f"{key}=" + ",".join(
+        part if _is_read(f"{key}={part}") else _quoted(line, key, part) for part in _parts(value)
+    )
+
+
+def _is_read(line: str) -> bool:
+    try:
+        OverridesParser.create().parse_overrides([line])
+    except OverrideParseException:
+        return False
+    return True
+
+
+def _parts(value: str) -> list[str]:
+    """The values of a sweep: what commas part that stand in no brackets."""
+    parts, depth = [""], 0
+    for character in value:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _quoted(line: str, key: str, text: str) -> str:
+    text = text.strip()
+    if text[:1] in _CLOSING:
+        inside = ", and a text in it that holds other signs needs quotes" if text[0] in "[{" else ""
+        whole = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
+        raise UserError(
+            f"{line!r} cannot be read: what begins with {text[0]} must end with {_CLOSING[text[0]]}{inside}; if all of "
+            f"it is one text, write {shlex.quote(f'{key}={whole}')}"
+        )
+    return QuotedString(text, Quote.single).with_quotes()
 
 
 def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:

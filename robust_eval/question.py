@@ -32,7 +32,7 @@ class Scenario(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """One question.
+    """One question. Where only its key is known, ``text`` is empty: it cannot be asked, but recorded answers be graded.
 
     ``answers`` are aliases: a reply that matches any of them is right. A multiple-choice question has ``choices`` and
     the index ``correct`` of the right one (from 0) instead. ``type`` is the TREC coarse class
@@ -53,6 +53,11 @@ class Question:
     level: int | None = None
     rewrites: tuple[str, ...] = ()
     incorrect: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What it is called where it is shown: its text, or where that is not known its id."""
+        return self.text or self.id
 
     @property
     def scenario(self) -> Scenario:

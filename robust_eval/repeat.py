@@ -8,6 +8,7 @@ from typing import Any
 from robust_eval.config import CONF, SCHEMAS, configuration_file, flat
 from robust_eval.error import UserError
 from robust_eval.model.openai import OpenAI
+from robust_eval.overrides import as_meant
 from robust_eval.run_folder import ANSWERS, CONFIG, read_configuration
 
 _FOLDER = "repeated_folder.txt"
@@ -25,7 +26,7 @@ def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
     run, an address that would be sent prompts and a key, a folder elsewhere that would be written to.
     """
     *_, named = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
-    others = [line for line in overrides if not line.startswith("repeat=")]
+    others = [as_meant(line) for line in overrides if not line.startswith("repeat=")]
     folder = Path(named).resolve()
     for name in (CONFIG, ANSWERS):
         if not (folder / name).is_file():

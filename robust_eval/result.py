@@ -87,7 +87,7 @@ class Result:
         kept = {question.id for question in self.kept}
         columns: dict[str, Any] = {
             "question_id": [question.id for question in self.asked],
-            "question": [question.text for question in self.asked],
+            "question": [question.title for question in self.asked],
             "scenario": [str(question.scenario) for question in self.asked],
             "type": [question.type for question in self.asked],
             "category": [question.category for question in self.asked],

@@ -324,7 +324,7 @@ class _MlflowRun:
         frame = pd.DataFrame(
             {
                 "id": [question.id for question in questions],
-                "question": [question.text for question in questions],
+                "question": [question.title for question in questions],
                 "answers": ["; ".join(question.answers) for question in questions],
             }
         )

@@ -27,6 +27,7 @@ LIMITS = {"experiment=multiqa": 5, "experiment=certainty": 3}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
 """Of the first six facts, the embedded model knows one; the fifth is the first that has rewrites."""
+PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
 LAYOUTS = {"python": r"# (\S+\.py)$", "yaml": r"(?:# @package \S+\n)?# (\S+\.yaml)$"}
 """The line of a block that says which file it is."""
 
@@ -66,7 +67,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for each in physics
     ]
     (folder / "mlphys101_en.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    (folder / "responses.txt").write_text("['A', None, 'B', 'A']\n" * len(records))
+    keys = [record | {"task": "", "opt": ""} for record in records]
+    (folder / "mlphys101_gt_answers.jsonl").write_text(json.dumps(keys, indent=1))
+    for model in ("llama", "gpt_corrected", "mistral_corrected", "mixtral_corrected"):
+        (folder / f"mlphys101_responses_{model}.txt").write_text("['A', None, 'B', 'A']\n" * len(records))
     typed = [f"{fact.type}:other {fact.text}\n" for fact in facts]
     (folder / "train_5500.label").write_text("".join(typed[:48]), encoding="latin-1", errors="replace")
     (folder / "TREC_10.label").write_text("".join(typed[48:]), encoding="latin-1", errors="replace")
@@ -175,6 +179,26 @@ def test_every_command_of_a_page_runs(
     for line in commands(page):
         ran = run(line, shell, place, mlruns)
         assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
+
+
+@pytest.mark.skipif(not PHYSICS.is_dir(), reason="the published answers are not at hand")
+def test_the_published_answers_to_the_physics_questions_give_the_rows_of_the_page(shell: Shell, tmp_path: Path):
+    for file in PHYSICS.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    found: list[tuple[str, ...]] = []
+    for line in commands("reproduce.md"):
+        program, *words = shlex.split(line)[1:]
+        if "robust_eval.answer_lists" in words:
+            assert shell.python([program, *words], tmp_path).returncode == 0
+        elif "sampler=recorded" in words:
+            own = ["tracking=none", f"paths.mlruns={tmp_path}", f"hydra.run.dir={tmp_path}/run{len(found)}"]
+            ran = shell.python([str(PROJECT / program), *words, *own], tmp_path)
+            assert ran.returncode == 0, ran.stderr
+            summary = json.loads((tmp_path / f"run{len(found)}" / "summary.json").read_text())
+            accuracy, entropy = 1 - summary["certainty.error_rate.t0.7"], summary["certainty.entropy.t0.7"]
+            found.append((f"{accuracy:.4f}", f"{entropy:.4f}", f"{summary['outcomes.invalid']:.0f} of 16,460"))
+    rows = re.findall(r"^\| .+ \| (0\.\d{4}) \| (0\.\d{4}) \| (\d+ of 16,460|the same)", PAGES["reproduce.md"], re.M)
+    assert found == [*rows[:4], (*rows[4][:2], rows[3][2])]
 
 
 def test_a_command_that_is_wrong_is_found(shell: Shell, place: Path, mlruns: Path):

@@ -30,6 +30,7 @@ MODELS = (
     "vllm_qwen25_14b"
 )
 METRICS = "agreement, certainty, frs"
+GRADERS = "cosine, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, grader, aggregator, engine, store, tracking, paths, "
     "question_types"
@@ -66,6 +67,18 @@ MISTAKES = {
     "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where python -m "
     "robust_eval.question_type.train saved a classifier",
     "model.path": "'model.path' is no override: write KEY=VALUE",
+    "=3;": "'=3;' is no override: write KEY=VALUE",
+    "dataset .path=x": "'dataset .path=x' is no override: write KEY=VALUE",
+    "grader={": "'grader={' cannot be read: what begins with { must end with }, and a text in it that holds other "
+    "signs needs quotes; if all of it is one text, write 'grader=\"{\"'",
+    "sampler.temperatures=[0.2,0.4": "'sampler.temperatures=[0.2,0.4' cannot be read: what begins with [ must end with "
+    "], and a text in it that holds other signs needs quotes; if all of it is one text, write "
+    "'sampler.temperatures=\"[0.2,0.4\"'",
+    "model.name='mine": "\"model.name='mine\" cannot be read: what begins with ' must end with '; if all of it is one "
+    "text, write 'model.name=\"'\"'\"'mine\"'",
+    'model.name="': '\'model.name="\' cannot be read: what begins with " must end with "; if all of it is one text, '
+    'write \'model.name="\\""\'',
+    "grader=levenshtein;": f"there is no grader=levenshtein; (did you mean levenshtein?); there are {GRADERS}",
     "tracking=null": "tracking must be one of mlflow, none, not null",
     "metric.frs=null": "metric.frs must be one of its options, not None: see conf/metric/",
     "~tracking": "Missing mandatory value: tracking",
@@ -95,6 +108,52 @@ def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
 @pytest.mark.parametrize("override", MISTAKES)
 def test_a_mistake_is_answered_in_one_sentence(override: str):
     assert message(override) == MISTAKES[override]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            ";",
+            "|",
+            "quiz (1).csv",
+            "quiz(1).csv",
+            "quiz (a, b).csv",
+            "a b.csv",
+            "a=b.csv",
+            "ü.csv",
+            "O'Brien.csv",
+            "}",
+        ),
+        *(
+            '5" disk.csv',
+            "C:\\data\\quiz (1).csv",
+            "C:\\;\\",
+            "https://host/q.csv?a=1&b=2",
+            'mine\'s; "yours"',
+            "~/q.csv",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sign", ["", "+", "++"])
+def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str, tmp_path: Path):
+    place = f"paths.mlruns={tmp_path}"
+    checked = checked_overrides(["dataset=local", f"{sign}dataset.path={text}", place])
+    assert (checked.config.dataset.path, checked.jobs) == (text, 1)
+    assert composed(*checked.overrides).dataset.path == text
+
+
+def test_a_text_that_could_be_read_stays_as_it_was(tmp_path: Path):
+    lines = ["dataset=local", "dataset.path='q (1).csv'", r"dataset.name=C:\x", f"paths.mlruns={tmp_path}"]
+    assert checked_overrides(lines).overrides == lines
+
+
+def test_commas_part_the_values_of_a_sweep_whatever_signs_these_have(tmp_path: Path):
+    swept = "dataset.path=quiz (1).csv,quiz (b,c).csv, plain.csv"
+    checked = checked_overrides(["dataset=local", swept, f"paths.mlruns={tmp_path}"])
+    assert checked.jobs == 3
+    found = [config.dataset.path for _, config in jobs(checked.overrides)]
+    assert found == ["quiz (1).csv", "quiz (b,c).csv", "plain.csv"]
 
 
 def test_a_metric_that_lacks_its_axis_says_which():

@@ -209,11 +209,17 @@ def truthful_qa_choices(record: Record) -> Question:
 
 
 def mlphys101(record: Record) -> Question:
-    """The physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0."""
-    shown = choices([_LETTERED.sub("", choice) for choice in map(optional, items(record.get("opt")))])
+    """The physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0.
+
+    Of most questions its authors publish the key alone: such a record has neither text nor choices, whose letters then
+    stand for them. Recorded answers to it can be graded, and it cannot be asked.
+    """
+    key_alone = optional(record.get("id")) and record.get("task") == "" and record.get("opt") == ""
+    given = list(LETTERS[:5]) if key_alone else map(optional, items(record.get("opt")))
+    shown = choices([_LETTERED.sub("", choice) for choice in given])
     return Question(
         id=optional(record.get("id")),
-        text=text(record.get("task"), NO_QUESTION),
+        text="" if key_alone else text(record.get("task"), NO_QUESTION),
         choices=shown,
         correct=position(record.get("ans"), len(shown)),
         category=optional(record.get("diff")),

@@ -1,5 +1,6 @@
 """Anyone's own questions: a table of any columns, and what they mean."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -31,6 +32,8 @@ COLUMNS = ("question", "answers", "choices", "correct", "context", "category", "
 """What a column can be."""
 CORRECT = ("letter", "from_0", "from_1", "text")
 """How the right choice can be named: by its letter, by its number from 0 or from 1, or by its text."""
+_SEPARATORS = ";|"
+"""What parts several texts in one cell most often, and hardly stands in a single one."""
 _FIRST = 100
 """Records that are looked at to know which columns there are: one of JSON need not have all."""
 
@@ -47,8 +50,8 @@ class Table(Selection):
     correct: str = "letter"
     """How the column correct names the right choice: letter, from_0, from_1 (its number), or text."""
     separator: str | None = None
-    """What parts the answers or choices in one cell, "; " for example; null: a cell is one answer, or a list of JSON or
-    Python."""
+    """What parts the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON or
+    Python. It must be given where half of the cells hold a ; or a |."""
     encoding: str = "utf-8"
     """Of a file of text: latin-1, cp1252 and so on."""
 
@@ -79,18 +82,26 @@ class Table(Selection):
         return self.path
 
     def read(self) -> Iterator[Question | Unusable]:
-        """A question, or why there is none, for each record; UserError where the columns do not fit."""
+        """A question, or why there is none, for each record; UserError where the columns do not fit, and at the end
+        where cells have been taken for one text each that look like several.
+        """
+        cells = {name: _Cells() for name in ("answers", "choices")}
         for file in data_files(Path(self.path)):
             records = read_records(file, self.encoding)
             first = list(islice(records, _FIRST))
             names = self._names(file, list(dict.fromkeys(chain.from_iterable(first)))) if first else {}
             for record in chain(first, records):
+                for name, seen in cells.items():
+                    seen.add(record.get(names[name]) if isinstance(names.get(name), str) else None)
                 try:
                     if not record:
                         raise Unusable(MALFORMED)
                     yield self._question(record, names)
                 except Unusable as problem:
                     yield Unusable(problem.reason, record)
+        if self.separator is None:
+            for name, seen in cells.items():
+                seen.check(name, self.path)
 
     def _names(self, file: Path, there: Sequence[str]) -> dict[str, Any]:
         """What the file calls each of our columns that it has; UserError where one is missing."""
@@ -150,3 +161,31 @@ class Table(Selection):
         if shown.count(optional(right)) != 1:
             raise Unusable(NO_RIGHT_CHOICE)
         return shown.index(optional(right))
+
+
+class _Cells:
+    """How many cells of a column hold something, and how many of them one text with what may part several."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.holding: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+
+    def add(self, cell: Any) -> None:
+        shown = cell.strip() if isinstance(cell, str) else cell
+        self.number += shown not in (None, "")
+        if isinstance(shown, str) and not shown.startswith("["):
+            for separator in _SEPARATORS:
+                if separator in shown:
+                    self.holding[separator] += 1
+                    self.examples.setdefault(separator, listed([shown]))
+
+    def check(self, name: str, path: str) -> None:
+        """UserError where half of the cells or more look like several texts."""
+        (separator, times), *_ = self.holding.most_common(1) or [("", 0)]
+        if times and 2 * times >= self.number:
+            raise UserError(
+                f"{times:,} of the {self.number:,} cells of {path} with {name} hold a {separator!r}, for example "
+                f"{self.examples[separator]!r}: add 'dataset.separator={separator}' where it parts several {name}, or "
+                'write a cell that holds only one as a list, ["…"]'
+            )

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.model.sentences import Sentences
-from robust_eval.normalization import normalize
+from robust_eval.normalization import has_words, is_one_character, normalize
 
 
 @dataclass
@@ -46,8 +46,17 @@ class Cosine(Grader):
 def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) -> float:
     """The largest cosine of a reply to any of some references; 1 where their normal forms are equal.
 
-    The normal form goes first because to a sentence model 1,945 and 1945 have nothing in common.
+    The normal form goes first because to a sentence model 1,945 and 1945 have nothing in common. To one all letters are
+    much alike: a reference that is a single one counts only where the reply has it as a word. −1 where none counts.
     """
-    if reply.form in map(normalize, references):
+    forms = [normalize(text) for text in references]
+    if reply.form in forms:
         return 1.0
-    return float((sentences.embed(references) @ sentences.embed([reply.line])[0]).max())
+    counted = [
+        text
+        for text, form in zip(references, forms, strict=True)
+        if not is_one_character(form) or has_words(reply.form, form)
+    ]
+    if not counted:
+        return -1.0
+    return float((sentences.embed(counted) @ sentences.embed([reply.line])[0]).max())

@@ -10,41 +10,106 @@ from functools import lru_cache
 import numpy as np
 
 from robust_eval.model.token_texts import Ids, TokenTexts
-from robust_eval.normalization import first_line
 from robust_eval.question import LETTERS
 
 _EMPHASIS = re.compile(r"[*_`\"“”„«»‘]|(?<!\w)['’]|['’](?!\w)")
 _WHOLE = re.compile(r"^[(\[\s]*([A-Ma-m])[).:,\]\s]*$")
 _START = re.compile(r"[(\[\s]*([A-M])\s*[).:\]]")
+_AFTER_A_LETTER = """and as at because but by due for from given if in is it not on or since so that the this to when
+    where which with"""
+_ARTICLE = rf"A\s+(?!(?i:{'|'.join(_AFTER_A_LETTER.split())})\b)[^\W\d_]"  # "is A force", but "is A because"
+_SYMBOL = r"[A-M]\s*(?:[=<>≈∝^²³]|[-‐][^\W\d_])"  # "is E = mc²", "is B-field"
 _ANSWER_IS = re.compile(
-    r"(?i:\b(?:answer|choice|option)\s*(?:is\s*:?|:))\s*[(\[]*"
+    rf"(?i:\b(?:answer|choice|option)\s*(?:is\s*:?|:))\s*[(\[]*(?!{_ARTICLE}|{_SYMBOL})"
     r"([A-M]\b(?!['’])|[a-m](?=[).:,\]]*\s*$))"  # a small letter only at the end: "is a force" is an article
 )
-_AND_ANOTHER = re.compile(r"^[).:\]]*\s*(?:,|/|&|or\b|and\b)\s*[(\[]*([A-M])(?=[).,:;\]]|\s*$)")
+_AND_ANOTHER = re.compile(
+    r"^[).:\]]*\s*(?:,|/|&|\+|or\b|and\b)\s*[(\[]*([A-M])"
+    r"(?=[).,:;/&+\]]|\s*$|\s+(?:and|or|are|as|because|for|since)\b)"
+)
+_OPTION = re.compile(r"(?<![\w.'’])(?P<open>[(\[]?)(?P<letter>[A-M])(?P<sign>[).:\]]|$)(?![^\W\d_])")
+_NEXT_OF_SEVERAL = re.compile(r"(?:[,;/&+]|\bor)\s*$")
+_ONLY_LETTERS = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
+_ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
 
 
 def chosen_letter(reply: str, choices: int, strict: bool = False) -> str | None:
-    """The one letter that the reply chooses, in capitals; None where it chooses none, two, or one beyond the choices.
+    """The one letter that the reply chooses, in capitals; None where it chooses none, several, or one beyond the
+    choices. A reply that lists the choices chooses several.
 
     ``strict``: the reply must be the letter and nothing else.
 
     >>> chosen_letter(" B) 4 m/s", 5), chosen_letter("The answer is C.", 5), chosen_letter("A force", 5)
     ('B', 'C', None)
+    >>> chosen_letter("A. 3 m/s, B. 4 m/s", 5), chosen_letter("The answer is A force", 5)
+    (None, None)
     """
     if strict:
         letter = reply.strip().upper()
         return letter if letter in LETTERS[:choices] and len(letter) == 1 else None
-    line = _EMPHASIS.sub("", first_line(reply)).strip()
-    if whole := _WHOLE.match(line):
-        found = {whole.group(1).upper()}
-    else:
-        matches = [match for match in (_START.match(line), *_ANSWER_IS.finditer(line)) if match]
-        found = {match.group(1).upper() for match in matches}
-        found |= {other.group(1) for match in matches if (other := _AND_ANOTHER.match(line[match.end(1) :]))}
+    found = _given(reply)
     if len(found) != 1:
         return None
     letter = found.pop()
     return letter if LETTERS.index(letter) < choices else None
+
+
+def _given(reply: str) -> set[str]:
+    """The letters that a reply gives: in its first line, in those below that go on with a list of letters, and where a
+    later one says what the answer is. None, where its first line gives none; what stands below a question of its own
+    is an answer to that.
+    """
+    lines = [_EMPHASIS.sub("", line).strip() for line in reply.strip().splitlines() if line.strip()]
+    found = _given_in(lines[0]) if lines else set()
+    listed = bool(found)
+    for line in lines[1:] if found else ():
+        if _ANOTHER_QUESTION.search(line):
+            break
+        given = _given_in(line)
+        listed = listed and bool(given)
+        found |= given if listed else {match.group(1).upper() for match in _ANSWER_IS.finditer(line)}
+    return found
+
+
+def _given_in(line: str) -> set[str]:
+    """The letters that a line gives where it is one, begins with one, or says what the answer is."""
+    if whole := _WHOLE.match(line):
+        return {whole.group(1).upper()}
+    matches = [match for match in (_START.match(line), *_ANSWER_IS.finditer(line)) if match]
+    found = {match.group(1).upper() for match in matches}
+    for match, following in zip(matches, [*matches[1:], None], strict=False):
+        end = following.start() if following else len(line)
+        if other := _AND_ANOTHER.match(line[match.end(1) : end]):
+            found.add(other.group(1))
+        found |= _listed(line[max(0, match.start(1) - 1) : end])
+    return found
+
+
+def _listed(text: str) -> set[str]:
+    """The letters of further choices that stand in a text behind a first one.
+
+    A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
+    (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins
+    with A or has three letters. So there are none in "B. Robert A. Millikan" and in "B. 5 C. It is".
+    """
+    options = list(_OPTION.finditer(text))
+    if not options or text[: options[0].start()].strip():
+        return set()
+    first, end = options[0], options[0].end()
+    found, run = set(), first["letter"]
+    initials = first["sign"] == "." and not _ONLY_LETTERS.fullmatch(text)
+    for option in options[1:]:
+        between = text[end : option.start()]
+        separated = _NEXT_OF_SEVERAL.search(between) is not None
+        cut = separated and not option["sign"]
+        if option["open"] != first["open"] or (option["sign"] != first["sign"] and not cut):
+            continue
+        if separated or not (between.strip() or initials):
+            found.add(option["letter"])
+        if ord(option["letter"]) == ord(run[-1]) + 1:
+            run += option["letter"]
+        end = option.end()
+    return found | set(run if len(run) > 2 or run.startswith("AB") else "")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rapidfuzz.distance import Levenshtein as Distance
 
 from robust_eval.grader.base import FreeReply, Grader
-from robust_eval.normalization import numbers_differ
+from robust_eval.normalization import is_one_character, numbers_differ
 
 _ROUNDING = 1e-9
 
@@ -22,7 +22,7 @@ class Levenshtein(Grader):
     The similarity of two normal forms is 1 − distance / length of the longer, where the distance is the least number
     of letters to insert, delete or replace. The reply is compared as a whole, so that this is approximate equality and
     not containment: "it is mitosis" is no "mitosis". Forms that hold different numbers are never alike, however long
-    they are: 19451 is no misspelling of 19452.
+    they are: 19451 is no misspelling of 19452. A single letter or sign is like nothing but itself.
     """
 
     similarity: float = 0.8
@@ -37,6 +37,8 @@ class Levenshtein(Grader):
         """Whether each reply is spelt almost like an accepted answer."""
         return [any(self._alike(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
-    def _alike(self, one: str, other: str) -> bool:
-        similarity = Distance.normalized_similarity(one, other)
-        return similarity >= self.similarity - _ROUNDING and not numbers_differ(one, other)
+    def _alike(self, reply: str, alias: str) -> bool:
+        if is_one_character(alias):
+            return reply == alias
+        similarity = Distance.normalized_similarity(reply, alias)
+        return similarity >= self.similarity - _ROUNDING and not numbers_differ(reply, alias)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.base import FreeReply, Grader, accepted_answers
+from robust_eval.normalization import has_words, is_one_character
 from robust_eval.question import Question
 
 
@@ -13,8 +14,9 @@ class Matching(Grader):
     """Free text is right if it contains an accepted answer, both in normal form."""
 
     contains: str = "word"
-    """word: an accepted answer must stand in the reply as whole words. substring: anywhere ("He" is in "The"). equal:
-    the reply must be an accepted answer, and nothing else."""
+    """word: an accepted answer must stand in the reply as whole words. substring: anywhere ("He" is in "There"), but
+    for one of a single letter or sign ("U" is not in "Uruguay"). equal: the reply must be an accepted answer, and
+    nothing else."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -28,9 +30,7 @@ class Matching(Grader):
         return [any(self._contains(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
     def _contains(self, reply: str, alias: str) -> bool:
-        if self.contains == "word":  # in a normal form, words are separated by single spaces
-            reply, alias = f" {reply} ", f" {alias} "
-        return alias in reply
+        return has_words(reply, alias) if self.contains == "word" or is_one_character(alias) else alias in reply
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
         """The rule as it applies to a free-text answer that is being written; None where whole words do not count."""

@@ -41,7 +41,7 @@ def prompt_for(question: Question, rewrite: int = 0, prompts: str = FEW_SHOT) ->
     """
     templates = read_templates(prompts)
     scenario = templates.of(question.scenario)
-    text = question.rewrites[rewrite - 1] if rewrite else question.text
+    text = question.rewrites[rewrite - 1] if rewrite else _text(question)
     exemplars = tuple(
         (_filled(scenario.template, exemplar), str(exemplar["answer"])) for exemplar in scenario.exemplars
     )
@@ -59,7 +59,17 @@ def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
         lines = [f"{number}. {text}" for number, text in enumerate(exemplar["rewrites"], start=1)]
         asked = template.template.format(question=exemplar["question"], rewrites=len(lines))
         exemplars.append((asked, "\n".join(lines)))
-    return Prompt("", tuple(exemplars), template.template.format(question=question.text, rewrites=rewrites))
+    return Prompt("", tuple(exemplars), template.template.format(question=_text(question), rewrites=rewrites))
+
+
+def _text(question: Question) -> str:
+    """What a question asks; UserError where only its key is known."""
+    if not question.text:
+        raise UserError(
+            f"question {question.id} has no text, only a key: no model can be asked it, and recorded answers to it can "
+            "be graded (sampler=recorded sampler.file=…)"
+        )
+    return question.text
 
 
 def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kind: str | None = None) -> None:

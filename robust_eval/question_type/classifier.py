@@ -107,8 +107,11 @@ def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[
     """
     if folder is None:
         return list(questions), {}
-    untyped = [question.text for question in questions if not question.type]
+    untyped = [question.text for question in questions if question.text and not question.type]
     predicted = iter(read_classifier(Path(folder)).predict(untyped))
     log.info("question types: those of %d of %d questions are predicted by %s", len(untyped), len(questions), folder)
-    typed = [question if question.type else replace(question, type=next(predicted)) for question in questions]
+    typed = [
+        question if question.type or not question.text else replace(question, type=next(predicted))
+        for question in questions
+    ]
     return typed, {"question_types.predicted": len(untyped), "question_types.sha256": folder_hash(Path(folder))}

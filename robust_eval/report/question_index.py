@@ -50,7 +50,7 @@ def _index(
         "shown": [place for place, row in enumerate(rows) if row in shown],
         "ids": [question.id for question in asked],
         "texts": [
-            cut(question.text, TEXT) if row in shown else question.text[:texts]
+            cut(question.title, TEXT) if row in shown else question.title[:texts]
             for row, question in zip(rows, asked, strict=True)
         ],
         "words": {name: _coded([values[row] for row in rows]) for name, values in word_columns(result).items()},

@@ -2,12 +2,15 @@
 
 import json
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from robust_eval.error import UserError
 from robust_eval.model.stored import StoredModel
+from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten, normal_form
 
@@ -22,7 +25,8 @@ class Recorded:
     """JSON Lines with the id of a question and its rewrites; null: the rewrites that the data set brings."""
     originals: str | None = None
     """Where ``file`` has the layout of SQuAD (as the paraphrases of Gan & Ng, 2019, have): the file in this layout that
-    holds the questions themselves, in the same order. Ids of paraphrases may be those of other questions."""
+    holds the questions themselves. Rewrites are paired with them by id; where their ids are those of other questions,
+    by order, if contexts and answers agree."""
 
     model = None
 
@@ -54,33 +58,90 @@ def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
     return tuple(rewrite for form, rewrite in kept.items() if form and rewrite)
 
 
+class _Asked(NamedTuple):
+    """A question in a file that has the layout of SQuAD."""
+
+    id: str
+    text: str
+    context: str
+    answers: frozenset[str]
+
+
 def _paired(originals: Path, rewrites: Path) -> dict[str, tuple[str, ...]]:
-    """Rewrites by the id of their question, of two files in the layout of SQuAD, question by question."""
+    """Rewrites by the id of their question, of two files in the layout of SQuAD: paired by id, or where ids are those
+    of other questions, by order. UserError where neither fits.
+    """
     asked, rewritten = _squad("rewriter.originals", originals), _squad("rewriter.file", rewrites)
-    if len(asked) != len(rewritten):
-        raise UserError(f"rewriter.file: {rewrites} holds {len(rewritten)} questions, and {originals} {len(asked)}")
-    found: dict[str, tuple[str, ...]] = {}
-    for place, (question, rewrite) in enumerate(zip(asked, rewritten, strict=True), start=1):
-        if question["context"] != rewrite["context"]:
+    pairs, by_id = _by_id(asked, rewritten)
+    if by_id:
+        pairs, by_order = _by_order(asked, rewritten)
+        if by_order:
             raise UserError(
-                f"rewriter.file: {rewrites} does not go with {originals}: their questions number {place} are on "
-                "different contexts"
+                f"rewriter.file: {rewrites} does not go with {originals}, neither by id ({by_id}) nor by order "
+                f"({by_order})"
             )
-        found[question["id"]] = (*found.get(question["id"], ()), rewrite["question"])
+    log.info("%s: paired with %s by %s", rewrites, originals, "order" if by_id else "id")
+    found: dict[str, tuple[str, ...]] = {}
+    for question, rewrite in pairs:
+        found[question.id] = (*found.get(question.id, ()), rewrite.text)
     return found
 
 
-def _squad(setting: str, path: Path) -> list[dict[str, str]]:
-    """Id, question and context of each question in a file that has the layout of SQuAD."""
+_Pairs = list[tuple[_Asked, _Asked]]
+
+
+def _by_id(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
+    """Each rewrite with the question of its id, which has its context and none but other answers; or why not."""
+    questions: dict[str, list[_Asked]] = defaultdict(list)
+    for question in asked:
+        questions[question.id].append(question)
+    pairs = []
+    for place, rewrite in enumerate(rewritten, start=1):
+        same = [question for question in questions[rewrite.id] if question.context == rewrite.context]
+        if not same:
+            what = "on another context" if questions[rewrite.id] else "not there"
+            return [], f"question {place} has the id {rewrite.id}, which is {what}"
+        if same[0].answers and rewrite.answers and not same[0].answers & rewrite.answers:
+            return [], f"question {place} has the id {rewrite.id}, which has other answers there"
+        pairs.append((same[0], rewrite))
+    return pairs, ""
+
+
+def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
+    """Each rewrite with the question at its place, which has its context and its answers; or why not.
+
+    Without answers, order is believed only where a context has one question: those of a paragraph may be in any order.
+    """
+    if len(asked) != len(rewritten):
+        return [], f"there are {len(rewritten):,} questions, and {len(asked):,} there"
+    pairs = list(zip(asked, rewritten, strict=True))
+    on_context = Counter(question.context for question in asked)
+    for place, (question, rewrite) in enumerate(pairs, start=1):
+        if question.context != rewrite.context:
+            return [], f"the questions {place} are on different contexts"
+        if question.answers != rewrite.answers and question.answers and rewrite.answers:
+            return [], f"the questions {place} have different answers"
+        if not (question.answers and rewrite.answers) and on_context[question.context] > 1:
+            return [], f"the questions {place} are some of several on a context, without answers that tell them apart"
+    return pairs, ""
+
+
+def _squad(setting: str, path: Path) -> list[_Asked]:
+    """The questions in a file that has the layout of SQuAD, which may lack answers."""
     text = _text(setting, path)
     try:
         found = [
-            {"id": str(item["id"]), "question": str(item["question"]), "context": str(paragraph["context"])}
+            _Asked(
+                str(item["id"]),
+                str(item["question"]),
+                str(paragraph["context"]),
+                frozenset(normalize(str(answer["text"])) for answer in item.get("answers", [])),
+            )
             for article in json.loads(text)["data"]
             for paragraph in article["paragraphs"]
             for item in paragraph["qas"]
         ]
-    except (json.JSONDecodeError, KeyError, TypeError) as problem:
+    except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as problem:
         raise UserError(
             f"{setting}: {path} has not the layout of SQuAD, "
             '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…"}]}]}]}'

@@ -82,8 +82,8 @@ def values() -> st.SearchStrategy[object]:
 
 
 def check(question: Question) -> None:
-    """That a question can be asked, kept and graded."""
-    assert question.text.strip()
+    """That a question can be asked, kept and graded; or has a key and an id, by which recorded answers are."""
+    assert question.text.strip() or question.id
     json.dumps(list(vars(question).values()), ensure_ascii=False).encode("utf-8")
     if question.scenario is Scenario.MULTIPLE_CHOICE:
         assert 2 <= len(question.choices) <= len(LETTERS)
@@ -146,7 +146,8 @@ def test_any_row_of_a_table_is_a_question_or_counted(rows, correct, separator):
         file = Path(folder) / "fuzz.jsonl"
         file.write_text("\n".join(json.dumps(row) for row in rows))
         table = Table(name="fuzz", path=str(file), correct=correct, separator=separator, max_unusable=1)
-        assert load(table) == "nothing"  # the first row is good
+        said = load(table)
+        assert said == "nothing" or "add 'dataset.separator=" in said  # the first row is good
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -249,7 +249,20 @@ def test_the_physics_study(load):
     (first,) = load("mlphys101", "mlphys101_en.jsonl", [record | {"ans": 0}])
     assert first.correct == 0
     with pytest.raises(UserError, match=r"no choices 1 .*; the first has the columns id, diff, task, opt, ans; "):
-        load("mlphys101", "gold.jsonl", [record | {"task": "", "opt": ""}], max_unusable=0.5)
+        load("mlphys101", "gold.jsonl", [record | {"opt": ""}], max_unusable=0.5)
+
+
+def test_the_physics_study_has_questions_of_which_only_the_key_is_known(load):
+    record = {"id": "0_2", "diff": "D", "task": "", "opt": "", "ans": 3}
+    (found,) = load("mlphys101", "gold.jsonl", json.dumps([record], indent=2).encode())
+    assert (found.id, found.text, found.choices, found.correct) == ("0_2", "", ("A", "B", "C", "D", "E"), 3)
+    assert (found.category, found.title) == ("D", "0_2")
+    with pytest.raises(UserError, match=r"no right choice 1 "):
+        load("mlphys101", "gold.jsonl", [record | {"ans": 5}])
+    with pytest.raises(UserError, match=r"no choices 1 "):
+        load("mlphys101", "gold.jsonl", [record | {"id": ""}])
+    with pytest.raises(UserError, match=r"no question 1 "):
+        load("mlphys101", "gold.jsonl", [record | {"opt": ["A: mill", "B: hill", "C: till", "D: pill"]}])
 
 
 def test_trec(load):

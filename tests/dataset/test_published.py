@@ -146,12 +146,16 @@ def test_the_labels_of_real_choices():
 
 
 @real
-def test_the_gold_letters_of_the_physics_study_come_without_questions():
-    file = REAL / "physics_mcq/mlphys101_gt_answers.jsonl"
-    with pytest.raises(UserError, match=r"^823 of the 823 records of .* are unusable: no choices 823"):
-        configured("mlphys101", f"path={file}").load()
-    categories = ast.literal_eval((REAL / "physics_mcq/mlphys101_categories.txt").read_text())
-    assert Counter(categories) == {"D": 153, "F": 138, "C": 238, "S": 223, "M": 71}
+def test_the_keys_of_the_physics_study_are_questions_that_cannot_be_asked():
+    loaded = configured("mlphys101", f"path={REAL / 'physics_mcq/mlphys101_gt_answers.jsonl'}").load()
+    assert [question.category for question in loaded] == ast.literal_eval(
+        (REAL / "physics_mcq/mlphys101_categories.txt").read_text()
+    )
+    assert Counter(question.category for question in loaded) == {"D": 153, "F": 138, "C": 238, "S": 223, "M": 71}
+    assert {(question.text, question.choices) for question in loaded} == {("", tuple("ABCDE"))}
+    keys = {question.id: question.correct for question in loaded}
+    asked = configured("mlphys101", f"path={REAL / 'physics_mcq/mlphys101_en.jsonl'}").load()
+    assert [keys[question.id] for question in asked] == [question.correct for question in asked]
 
 
 @real

@@ -53,8 +53,9 @@ def test_every_kind_of_file_gives_the_same_questions(tmp_path):
     ("cell", "separator", "found"),
     [
         ("Karl", None, ("Karl",)),
-        ("Karl; Anna", None, ("Karl; Anna",)),
+        ('["Karl; Anna"]', None, ("Karl; Anna",)),
         ("Karl; Anna;", "; ", ("Karl", "Anna")),
+        ("William Shakespeare;Shakespeare", ";", ("William Shakespeare", "Shakespeare")),
         ("Karl|Anna", "|", ("Karl", "Anna")),
         ('["Karl", "Anna"]', None, ("Karl", "Anna")),
         ("['Karl', 1832]", None, ("Karl", "1832")),
@@ -65,6 +66,43 @@ def test_several_answers_in_one_cell(file, cell, separator, found):
     quoted = cell.replace('"', '""')
     (question,) = load(file, f'question,answers\nWho?,"{quoted}"\n', separator=separator)
     assert question.answers == found
+
+
+@pytest.mark.parametrize("separator", [";", "|"])
+def test_answers_that_look_like_several_are_refused_with_both_ways_out(file, separator):
+    quiz = (
+        "question,answers\n"
+        f"Who wrote Hamlet?,William Shakespeare{separator}Shakespeare\n"
+        "Who wrote Emma?,Jane Austen\n"
+        "Who?,\n"
+    )
+    assert refusal(file, quiz) == (
+        f"1 of the 2 cells of {file} with answers hold a '{separator}', for example 'William Shakespeare{separator}"
+        f"Shakespeare': add 'dataset.separator={separator}' where it parts several answers, or write a cell that holds "
+        'only one as a list, ["…"]'
+    )
+    answers = [question.answers for question in load(file, separator=separator, max_unusable=0.5)]
+    assert answers == [("William Shakespeare", "Shakespeare"), ("Jane Austen",)]
+
+
+def test_choices_that_look_like_several_in_one_cell_are_refused_in_the_same_way(file):
+    said = refusal(file, "question,choices,correct\nWhat grinds?,mill|hill|pill,A\n")
+    assert said.startswith(f"1 of the 1 cells of {file} with choices hold a '|', for example 'mill|hill|pill': add ")
+    assert load(file, separator="|")[0].choices == ("mill", "hill", "pill")
+
+
+def test_a_separator_in_fewer_than_half_of_the_answers_is_part_of_them(file):
+    quiz = "question,answers\nOne?,a; b\nTwo?,c|d\nThree?,e\nFour?,f\nFive?,g\n"
+    assert [question.answers for question in load(file, quiz)] == [("a; b",), ("c|d",), ("e",), ("f",), ("g",)]
+
+
+def test_a_separator_is_looked_for_in_all_files_and_all_kinds_of_them(tmp_path):
+    (tmp_path / "a.csv").write_text("question,answers\nOne?,u\nTwo?,v\n")
+    (tmp_path / "b.jsonl").write_text('{"question": "Three?", "answers": "c;d"}\n{"question": "Four?", "answers": 4}\n')
+    assert len(load(tmp_path)) == 4
+    (tmp_path / "c.csv").write_text("question,answers\nFive?,e;f\nSix?,g;h\n")
+    with pytest.raises(UserError, match=rf"^3 of the 6 cells of {tmp_path} with answers hold a ';', for example 'c;d'"):
+        load(tmp_path)
 
 
 def test_answers_in_columns_of_their_own(file):

@@ -39,6 +39,8 @@ BY_HAND = [
     (("USA",), b" U.S.A"),
     (("K", "kelvin"), b" K"),
     (("K",), b" the K."),
+    (("'s", "Paris"), b" the capital'"),
+    (("'s", "Paris"), b" the capital i"),
     (("café",), b" caf"),
     (("café",), b" caf\xc3"),
     (("São Paulo",), b" Sa"),

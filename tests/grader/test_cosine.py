@@ -68,6 +68,13 @@ def cosine(model, one, other):
     return float(vectors[0] @ vectors[1] / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1]))
 
 
+@pytest.mark.parametrize(("reply", "expected"), [("S", True), ("T", False), ("London", False), ("s, I think", True)])
+def test_a_single_letter_counts_only_where_the_reply_has_it_as_a_word(reply, expected):
+    question = Question("capital", "What is the capital of France?", answers=("'s",))
+    [(_, correct, _, _)] = verdicts(Cosine(MODEL, similarity=-0.99), (question, reply, "ok"))
+    assert correct is expected
+
+
 def test_a_reply_is_right_if_it_is_near_an_accepted_answer_in_meaning(loaded):
     assert verdicts(
         Cosine(MODEL),

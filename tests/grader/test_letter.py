@@ -106,6 +106,91 @@ def test_two_letters_are_no_answer(reply):
 @pytest.mark.parametrize(
     "reply",
     [
+        # Mixtral's replies to the physics questions (Reganova & Steinbach)
+        "A\nB",
+        "A\nE",
+        "A, D",
+        "B,D",
+        "A, C, E",
+        "ACD",
+        "C, F",
+        # letters below one another
+        "A\nB\nC",
+        "A.\nB.",
+        "**A**\n\n**B**",
+        "Answer: A\nB",
+        "A. 3 m/s\nB. 4 m/s",
+        # the choices themselves
+        "A) B) C) D) E)",
+        "A. B. C. D. E.",
+        "C) B)",
+        "C. A.",
+        "A. 3 m/s, B. 4 m/s, C. 5 m/s, D. 6 m/s, E. 7 m/s",
+        "A. 3 m/s, B. 4 m/s, …",
+        "A. 3 m/s, B",
+        "A) 3 m/s; B) 4 m/s",
+        "(A) 3 m/s (B) 4 m/s",
+        "A. 3 B. 4",
+        "B. 3 C. 4 D. 5",
+        "B. 4 m/s or C. 5 m/s",
+        "The answer is A) 3 m/s, B) 4 m/s",
+        # said one after the other
+        "A\nThe answer is B.",
+        "The answer is B.\nNo, the answer is C.",
+        "The answer is A or B because both move.",
+        "The answer is A + B",
+    ],
+)
+def test_several_letters_are_no_answer_whatever_parts_them(reply):
+    assert chosen_letter(reply, 5) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The answer is A force of 3 N.",
+        "The answer is A very large force",
+        "Answer: A body at rest",
+        "The answer is E = mc²",
+        "The answer is B-field",
+    ],
+)
+def test_a_word_or_a_symbol_is_no_letter(reply):
+    assert chosen_letter(reply, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (" A\n", "A"),
+        ("B\nB", "B"),
+        ("B) because A is too small", "B"),
+        ("B. 4 m/s, not A. 3 m/s", "B"),
+        ("B) 4 m/s (see figure A)", "B"),
+        ("B) 4 m/s\n\nExplanation:\nA) is too small.", "B"),
+        ("B\n\nQuestion: What is heavier?\nA) lead\nAnswer: A", "B"),
+        ("The answer is A because it is lighter.", "A"),
+        ("The answer is A, since it is lighter.", "A"),
+        ("Answer: D - inertia", "D"),
+        # letters that belong to what a choice says
+        ("A. A force of 3 N", "A"),
+        ("A. Vitamin B", "A"),
+        ("B. 5 C.", "B"),
+        ("B. The charge is 5 C. It is negative.", "B"),
+        ("B. Robert A. Millikan", "B"),
+        ("D. D. H. Lawrence", "D"),
+        ("E. A and B", "E"),
+        ("D) Both (A) and (B)", "D"),
+        ("E. E = mc²", "E"),
+    ],
+)
+def test_a_letter_that_says_something_else_does_not_hide_the_answer(reply, expected):
+    assert chosen_letter(reply, 5) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
         "",
         " \n\t ",
         ".",

@@ -47,6 +47,11 @@ def test_a_reply_is_right_if_it_is_spelt_almost_like_an_accepted_answer():
     ]
 
 
+@pytest.mark.parametrize(("reply", "expected"), [("as", False), ("S", True), ("'s", True), ("x", False)])
+def test_a_single_letter_is_like_nothing_but_itself_however_little_is_asked(reply, expected):
+    assert right(reply, "'s", similarity=0.1) is expected
+
+
 def test_the_whole_reply_is_compared_and_not_a_part_of_it():
     assert right("It is photosynthesis", "photosynthesis") is False
     assert right("photosynthesis\nQuestion: what else?", "photosynthesis") is True
@@ -60,7 +65,7 @@ def test_the_whole_reply_is_compared_and_not_a_part_of_it():
         ("abcd", "abcx", 0.8, False),
         ("abcd", "abcde", 0.8, True),  # of the longer one
         ("abcde", "abcd", 0.8, True),
-        ("abcdefghij", "j", 0.1, True),  # 1 − 9 / 10 is a little less than 0.1 in floating point
+        ("j", "abcdefghij", 0.1, True),  # 1 − 9 / 10 is a little less than 0.1 in floating point
         ("abc", "abc", 1, True),
         ("abcdefghij", "abcdefghi", 1, False),
     ],
@@ -134,10 +139,11 @@ def distance(one, other):
 
 
 WORD = st.text("bcdé", min_size=1, max_size=10)
+LONGER = st.text("bcdé", min_size=2, max_size=10)
 
 
 @PROPERTY
-@given(WORD, st.lists(WORD, min_size=1, max_size=3), st.integers(1, 10))
+@given(WORD, st.lists(LONGER, min_size=1, max_size=3), st.integers(1, 10))
 def test_it_is_one_minus_the_distance_by_the_length_of_the_longer(reply, answers, tenths):
     enough = [
         10 * (longer - distance(reply, answer)) >= tenths * longer

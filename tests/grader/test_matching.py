@@ -71,11 +71,10 @@ def test_a_reply_is_right_if_it_contains_an_alias_as_whole_words(reply, alias, e
     ("reply", "alias", "expected"),
     [
         ("Helium", "He", True),
-        ("Uruguay", "U", True),
         ("Romania", "Roman", True),
         ("Twainsville", "Twain", True),
         ("Mark Twain", "Mark Twain", True),
-        ("3.5", "5", True),
+        ("13.5", "3.5", True),
         ("The", "He", False),  # an article is dropped before comparing
         ("There", "He", True),
         ("Roma", "Roman", False),
@@ -84,6 +83,26 @@ def test_a_reply_is_right_if_it_contains_an_alias_as_whole_words(reply, alias, e
 )
 def test_the_substring_knob_finds_an_alias_anywhere(reply, alias, expected):
     assert correct(reply, alias, contains="substring") is expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "alias", "expected"),
+    [
+        ("The capital is London", "'s", False),
+        ("Uruguay", "U", False),
+        ("U", "U", True),
+        ("It is U.", "U", True),
+        ("18", "8", False),
+        ("3.5", "5", False),
+        ("eight planets", "8", True),
+        ("क्या", "क", False),
+        ("यह कि है", "कि", True),
+        ("2 € or so", "2", True),
+    ],
+)
+@pytest.mark.parametrize("contains", ["word", "substring"])
+def test_a_single_letter_or_sign_counts_as_a_whole_word_alone(reply, alias, expected, contains):
+    assert correct(reply, alias, contains=contains) is expected
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,19 @@ def test_a_reply_is_right_if_it_is_nearer_to_a_correct_reference_than_to_any_inc
     ]
 
 
+@pytest.mark.parametrize(
+    ("reply", "accepted", "refused", "expected"),
+    [
+        ("K", "K", "W", True),
+        ("potassium, or K", "K", "It is tungsten.", True),
+        ("X", "K", "It is tungsten.", False),
+        ("kalium", "It is potassium.", "K", True),
+    ],
+)
+def test_a_single_letter_counts_only_where_the_reply_has_it_as_a_word(reply, accepted, refused, expected):
+    assert right(Question("k", "Which metal?", answers=(accepted,), incorrect=(refused,)), reply) is expected
+
+
 TEXTS = [
     *GUM.answers,
     *GUM.incorrect,

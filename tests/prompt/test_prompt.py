@@ -1,7 +1,7 @@
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars
+from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars, rewriting_prompt
 from robust_eval.question import Question
 
 SYSTEM = "Answer with the answer alone, as briefly as possible."
@@ -250,6 +250,17 @@ def test_a_question_on_the_passage_of_an_exemplar_is_refused():
 
 def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
     assert refuse_exemplars([Question("x", "What does a thermometer measure?", ("temperature",))]) is None
+
+
+def test_a_question_of_which_only_the_key_is_known_cannot_be_asked():
+    question = Question("0_1", "", choices=tuple("ABCDE"), correct=3)
+    for prompt in (lambda: prompt_for(question), lambda: rewriting_prompt(question, 5, "builtin:few_shot.yaml")):
+        with pytest.raises(UserError) as caught:
+            prompt()
+        assert str(caught.value) == (
+            "question 0_1 has no text, only a key: no model can be asked it, and recorded answers to it can be graded "
+            "(sampler=recorded sampler.file=…)"
+        )
 
 
 def test_the_prompt_of_the_physics_study_has_its_choices_in_one_line():

@@ -2,6 +2,7 @@ import base64
 import gzip
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,3 +83,9 @@ def test_where_the_ids_alone_are_too_large_only_those_shown_are_left(result: Res
 
 def test_a_run_without_figures_has_no_headline(result: Result):
     assert data(question_index(result, SHOWN, None))["headline"] == []
+
+
+def test_a_question_without_a_text_is_called_by_its_id(result: Result):
+    keys_alone = replace(result, asked=[replace(question, text="") for question in result.asked])
+    found = data(question_index(keys_alone, SHOWN, number_columns(result)[0]))
+    assert found["texts"] == found["ids"]

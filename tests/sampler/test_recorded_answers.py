@@ -7,7 +7,6 @@ from typing import Any
 
 import hydra
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -648,46 +647,3 @@ def test_a_model_that_is_a_name_cannot_be_asked(ask: Ask):
         "model=recorded cannot be asked, as sampler=temperature_sweep does: choose another model, or sampler=recorded "
         "sampler.file=…"
     )
-
-
-PHYSICS = Path(__file__).parents[3] / "shared" / "data" / "physics_mcq"
-PUBLISHED = {"llama": (0.5615, 0.5314, 0), "gpt_corrected": (0.4002, 0.9634, 831)}
-"""Mean accuracy, mean entropy and invalid answers (Reganova & Steinbach; METHODS §3)."""
-
-
-@pytest.mark.skipif(not PHYSICS.is_dir(), reason="the published answers are not at hand")
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_published_answers_give_published_figures(
-    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
-):
-    from robust_eval import answer_lists
-
-    gold = PHYSICS / "mlphys101_gt_answers.jsonl"
-    questions = [
-        {"id": each["id"], "question": each["id"], "choices": list("ABCDE"), "correct": each["ans"]}
-        | {"category": each["diff"]}
-        for each in json.loads(gold.read_text())
-    ]
-    responses = str(PHYSICS / f"mlphys101_responses_{model}.txt")
-    file = tmp_path / "answers.jsonl"
-    monkeypatch.setattr("sys.argv", ["answer_lists", responses, "--questions", str(gold), "--output", str(file)])
-    answer_lists.main()
-    result, folder = ask(
-        "sampler=recorded",
-        f"sampler.recorded.file={file}",
-        "sampler.recorded.temperature=0.7",
-        f"model.name={model}",
-        "dataset=jsonl",
-        "dataset.name=mlphys101",
-        f"dataset.path={write(tmp_path / 'questions.jsonl', *questions)}",
-        "metric=[certainty]",
-    )
-    summary = json.loads((folder / "summary.json").read_text())
-    accuracy, entropy, invalid = PUBLISHED[model]
-    assert len(result.kept) == 823
-    assert round(1 - summary["certainty.error_rate.t0.7"], 4) == accuracy
-    assert round(summary["certainty.entropy.t0.7"], 4) == entropy
-    assert summary["outcomes.invalid"] == invalid
-    assert summary["outcomes.ok"] == 823 * 20 - invalid
-    graded = pq.read_table(folder / "graded.parquet")
-    assert pc.sum(graded["label"].is_null()).as_py() == invalid
