@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import shutil
@@ -596,6 +597,22 @@ def test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run(folder: Pa
     with pytest.raises(UserError, match=r"^model tiny: .* cannot be loaded: Weights only load failed\."):
         load(tmp_path / "model", prompt_style="plain")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_code_that_a_model_brings_does_not_run_unless_it_is_trusted(folder: Path, tmp_path: Path, trusted: bool):
+    model = tmp_path / "model"
+    shutil.copytree(folder, model)
+    config = json.loads((model / "config.json").read_text())
+    config |= {
+        "model_type": "its_own",
+        "auto_map": {"AutoConfig": "its_own.Own", "AutoModelForCausalLM": "its_own.Own"},
+    }
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "its_own.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'ran')!r})\nraise ImportError('stop')\n")
+    with pytest.raises(UserError, match=r"^model tiny: "):
+        load(model, prompt_style="plain", trust_remote_code=trusted)
+    assert (tmp_path / "ran").exists() == trusted
 
 
 def test_code_that_a_model_brings_is_announced_whenever_it_may_run(folder: Path, caplog: pytest.LogCaptureFixture):
