@@ -70,6 +70,9 @@ class Run(Protocol):
     def folder(self, path: Path) -> None:
         """Everything in the run's folder, as artifacts."""
 
+    def discard(self) -> None:
+        """Leave nothing of it: nothing was asked."""
+
 
 @dataclass
 class Untracked:
@@ -105,6 +108,8 @@ class _Nothing:
     def tables(self, tables: Mapping[str, pa.Table]) -> None: ...
 
     def folder(self, path: Path) -> None: ...
+
+    def discard(self) -> None: ...
 
 
 @dataclass
@@ -281,6 +286,9 @@ class _OnServer:
     def folder(self, path: Path) -> None:
         self.attempt(lambda: self._run.folder(path))
 
+    def discard(self) -> None:
+        self.attempt(self._run.discard)
+
 
 class _MlflowRun:
     """A run in MLflow, written to by its id: the library's one active run would outlive a server; see :class:`Run`."""
@@ -288,15 +296,19 @@ class _MlflowRun:
     def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
         self.run_id = run_id
+        self._discarded = False
 
     def end(self, status: str) -> None:
         """FINISHED, FAILED or KILLED."""
-        self._client.set_terminated(self.run_id, status)
+        if not self._discarded:
+            self._client.set_terminated(self.run_id, status)
 
     def fail(self, problem: BaseException) -> None:
         """Say why, and end."""
         from mlflow.exceptions import MlflowException
 
+        if self._discarded:
+            return
         try:
             self._client.set_tag(self.run_id, "error", f"{type(problem).__name__}: {problem}"[:5000])
             self._client.log_text(self.run_id, "".join(traceback.format_exception(problem)), ERROR)
@@ -362,6 +374,10 @@ class _MlflowRun:
 
     def folder(self, path: Path) -> None:
         self._client.log_artifacts(self.run_id, str(path))
+
+    def discard(self) -> None:
+        self._client.delete_run(self.run_id)
+        self._discarded = True
 
     def _batches(self, **entities: Sequence[Any]) -> None:
         ((kind, values),) = entities.items()

@@ -22,6 +22,7 @@ from robust_eval.answer import SCHEMA
 from robust_eval.config import CONF, to_config
 from robust_eval.error import UserError
 from robust_eval.model.files import folder_hash
+from robust_eval.model.transformers import Transformers
 from robust_eval.report.wording import sentence
 from robust_eval.result import Result
 
@@ -206,6 +207,60 @@ def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Cal
     assert failed_run(tmp_path).info.status == "FAILED"
     assert failed_run(tmp_path).data.tags["error"].startswith("UserError: none of the 12 questions")
     assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
+
+
+def left(base: Path) -> list[str]:
+    """What lies in a folder besides the store, which every run opens."""
+    files = [path for path in base.rglob("*") if not path.is_relative_to(base / "mlruns" / "store")]
+    return sorted(str(path.relative_to(base)) for path in files)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("dataset=jsonl dataset.path={base}/none.jsonl", "the data file {base}/none.jsonl cannot be read"),
+        ("dataset=local dataset.path={base}/quiz.csv dataset.correct=from_0", "2 of the 2 records of {base}/quiz.csv"),
+        ("dataset=local dataset.path={base}/mars.csv", "question "),
+        ("model.path={base}/empty", "model tiny: "),
+        ("model.path={base}/none", "{base}/none cannot be loaded: Repo id must be"),
+        ("sampler.temperature_sweep.estimator=combined grader=levenshtein", "sampler.estimator=combined cannot tell"),
+        ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
+        ("tracking.uri=nonsense://x", "tracking: nonsense://x cannot be used"),
+    ],
+)
+def test_a_mistake_that_is_found_before_anything_was_asked_leaves_no_run(
+    measure: Callable, tmp_path: Path, mistake: str, said: str
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "quiz.csv").write_text("question,choices,correct\nWho?,\"['a', 'b']\",A\nWhere?,\"['c', 'd']\",B\n")
+    (tmp_path / "mars.csv").write_text("question,answers\nWhich planet is known as the Red Planet?,Mars\n")
+    there = left(tmp_path)
+    with pytest.raises(UserError) as problem:
+        measure("tracking=mlflow", *mistake.format(base=tmp_path).split(), base=tmp_path)
+    assert str(problem.value).startswith(said.format(base=tmp_path))
+    assert [name for name in left(tmp_path) if name not in ("mlruns", "mlruns/mlflow.lock")] == there
+
+
+def test_a_run_that_is_stopped_before_anything_was_asked_leaves_nothing(
+    measure: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stopped(_: Transformers) -> None:
+        (tmp_path / "run0" / "run.log").write_text("WARNING: stopped")  # as logged where Hydra sets logging up
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Transformers, "load", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure("tracking=mlflow", base=tmp_path)
+    assert left(tmp_path) == ["mlruns"]
+
+
+def test_a_mistake_leaves_what_was_in_the_folder_before(measure: Callable, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "mine" / "run.log").write_text("mine")
+    with pytest.raises(UserError):
+        measure("dataset=jsonl", f"dataset.path={tmp_path}/none.jsonl", base=tmp_path, folder="mine")
+    assert left(tmp_path) == ["mine", "mine/notes.txt", "mine/run.log", "mlruns"]
 
 
 @pytest.mark.parametrize(
@@ -436,7 +491,8 @@ def test_a_broken_data_file_exits_with_one_sentence(command: Command, tmp_path: 
     assert process.stderr == (
         f"error: {data}, line 2: broken JSON (Expecting value at column 24); nothing was loaded\n"
     )
-    assert failed_run(tmp_path).info.status == "FAILED"
+    assert [path for path in (tmp_path / "mlruns").glob("*") if path.name != "store"] == [tmp_path / "mlruns" / "runs"]
+    assert not list((tmp_path / "mlruns").glob("runs/*/*"))
 
 
 def test_a_model_without_weights_exits_with_one_sentence(command: Command, tmp_path: Path):

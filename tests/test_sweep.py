@@ -231,15 +231,40 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
     assert (folder / "comparison" / "comparison.html").is_file()  # of the job that did not fail
     parent, children = recorded(tmp_path / "sweep")
     assert parent.info.status == "FAILED"
-    assert {child.data.params["model.path"]: child.info.status for child in children} == {
-        str(empty): "FAILED",
-        str(models[0]): "FINISHED",
-    }
-    (failed,) = [child for child in children if child.info.status == "FAILED"]
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/sweep/mlflow.db")
-    kept = client.download_artifacts(failed.info.run_id, "error.txt", str(tmp_path))
+    assert parent.data.tags["error"] == f"UserError: 1 of 2 jobs failed, in {folder}: 0: {reason}"
+    (finished,) = children  # nothing was asked by the other
+    assert (finished.data.params["model.path"], finished.info.status) == (str(models[0]), "FINISHED")
+    assert [path.name for path in (folder / "0").iterdir()] == ["error.txt"]
+
+
+def test_a_job_that_fails_after_it_has_asked_is_recorded_with_its_traceback(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    alike = [setting for setting in settings(tmp_path, f"model.path={models[0]}") if "selection" not in setting]
+    done = command("-m", *alike, "sampler.selection=none,exact_match")
+    assert done.returncode == 1
+    parent, children = recorded(tmp_path)
+    assert parent.info.status == "FAILED"
+    by_status = {child.info.status: child for child in children}
+    assert set(by_status) == {"FINISHED", "FAILED"}
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    kept = client.download_artifacts(by_status["FAILED"].info.run_id, "error.txt", str(tmp_path))
     assert Path(kept).read_text().startswith("Traceback (most recent call last):\n")
-    assert f"UserError: {reason}" in Path(kept).read_text()
+    assert "UserError: none of the 6 questions asked was kept" in Path(kept).read_text()
+
+
+def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    missing = f"dataset=jsonl dataset.path={tmp_path}/none.jsonl dataset.name=none".split()
+    done = command("-m", *settings(tmp_path / "mlruns", f"model.path={models[0]},{models[1]}", *missing))
+    assert done.returncode == 1
+    reason = f"the data file {tmp_path}/none.jsonl cannot be read: No such file or directory"
+    assert done.stderr.splitlines()[-1] == f"error: 2 of 2 jobs failed before anything was asked: 0, 1: {reason}"
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlruns/mlflow.db")
+    assert client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id]) == []
+    assert not list((tmp_path / "mlruns").glob("sweeps/*/*"))
+    assert not (tmp_path / "mlruns" / "artifacts").exists()
 
 
 @pytest.mark.parametrize(

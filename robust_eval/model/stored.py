@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -53,17 +53,25 @@ class StoredModel:
     """Answers of a model, each from the store or, if it is not there, from the model, which is then loaded.
 
     ``identity`` is what the model's answers are kept under, besides what a request says. ``asked`` counts the requests
-    that the model was asked, ``found`` those whose answers were in the store.
+    that the model was asked, ``found`` those whose answers were in the store. ``begin`` is called before the model is
+    asked, once it is loaded and able to answer.
     """
 
     def __init__(
-        self, config: ModelConfig, engine: Engine, entries: Entries, watch: Stopwatch, closed: bool = False
+        self,
+        config: ModelConfig,
+        engine: Engine,
+        entries: Entries,
+        watch: Stopwatch,
+        closed: bool = False,
+        begin: Callable[[], object] = lambda: None,
     ) -> None:
         self.config = engine.place(config)
         self._engine = engine
         self._entries = entries
         self._watch = watch
         self._closed = closed
+        self._begin = begin
         self.identity = self.config.identity()
         self._loaded: Workplace | None = None
         self.asked = self.found = 0
@@ -99,6 +107,7 @@ class StoredModel:
             if wanting:
                 model = self._model()
                 model.check(missing, needs_curves)
+                self._begin()
                 asked = [_knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
                     came = {}
