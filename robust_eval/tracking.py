@@ -21,6 +21,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.run_folder import ERROR
+from robust_eval.secret import holds_password
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,14 @@ class Mlflow:
     """The MLflow experiment that collects the runs."""
     uri: str | None = None
     """Of a tracking server; null: an SQLite database in the folder paths.mlruns."""
+
+    def __post_init__(self) -> None:
+        if self.uri and holds_password(self.uri):
+            raise ValueError(
+                "uri must not hold a secret, because all settings are written down with the run: MLflow reads it from "
+                "the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), "
+                "the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)"
+            )
 
     def store(self, mlruns: Path) -> str:
         """The tracking URI. Absolute, because MLflow's default depends on the working directory."""

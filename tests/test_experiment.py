@@ -221,8 +221,9 @@ def left(base: Path) -> list[str]:
         ("dataset=jsonl dataset.path={base}/none.jsonl", "the data file {base}/none.jsonl cannot be read"),
         ("dataset=local dataset.path={base}/quiz.csv dataset.correct=from_0", "2 of the 2 records of {base}/quiz.csv"),
         ("dataset=local dataset.path={base}/mars.csv", "question "),
-        ("model.path={base}/empty", "model tiny: "),
-        ("model.path={base}/none", "{base}/none cannot be loaded: Repo id must be"),
+        ("model.path={base}/empty", "model.path of tiny: the folder {base}/empty holds no model"),
+        ("model.path={base}/none", "model.path of tiny: there is no folder {base}/none"),
+        ("model.path={base}/untold", "model tiny: {base}/untold cannot be loaded"),
         ("sampler.temperature_sweep.estimator=combined grader=levenshtein", "sampler.estimator=combined cannot tell"),
         ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
         ("tracking.uri=nonsense://x", "tracking: nonsense://x cannot be used"),
@@ -232,6 +233,8 @@ def test_a_mistake_that_is_found_before_anything_was_asked_leaves_no_run(
     measure: Callable, tmp_path: Path, mistake: str, said: str
 ):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "untold").mkdir()
+    (tmp_path / "untold" / "config.json").touch()
     (tmp_path / "quiz.csv").write_text("question,choices,correct\nWho?,\"['a', 'b']\",A\nWhere?,\"['c', 'd']\",B\n")
     (tmp_path / "mars.csv").write_text("question,answers\nWhich planet is known as the Red Planet?,Mars\n")
     there = left(tmp_path)
@@ -453,6 +456,7 @@ def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_f
 def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(
     enumerate_facts: Callable, tmp_path: Path
 ):
+    (tmp_path / "config.json").touch()
     with pytest.raises(UserError, match=r"^sampler=exact cannot tell which answers to question .* are right"):
         enumerate_facts("grader.contains=substring", f"model.path={tmp_path}")  # there is no model
 
@@ -483,6 +487,23 @@ def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        (["--experiment", "smoke"], "--experiment is no option: settings are written without dashes, experiment=smoke"),
+        (["--seed=1"], "--seed is no option: settings are written without dashes, seed=1"),
+        (["-model", "x"], "-model is no option: settings are written without dashes, model=x"),
+        (["--model", "seed=1"], "--model is no option: settings are written without dashes, model=…"),
+    ],
+)
+def test_a_setting_with_dashes_before_it_is_answered_with_how_it_is_written(
+    command: Command, tmp_path: Path, arguments: list[str], right: str
+):
+    process = command(f"paths.mlruns={tmp_path}", *arguments)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == f"error: {right} (--help names the settings, --hydra-help the options)\n"
+
+
 def test_a_broken_data_file_exits_with_one_sentence(command: Command, tmp_path: Path):
     data = tmp_path / "mine.jsonl"
     data.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n{"id": "2", "question":\n')
@@ -500,5 +521,8 @@ def test_a_model_without_weights_exits_with_one_sentence(command: Command, tmp_p
     empty.mkdir()
     process = command("model=transformers", f"model.path={empty}", "tracking=none", f"paths.mlruns={tmp_path}")
     assert process.returncode == 1
-    assert f"error: model {empty}: {empty} cannot be loaded: " in process.stderr
+    assert process.stderr == (
+        f"error: model.path of {empty}: the folder {empty} holds no model: it is empty, and a model has config.json, "
+        "weights (*.safetensors) and a tokenizer (tokenizer.json)\n"
+    )
     assert "Traceback" not in process.stderr

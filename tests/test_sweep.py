@@ -72,6 +72,7 @@ def recorded(mlruns: Path) -> tuple[mlflow.entities.Run, list[mlflow.entities.Ru
 
 
 D = ("1", "5", "50")
+WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +188,9 @@ def test_the_comparison_of_a_sweep_can_be_made_again(
         ([], "name runs (folders, run ids, sweeps) or an --experiment; see --help"),
         (["--experiment", "robust"], "there is no experiment robust in {uri}; there are robust_eval, Default"),
         (["--experiment", "Default"], "the experiment Default has no finished run that can be compared"),
-        (["0123"], "{uri}: Run with id=0123 not found"),
+        (["0123"], f"there is no folder 0123, and no run with this id in {{uri}}; {WANTED}"),
+        (["mlruns/runs/nosuch"], f"the folder mlruns/runs/nosuch does not exist; {WANTED}"),
+        (["{mlruns}/mlflow.db"], f"the folder {{mlruns}}/mlflow.db is a file; {WANTED}"),
         (
             ["--experiment", "robust_eval", "--output", "/dev/null/here"],
             "the comparison cannot be written to /dev/null/here: [Errno 20] Not a directory: '/dev/null/here'",
@@ -226,7 +229,7 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
     assert "Traceback" not in done.stderr
     (folder,) = (tmp_path / "sweep" / "sweeps").glob("*/*")
     reason = (folder / "0" / "error.txt").read_text().splitlines()[0]
-    assert reason.startswith(f"model tiny: {empty} cannot be loaded: ")
+    assert reason.startswith(f"model.path of tiny: the folder {empty} holds no model: it is empty, ")
     assert done.stderr.splitlines()[-1] == f"error: 1 of 2 jobs failed, in {folder}: 0: {reason}"
     assert (folder / "comparison" / "comparison.html").is_file()  # of the job that did not fail
     parent, children = recorded(tmp_path / "sweep")

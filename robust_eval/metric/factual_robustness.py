@@ -92,9 +92,10 @@ class FactualRobustness:
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless answers come at two temperatures or more."""
         if len(temperatures) < 2:
+            asked = f"at one alone, t = {temperatures[0]:g}" if temperatures else "at none"
             raise UserError(
                 "metric=frs needs answers at several temperatures to find where a fact breaks, and the sampler asks "
-                f"at {len(temperatures)}: choose sampler=temperature_sweep with at least two temperatures above 0"
+                f"{asked}: choose sampler=temperature_sweep with at least two temperatures above 0"
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:

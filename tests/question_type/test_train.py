@@ -137,7 +137,9 @@ def test_the_embedded_encoder_takes_the_place_of_one_that_is_out_of_reach(
     monkeypatch.setattr(train, "ENCODER", "nobody/nothing-of-this-name")
     assert train._encoder(None) == train.EMBEDDED
     (record,) = caplog.records
-    assert record.message.startswith("nobody/nothing-of-this-name cannot be loaded: ")
+    assert record.message.startswith(
+        "nobody/nothing-of-this-name is no folder here, and cannot be loaded from the hub: "
+    )
     assert record.message.endswith(f"; the embedded encoder {train.EMBEDDED} takes its place")
 
 
