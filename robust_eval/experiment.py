@@ -211,7 +211,13 @@ def _measure(
         scores = {
             key: metric.score(
                 kept,
-                Measured(baseline, graded[read[key]], answers[read[key]].curves, conditions[read[key]].estimator),
+                Measured(
+                    baseline,
+                    graded[read[key]],
+                    answers[read[key]].curves,
+                    conditions[read[key]].estimator,
+                    answers[read[key]].uncurved,
+                ),
                 config.seed,
             )
             for key, metric in metrics.items()
@@ -227,6 +233,7 @@ def _measure(
     loaded |= {f"loaded.dataset.{name}": value for name, value in whole.description().items()}
     loaded |= {"loaded.dataset.fingerprint": digest, "loaded.dataset.unusable_aliases": sum(unusable.values())}
     loaded |= {f"loaded.{name}": value for name, value in typed.items()}
+    loaded |= {f"undefined.{name}": why for score in scores.values() for name, why in score.reasons.items()}
     record.parameters(loaded)
     return Result(
         name,

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -349,6 +350,27 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
         result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
         assert len(result.kept) == 12
         assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+
+
+def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
+    measure: Callable, complete: Path, capsys: pytest.CaptureFixture[str]
+):
+    fewer = "sampler.temperature_sweep.trials=2"
+    fresh, _ = measure(fewer)
+    capsys.readouterr()
+    result, folder = measure(fewer, base=complete)
+    why = "not computed: drawn for another run"
+    row = re.compile(rf"mean FRS, d = 1, all draws combined +│ +{why} ")
+    assert row.search(capsys.readouterr().out)
+    assert f">{why}</td>" in (folder / "report.html").read_text()
+    assert result.description["undefined.frs.combined.d1"] == why
+    expected = {name.removesuffix(".low").removesuffix(".high") for name in fresh.summary()}
+    found = result.summary()
+    assert {name for name in expected - set(found) if not name.startswith("seconds.")} == set()
+    lacking = {name for name, value in found.items() if value is None and fresh.summary().get(name) is not None}
+    assert lacking == {name for name in expected if "combined" in name and fresh.summary()[name] is not None}
+    again, _ = measure(fewer, "sampler.temperature_sweep.estimator=combined", base=complete)
+    assert again.answers_asked == 12  # as the log says: the model draws them anew
 
 
 def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -20,6 +20,7 @@ from robust_eval.metric.crossing import crossings
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import (
+    UNDEFINED,
     Estimate,
     Floats,
     Grid,
@@ -153,6 +154,11 @@ class FactualRobustness:
                     result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed)
             else:
                 result.add_curve(f"accuracy_{name}", other.accuracy, temperatures, groups, seed)
+        if measured.uncurved:
+            names = [f"d{d:g}" for d in self.d] + ["breaking_temperature.mean_broken", "breaking_temperature.median"]
+            result.reasons = {f"frs.combined.{name}": measured.uncurved for name in names}
+            result.values |= dict.fromkeys(result.reasons, UNDEFINED)
+            result.curves["accuracy_combined"] = {float(t): UNDEFINED for t in temperatures}
         result.tables["frs"] = pa.table(by_question)
         result.tables["frs_accuracy"] = pa.table(
             {

@@ -23,6 +23,14 @@ from robust_eval.tables import Tables
 log = logging.getLogger(__name__)
 
 
+UNCURVED = "not computed: drawn for another run"
+"""In place of a figure from all draws together, where the answers are in the store and the estimate is not."""
+_WHY_UNCURVED = (
+    "no estimate from all draws together: it is made while answers are drawn, and these were drawn for another run, "
+    "with other trials, temperatures or accepted answers; sampler.estimator=combined has them drawn anew"
+)
+
+
 class NotStoredError(Exception):
     """Answers of a ``stage`` are wanted of a closed model that are not in the store: those to its ``missing`` requests.
 
@@ -125,11 +133,12 @@ class StoredModel:
                             came[curve_key(keys[item], request)] = to_bytes(curve)
                     self._entries.put(came)
                 self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
-        if lacking - wanting:
-            log.warning("%s: no estimate from all draws together: it is made while answers are drawn", stage)
-            curves = Tables(CURVES)
+        uncurved = ""
+        if lacking - wanting and not self.config.remote:  # a server gives none to any run
+            log.warning("%s: %s", stage, _WHY_UNCURVED)
+            curves, uncurved = Tables(CURVES), UNCURVED
         items = [request.item for request in requests]
-        return Answers(complete.together(items), curves.together(item for item in items if item in curves))
+        return Answers(complete.together(items), curves.together(item for item in items if item in curves), uncurved)
 
     def description(self) -> dict[str, Any]:
         """What the model was when it was last asked; its identity alone if that is not known."""
