@@ -10,7 +10,7 @@ from typing import Any
 from robust_eval.error import UserError, first_line
 from robust_eval.report.finished import FinishedRun, read_run
 from robust_eval.run_folder import CONFIG, QUESTIONS, SUMMARY
-from robust_eval.tracking import DATABASE, SWEEP_FOLDER, Mlflow, mlflow_library
+from robust_eval.tracking import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class TrackedRuns:
     """The store at ``uri``, or the database in ``mlruns``; files are fetched into ``scratch``."""
 
     def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
-        self._uri = Mlflow(uri=uri).store(mlruns)
+        self._uri = store_at(uri, mlruns)
         self._database = None if uri else mlruns / DATABASE
         self._scratch = scratch
 

@@ -131,8 +131,8 @@ class Mlflow:
             )
 
     def store(self, mlruns: Path) -> str:
-        """The tracking URI. Absolute, because MLflow's default depends on the working directory."""
-        return self.uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
+        """The tracking URI."""
+        return store_at(self.uri, mlruns)
 
     def command(self, mlruns: Path) -> str | None:
         """The command that opens MLflow's user interface on this store; None for a server, which has one."""
@@ -222,6 +222,11 @@ class Mlflow:
             location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
             experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
         return client, experiment_id
+
+
+def store_at(uri: str | None, mlruns: Path) -> str:
+    """The tracking URI, by default that of the database. Absolute: MLflow's own depends on the working directory."""
+    return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
 
 
 def mlflow_library() -> Any:
