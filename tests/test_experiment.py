@@ -353,8 +353,9 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
 
 
 def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
-    measure: Callable, complete: Path, capsys: pytest.CaptureFixture[str]
+    measure: Callable, complete: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("COLUMNS", "200")
     fewer = "sampler.temperature_sweep.trials=2"
     fresh, _ = measure(fewer)
     capsys.readouterr()

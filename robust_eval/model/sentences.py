@@ -129,5 +129,5 @@ def located(kind: str, path: str) -> str:
     if Path(path).suffix == "" and not Path(path).exists() and "/" not in path:
         raise UserError(f"{kind} {path}: there is no such folder")
     if reason := no_model(path):
-        raise UserError(f"{kind}: {reason}")
+        raise UserError(f"{kind} {path} cannot be loaded: {reason}")
     return path
