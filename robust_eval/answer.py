@@ -66,10 +66,14 @@ GREEDY = "greedy"
 
 
 class Answers(NamedTuple):
-    """What was answered: a table of :data:`SCHEMA`, and one of :data:`CURVES`."""
+    """What was answered: a table of :data:`SCHEMA`, and one of :data:`CURVES`.
+
+    ``uncurved`` says why there are no curves where others drew the same answers with them; it is empty otherwise.
+    """
 
     table: pa.Table
     curves: pa.Table
+    uncurved: str = ""
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:

@@ -1,11 +1,12 @@
 """What stands between the command line and an experiment: checks first, and one sentence where something is wrong."""
 
 import logging
+import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,6 +37,10 @@ def main(launch: Callable[[], None]) -> None:
     collect_seldom()
     register()
     _heed_termination()
+    try:
+        _refuse_options(sys.argv[1:])
+    except UserError as problem:
+        _stop(problem)
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])
     if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
         launch()
@@ -63,6 +68,22 @@ def main(launch: Callable[[], None]) -> None:
         _stop(problem)
     except KeyboardInterrupt as problem:
         exit_after(problem)
+
+
+def _refuse_options(arguments: Sequence[str]) -> None:
+    """UserError for a setting with dashes before it: Hydra would take ``--experiment`` for one of its own options."""
+    known = get_args_parser()._option_string_actions
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name in known or not re.match(r"--[a-zA-Z]|-[abd-oq-z][a-zA-Z]", name):  # -cjob is -c job, and so is -p
+            continue
+        following = next(iter(arguments[place + 1 :]), "")
+        if not value and following and "=" not in following and not following.startswith("-"):
+            value = following
+        raise UserError(
+            f"{name} is no option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
+            "(--help names the settings, --hydra-help the options)"
+        )
 
 
 def _yes(line: str) -> bool:

@@ -10,5 +10,8 @@ class UserError(Exception):
 
 
 def first_line(problem: BaseException) -> str:
-    """The first line of an exception's message that says anything; its type's name where none does."""
-    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    """The first line of an exception's message that says anything, with the next where it ends in a colon; its type's
+    name where none does.
+    """
+    first, *others = [line.strip() for line in str(problem).splitlines() if line.strip()] or [type(problem).__name__]
+    return f"{first} {others[0]}" if first.endswith(":") and others else first

@@ -3,8 +3,8 @@
 import json
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.aggregator.text import EqualText
 from robust_eval.answer import GREEDY, gathered, write_parquet
+from robust_eval.beginning import Beginning
 from robust_eval.collection import Asked, Collection, Recorded
 from robust_eval.config import Config, flat, repeatable
 from robust_eval.dataset.base import Dataset
@@ -36,7 +37,7 @@ from robust_eval.report.tracked import run_note, run_tables
 from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
 from robust_eval.rewriter.base import Rewriter
-from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, GRADED, QUESTIONS, SUMMARY
+from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, GRADED, LOG, QUESTIONS, SUMMARY
 from robust_eval.sampler.recorded import RecordedAnswers
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, NoStore, Store
@@ -53,20 +54,30 @@ def run(
     ``composed`` is the configuration as Hydra composed it, for the record. A job of a sweep has the overrides ``swept``
     to itself, and says little, because the sweep shows the figures of all. Where the configuration is that of an
     earlier run, in the folder ``repeated``, everything is asked anew and compared with what came then. Raises UserError
-    for what a person can mend; the tracker then shows the run as failed.
+    for what a person can mend; the tracker then shows the run as failed, unless nothing was asked: then it leaves
+    nothing.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
     tracking: Tracking = config.tracking
     store: Store = config.store if repeated is None else NoStore()
     engine: Engine = config.engine
-    with _owned(folder, composed), tracking.run(name, mlruns) as record:
+    settings = flat(OmegaConf.to_container(composed, resolve=True))
+    watch = Stopwatch()
+    with _owned(folder, composed), ExitStack() as recorded:
+
+        def start() -> Run:
+            with watch.stage("tracking"):
+                record = recorded.enter_context(tracking.run(name, mlruns))
+                _describe(settings, composed, folder, record)
+            return record
+
+        begin = Beginning(start)
         try:
-            settings = _describe(composed, folder, record)
             with store.open() as entries, engine.open():
-                result = _measure(config, name, settings, entries, folder, record)
+                result = _measure(config, name, settings, entries, folder, begin, watch)
                 size = entries.size()
-            _report(result, folder, record)
+            _report(result, folder, begin())
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise
@@ -75,7 +86,7 @@ def run(
             raise UserError(f"{reason}; {store.again()}") from problem
         if repeated is not None:
             same = compared(repeated / ANSWERS, folder / ANSWERS)
-            record.tags({"repeated": str(repeated), "repeated.answers": same})
+            begin().tags({"repeated": str(repeated), "repeated.answers": same})
     if swept is None:
         print_summary(result, folder, size, tracking.command(mlruns))
     else:
@@ -87,7 +98,10 @@ def run(
 
 @contextmanager
 def _owned(folder: Path, composed: DictConfig) -> Iterator[None]:
-    """Hold the folder of a run; UserError where another run has it, or had it with another configuration."""
+    """Hold the folder of a run; UserError where another run has it, or had it with another configuration.
+
+    Where the run has not begun when it ends, the folder goes: it holds nothing but what was logged.
+    """
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
@@ -99,28 +113,35 @@ def _owned(folder: Path, composed: DictConfig) -> Iterator[None]:
             raise UserError(f"{folder} holds a run with another configuration; give this one another (hydra.run.dir)")
         yield
     finally:
+        if {path.name for path in folder.iterdir()} <= {LOG}:
+            (folder / LOG).unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
 
 
-def _describe(composed: DictConfig, folder: Path, record: Run) -> dict[str, Any]:
-    """Write down the configuration, which is returned flat, and the environment."""
+def _describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
+    """Write down the configuration and the environment."""
     surroundings = environment()
-    settings = flat(OmegaConf.to_container(composed, resolve=True))
     for left in (ERROR, SUMMARY):  # of the same run before: it has not finished yet
         (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
     record.parameters(settings)
     record.tags(surroundings)
-    return settings
 
 
 def _measure(
-    config: Config, name: str, settings: dict[str, Any], entries: Entries, folder: Path, record: Run
+    config: Config,
+    name: str,
+    settings: dict[str, Any],
+    entries: Entries,
+    folder: Path,
+    begin: Beginning,
+    watch: Stopwatch,
 ) -> Result:
-    """Load, sample, grade, score."""
-    watch = Stopwatch()
+    """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found."""
     dataset: Dataset = config.dataset
     grader: Grader = config.grader
     metrics: dict[str, Metric] = config.metric
@@ -132,34 +153,38 @@ def _measure(
     unusable = grader.unusable_aliases(questions)
     if unusable:
         log.warning("accepted answers that normalise to nothing are left out: %s", ", ".join(sorted(unusable)))
-    model, writer = _models(config, entries, watch)
+    model, writer = _models(config, entries, watch, begin)
     same = writer is model
     collection = _collection(config, model)
-    if isinstance(collection, Asked) and (writer.config.remote or model.config.remote):
-        with watch.stage("planning"):
-            stages = plan(questions, rewriter, writer, collection, grader, config.seed)
-            check(stages)
-        log.info("to be asked: %s", in_words(stages))
+    conditions = collection.conditions()
+    read = sources(metrics, conditions)
+    if isinstance(collection, Asked):
+        collection.asked(questions)  # what is wrong with them is said before rewrites are asked for
+        if writer.config.remote or model.config.remote:
+            with watch.stage("planning"):
+                stages = plan(questions, rewriter, writer, collection, grader, config.seed)
+                check(stages)
+            log.info("to be asked: %s", in_words(stages))
     with watch.stage("rewriting"):
         rewritten = rewriter.rewrite(questions, writer, config.seed)
         questions = rewritten.questions
         if rewritten.replies.num_rows:
-            write_parquet(rewritten.replies, folder / "rewriting.parquet")
-            write_parquet(rewritten.found, folder / "rewrites.parquet")
+            begin.then(lambda _: write_parquet(rewritten.replies, folder / "rewriting.parquet"))
+            begin.then(lambda _: write_parquet(rewritten.found, folder / "rewrites.parquet"))
     loaded = {} if same else _described("rewriter.", writer)
     asked, found = (0, 0) if same else (writer.asked, writer.found)
     del writer  # its weights make room
     digest = fingerprint(questions, whole.edition)
-    record.dataset(dataset.name, dataset.source, questions, digest)
+    recorded = list(questions)
+    begin.then(lambda record: record.dataset(dataset.name, dataset.source, recorded, digest))
     left_out = "".join(f", {number:,} {reason}" for reason, number in whole.unusable.items())
     log.info("data set %s: %d questions, fingerprint %s%s", dataset.name, len(questions), digest[:12], left_out)
 
-    conditions = collection.conditions()
-    read = sources(metrics, conditions)
     questions = collection.asked(questions)
     candidates = collection.candidates(questions)
     with watch.stage("baseline"):
         greedy = collection.baseline(candidates)
+        record = begin()
         write_parquet(gathered({GREEDY: greedy}), folder / ANSWERS)
         baseline = grader.grade(candidates, greedy)
         kept = collection.select(candidates, baseline)
@@ -186,7 +211,13 @@ def _measure(
         scores = {
             key: metric.score(
                 kept,
-                Measured(baseline, graded[read[key]], answers[read[key]].curves, conditions[read[key]].estimator),
+                Measured(
+                    baseline,
+                    graded[read[key]],
+                    answers[read[key]].curves,
+                    conditions[read[key]].estimator,
+                    answers[read[key]].uncurved,
+                ),
                 config.seed,
             )
             for key, metric in metrics.items()
@@ -202,6 +233,7 @@ def _measure(
     loaded |= {f"loaded.dataset.{name}": value for name, value in whole.description().items()}
     loaded |= {"loaded.dataset.fingerprint": digest, "loaded.dataset.unusable_aliases": sum(unusable.values())}
     loaded |= {f"loaded.{name}": value for name, value in typed.items()}
+    loaded |= {f"undefined.{name}": why for score in scores.values() for name, why in score.reasons.items()}
     record.parameters(loaded)
     return Result(
         name,
@@ -226,20 +258,22 @@ def dry_run(config: Config) -> list[Stage]:
     dataset: Dataset = config.dataset
     store: Store = config.store
     with store.open() as entries:
-        model, writer = _models(config, entries, Stopwatch())
+        model, writer = _models(config, entries, Stopwatch(), begin=lambda: None)
         collection = _collection(config, model)
         if not isinstance(collection, Asked):
             return []  # it reads answers that are there
         return plan(dataset.load(), config.rewriter, writer, collection, config.grader, config.seed)
 
 
-def _models(config: Config, entries: Entries, watch: Stopwatch) -> tuple[StoredModel, StoredModel]:
+def _models(
+    config: Config, entries: Entries, watch: Stopwatch, begin: Callable[[], object]
+) -> tuple[StoredModel, StoredModel]:
     """The model that is measured, and the one that writes rewrites, which may be the same."""
-    model = StoredModel(config.model, config.engine, entries, watch)
+    model = StoredModel(config.model, config.engine, entries, watch, begin=begin)
     other = config.rewriter.model
     if other is None or other == config.model:
         return model, model
-    return model, StoredModel(other, config.engine, entries, watch)
+    return model, StoredModel(other, config.engine, entries, watch, begin=begin)
 
 
 def _collection(config: Config, model: StoredModel) -> Collection:

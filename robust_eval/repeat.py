@@ -30,7 +30,8 @@ def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
     folder = Path(named).resolve()
     for name in (CONFIG, ANSWERS):
         if not (folder / name).is_file():
-            raise UserError(f"repeat={named}: there is no {name} of a finished run")
+            lacking = f"no {name} of a finished run in it" if folder.is_dir() else "no such folder"
+            raise UserError(f"repeat={named}: there is {lacking}; name a folder such as mlruns/runs/DATE/TIME")
     whole = read_configuration(folder / CONFIG)
     _refuse_interpolations(whole, folder / CONFIG)
     schemas = list(_schemas(whole.pop("defaults", None), folder / CONFIG))

@@ -1,6 +1,7 @@
 """Runs in an MLflow store, found again by experiment or by id, to be compared."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from robust_eval.error import UserError, first_line
 from robust_eval.report.finished import FinishedRun, read_run
 from robust_eval.run_folder import CONFIG, QUESTIONS, SUMMARY
-from robust_eval.tracking import DATABASE, SWEEP_FOLDER, Mlflow, mlflow_library
+from robust_eval.tracking import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
 
 log = logging.getLogger(__name__)
 
@@ -18,14 +19,17 @@ class TrackedRuns:
     """The store at ``uri``, or the database in ``mlruns``; files are fetched into ``scratch``."""
 
     def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
-        self._uri = Mlflow(uri=uri).store(mlruns)
+        self._uri = store_at(uri, mlruns)
         self._database = None if uri else mlruns / DATABASE
         self._scratch = scratch
 
     def named(self, run_id: str) -> list[FinishedRun]:
         """The run of this id, or the finished runs of the sweep of this id; UserError where there is none."""
+        if not _RUN_ID.fullmatch(run_id):
+            what = "is a file" if Path(run_id).is_file() else "does not exist"
+            raise UserError(f"the folder {run_id} {what}; {_WANTED}")
         with self._client() as client:
-            run = client.get_run(run_id)
+            run = self._get(client, run_id)
             if SWEEP_FOLDER not in run.data.tags:
                 return [self._read(client, run)]
             children = f"tags.`mlflow.parentRunId` = '{run_id}' and {_FINISHED}"
@@ -33,6 +37,18 @@ class TrackedRuns:
         if not found:
             raise UserError(f"the sweep {run_id} has no run that has finished")
         return found
+
+    def _get(self, client: Any, run_id: str) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return client.get_run(run_id)
+        except MlflowException as problem:
+            if problem.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            raise UserError(
+                f"there is no folder {run_id}, and no run with this id in {self._uri}; {_WANTED}"
+            ) from problem
 
     def of_experiment(self, name: str) -> list[FinishedRun]:
         """The finished runs of an experiment by their start; those that cannot be compared are named and left out."""
@@ -76,6 +92,9 @@ class TrackedRuns:
         return read_run(folder, f"{run.info.run_name} ({run_id})")
 
 
+_RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
+"""What MLflow takes for the id of a run."""
+_WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 _FINISHED = "attributes.status = 'FINISHED'"
 
 

@@ -21,6 +21,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.run_folder import ERROR
+from robust_eval.secret import holds_password
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,9 @@ class Run(Protocol):
     def folder(self, path: Path) -> None:
         """Everything in the run's folder, as artifacts."""
 
+    def discard(self) -> None:
+        """Leave nothing of it: nothing was asked."""
+
 
 @dataclass
 class Untracked:
@@ -106,6 +110,8 @@ class _Nothing:
 
     def folder(self, path: Path) -> None: ...
 
+    def discard(self) -> None: ...
+
 
 @dataclass
 class Mlflow:
@@ -116,9 +122,17 @@ class Mlflow:
     uri: str | None = None
     """Of a tracking server; null: an SQLite database in the folder paths.mlruns."""
 
+    def __post_init__(self) -> None:
+        if self.uri and holds_password(self.uri):
+            raise ValueError(
+                "uri must not hold a secret, because all settings are written down with the run: MLflow reads it from "
+                "the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), "
+                "the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)"
+            )
+
     def store(self, mlruns: Path) -> str:
-        """The tracking URI. Absolute, because MLflow's default depends on the working directory."""
-        return self.uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
+        """The tracking URI."""
+        return store_at(self.uri, mlruns)
 
     def command(self, mlruns: Path) -> str | None:
         """The command that opens MLflow's user interface on this store; None for a server, which has one."""
@@ -210,6 +224,11 @@ class Mlflow:
         return client, experiment_id
 
 
+def store_at(uri: str | None, mlruns: Path) -> str:
+    """The tracking URI, by default that of the database. Absolute: MLflow's own depends on the working directory."""
+    return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
+
+
 def mlflow_library() -> Any:
     """The library, set up before it is first imported."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
@@ -281,6 +300,9 @@ class _OnServer:
     def folder(self, path: Path) -> None:
         self.attempt(lambda: self._run.folder(path))
 
+    def discard(self) -> None:
+        self.attempt(self._run.discard)
+
 
 class _MlflowRun:
     """A run in MLflow, written to by its id: the library's one active run would outlive a server; see :class:`Run`."""
@@ -288,15 +310,19 @@ class _MlflowRun:
     def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
         self.run_id = run_id
+        self._discarded = False
 
     def end(self, status: str) -> None:
         """FINISHED, FAILED or KILLED."""
-        self._client.set_terminated(self.run_id, status)
+        if not self._discarded:
+            self._client.set_terminated(self.run_id, status)
 
     def fail(self, problem: BaseException) -> None:
         """Say why, and end."""
         from mlflow.exceptions import MlflowException
 
+        if self._discarded:
+            return
         try:
             self._client.set_tag(self.run_id, "error", f"{type(problem).__name__}: {problem}"[:5000])
             self._client.log_text(self.run_id, "".join(traceback.format_exception(problem)), ERROR)
@@ -362,6 +388,10 @@ class _MlflowRun:
 
     def folder(self, path: Path) -> None:
         self._client.log_artifacts(self.run_id, str(path))
+
+    def discard(self) -> None:
+        self._client.delete_run(self.run_id)
+        self._discarded = True
 
     def _batches(self, **entities: Sequence[Any]) -> None:
         ((kind, values),) = entities.items()

@@ -549,9 +549,11 @@ MISTAKES = {
     ("",): "the question is empty",
     (" \n",): "the question is empty",
     ("Who wrote the play Hamlet?",): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; "
-    "remove it from the questions",
+    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
+    "builtin:zero_shot.yaml has none",
     ("who wrote the PLAY Hamlet? ",): "question asked, 'who wrote the PLAY Hamlet?', is an exemplar of the prompt; "
-    "remove it from the questions",
+    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
+    "builtin:zero_shot.yaml has none",
 }
 
 
@@ -664,7 +666,8 @@ def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script
         1,
         {},
         [],
-        f"error: question asked, {question.strip()!r}, is an exemplar of the prompt; remove it from the questions",
+        f"error: question asked, {question.strip()!r}, is an exemplar of the prompt; remove it from the questions, or "
+        "take other exemplars: rewriter.prompts names a file of them, and builtin:zero_shot.yaml has none",
     )
     assert model.asked == []
 

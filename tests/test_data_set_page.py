@@ -67,7 +67,7 @@ def test_ten_lines_are_enough_for_records_of_any_shape(project):
     (code,) = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     exec(code, {})
-    with pytest.raises(UserError, match=r"^1 of the 3 records of riddles\.jsonl are unusable: no accepted answer 1"):
+    with pytest.raises(UserError, match=r"^1 of the 3 records of riddles\.jsonl is unusable: 1 × no accepted answer"):
         load(project, "dataset=riddles").dataset.load()
     asked = load(project, "dataset=riddles", "dataset.max_unusable=0.5").dataset.load()
     assert without_ids(asked) == [

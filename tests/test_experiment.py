@@ -1,5 +1,6 @@
 import json
 import math
+import re
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -22,6 +23,7 @@ from robust_eval.answer import SCHEMA
 from robust_eval.config import CONF, to_config
 from robust_eval.error import UserError
 from robust_eval.model.files import folder_hash
+from robust_eval.model.transformers import Transformers
 from robust_eval.report.wording import sentence
 from robust_eval.result import Result
 
@@ -208,6 +210,63 @@ def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Cal
     assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
 
 
+def left(base: Path) -> list[str]:
+    """What lies in a folder besides the store, which every run opens."""
+    files = [path for path in base.rglob("*") if not path.is_relative_to(base / "mlruns" / "store")]
+    return sorted(str(path.relative_to(base)) for path in files)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("dataset=jsonl dataset.path={base}/none.jsonl", "the data file {base}/none.jsonl cannot be read"),
+        ("dataset=local dataset.path={base}/quiz.csv dataset.correct=from_0", "2 of the 2 records of {base}/quiz.csv"),
+        ("dataset=local dataset.path={base}/mars.csv", "question "),
+        ("model.path={base}/empty", "model.path of tiny: the folder {base}/empty holds no model"),
+        ("model.path={base}/none", "model.path of tiny: there is no folder {base}/none"),
+        ("model.path={base}/untold", "model tiny: {base}/untold cannot be loaded"),
+        ("sampler.temperature_sweep.estimator=combined grader=levenshtein", "sampler.estimator=combined cannot tell"),
+        ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
+        ("tracking.uri=nonsense://x", "tracking: nonsense://x cannot be used"),
+    ],
+)
+def test_a_mistake_that_is_found_before_anything_was_asked_leaves_no_run(
+    measure: Callable, tmp_path: Path, mistake: str, said: str
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "untold").mkdir()
+    (tmp_path / "untold" / "config.json").touch()
+    (tmp_path / "quiz.csv").write_text("question,choices,correct\nWho?,\"['a', 'b']\",A\nWhere?,\"['c', 'd']\",B\n")
+    (tmp_path / "mars.csv").write_text("question,answers\nWhich planet is known as the Red Planet?,Mars\n")
+    there = left(tmp_path)
+    with pytest.raises(UserError) as problem:
+        measure("tracking=mlflow", *mistake.format(base=tmp_path).split(), base=tmp_path)
+    assert str(problem.value).startswith(said.format(base=tmp_path))
+    assert [name for name in left(tmp_path) if name not in ("mlruns", "mlruns/mlflow.lock")] == there
+
+
+def test_a_run_that_is_stopped_before_anything_was_asked_leaves_nothing(
+    measure: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stopped(_: Transformers) -> None:
+        (tmp_path / "run0" / "run.log").write_text("WARNING: stopped")  # as logged where Hydra sets logging up
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Transformers, "load", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure("tracking=mlflow", base=tmp_path)
+    assert left(tmp_path) == ["mlruns"]
+
+
+def test_a_mistake_leaves_what_was_in_the_folder_before(measure: Callable, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "mine" / "run.log").write_text("mine")
+    with pytest.raises(UserError):
+        measure("dataset=jsonl", f"dataset.path={tmp_path}/none.jsonl", base=tmp_path, folder="mine")
+    assert left(tmp_path) == ["mine", "mine/notes.txt", "mine/run.log", "mlruns"]
+
+
 @pytest.mark.parametrize(
     ("store", "again"),
     [("sqlite", "the same command goes on with what is in the store"), ("none", "nothing was kept (store=none)")],
@@ -291,6 +350,28 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
         result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
         assert len(result.kept) == 12
         assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+
+
+def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
+    measure: Callable, complete: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    fewer = "sampler.temperature_sweep.trials=2"
+    fresh, _ = measure(fewer)
+    capsys.readouterr()
+    result, folder = measure(fewer, base=complete)
+    why = "not computed: drawn for another run"
+    row = re.compile(rf"mean FRS, d = 1, all draws combined +│ +{why} ")
+    assert row.search(capsys.readouterr().out)
+    assert f">{why}</td>" in (folder / "report.html").read_text()
+    assert result.description["undefined.frs.combined.d1"] == why
+    expected = {name.removesuffix(".low").removesuffix(".high") for name in fresh.summary()}
+    found = result.summary()
+    assert {name for name in expected - set(found) if not name.startswith("seconds.")} == set()
+    lacking = {name for name, value in found.items() if value is None and fresh.summary().get(name) is not None}
+    assert lacking == {name for name in expected if "combined" in name and fresh.summary()[name] is not None}
+    again, _ = measure(fewer, "sampler.temperature_sweep.estimator=combined", base=complete)
+    assert again.answers_asked == 12  # as the log says: the model draws them anew
 
 
 def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -398,6 +479,7 @@ def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_f
 def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(
     enumerate_facts: Callable, tmp_path: Path
 ):
+    (tmp_path / "config.json").touch()
     with pytest.raises(UserError, match=r"^sampler=exact cannot tell which answers to question .* are right"):
         enumerate_facts("grader.contains=substring", f"model.path={tmp_path}")  # there is no model
 
@@ -428,6 +510,23 @@ def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        (["--experiment", "smoke"], "--experiment is no option: settings are written without dashes, experiment=smoke"),
+        (["--seed=1"], "--seed is no option: settings are written without dashes, seed=1"),
+        (["-model", "x"], "-model is no option: settings are written without dashes, model=x"),
+        (["--model", "seed=1"], "--model is no option: settings are written without dashes, model=…"),
+    ],
+)
+def test_a_setting_with_dashes_before_it_is_answered_with_how_it_is_written(
+    command: Command, tmp_path: Path, arguments: list[str], right: str
+):
+    process = command(f"paths.mlruns={tmp_path}", *arguments)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == f"error: {right} (--help names the settings, --hydra-help the options)\n"
+
+
 def test_a_broken_data_file_exits_with_one_sentence(command: Command, tmp_path: Path):
     data = tmp_path / "mine.jsonl"
     data.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n{"id": "2", "question":\n')
@@ -436,7 +535,8 @@ def test_a_broken_data_file_exits_with_one_sentence(command: Command, tmp_path: 
     assert process.stderr == (
         f"error: {data}, line 2: broken JSON (Expecting value at column 24); nothing was loaded\n"
     )
-    assert failed_run(tmp_path).info.status == "FAILED"
+    assert [path for path in (tmp_path / "mlruns").glob("*") if path.name != "store"] == [tmp_path / "mlruns" / "runs"]
+    assert not list((tmp_path / "mlruns").glob("runs/*/*"))
 
 
 def test_a_model_without_weights_exits_with_one_sentence(command: Command, tmp_path: Path):
@@ -444,5 +544,8 @@ def test_a_model_without_weights_exits_with_one_sentence(command: Command, tmp_p
     empty.mkdir()
     process = command("model=transformers", f"model.path={empty}", "tracking=none", f"paths.mlruns={tmp_path}")
     assert process.returncode == 1
-    assert f"error: model {empty}: {empty} cannot be loaded: " in process.stderr
+    assert process.stderr == (
+        f"error: model.path of {empty}: the folder {empty} holds no model: it is empty, and a model has config.json, "
+        "weights (*.safetensors) and a tokenizer (tokenizer.json)\n"
+    )
     assert "Traceback" not in process.stderr

@@ -55,7 +55,7 @@ MISTAKES = {
     "sampler.temperatures=[-0.2,1.0]": "sampler.temperature_sweep: temperatures must all be above 0 (the greedy answer "
     "is always asked), not -0.2",
     "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
-    "the sampler asks at 1: choose sampler=temperature_sweep with at least two temperatures above 0",
+    "the sampler asks at one alone, t = 0.5: choose sampler=temperature_sweep with at least two temperatures above 0",
     "sampler.estimator=best": "sampler.temperature_sweep: estimator must be trials or combined, not best",
     "model.stop=['']": "model: stop must not hold an empty string, which ends every answer",
     "model.answers_at_once=0": "model: answers_at_once must be at least 1, not 0",
@@ -63,6 +63,9 @@ MISTAKES = {
     "metric.d=[1,-2]": "metric.frs: d must be a number above 0 or a list of such numbers, not [1, -2]",
     "model.generation.top_p=0": "model: top_p must lie above 0 and at most at 1, not 0.0",
     "dataset=jsonl": "dataset.path must be given: add dataset.path=…",
+    "tracking.uri=http://me:abc@host": "tracking: uri must not hold a secret, because all settings are written down "
+    "with the run: MLflow reads it from the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+    "MLFLOW_TRACKING_TOKEN), the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)",
     "seed=-1": "seed must be 0 or more, not -1",
     "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where python -m "
     "robust_eval.question_type.train saved a classifier",

@@ -105,6 +105,13 @@ def test_a_folder_without_a_run_is_refused(command: Callable[..., subprocess.Com
     process = command(f"repeat={tmp_path}")
     assert (process.returncode, process.stderr) == (
         1,
-        f"error: repeat={tmp_path}: there is no config.yaml of a finished run\n",
+        (
+            f"error: repeat={tmp_path}: there is no config.yaml of a finished run in it; name a folder such as "
+            "mlruns/runs/DATE/TIME\n"
+        ),
     )
     assert os.listdir(tmp_path) == []
+    process = command(f"repeat={tmp_path}/none")
+    assert process.stderr == (
+        f"error: repeat={tmp_path}/none: there is no such folder; name a folder such as mlruns/runs/DATE/TIME\n"
+    )

@@ -72,6 +72,7 @@ def recorded(mlruns: Path) -> tuple[mlflow.entities.Run, list[mlflow.entities.Ru
 
 
 D = ("1", "5", "50")
+WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +188,9 @@ def test_the_comparison_of_a_sweep_can_be_made_again(
         ([], "name runs (folders, run ids, sweeps) or an --experiment; see --help"),
         (["--experiment", "robust"], "there is no experiment robust in {uri}; there are robust_eval, Default"),
         (["--experiment", "Default"], "the experiment Default has no finished run that can be compared"),
-        (["0123"], "{uri}: Run with id=0123 not found"),
+        (["0123"], f"there is no folder 0123, and no run with this id in {{uri}}; {WANTED}"),
+        (["mlruns/runs/nosuch"], f"the folder mlruns/runs/nosuch does not exist; {WANTED}"),
+        (["{mlruns}/mlflow.db"], f"the folder {{mlruns}}/mlflow.db is a file; {WANTED}"),
         (
             ["--experiment", "robust_eval", "--output", "/dev/null/here"],
             "the comparison cannot be written to /dev/null/here: [Errno 20] Not a directory: '/dev/null/here'",
@@ -226,20 +229,45 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
     assert "Traceback" not in done.stderr
     (folder,) = (tmp_path / "sweep" / "sweeps").glob("*/*")
     reason = (folder / "0" / "error.txt").read_text().splitlines()[0]
-    assert reason.startswith(f"model tiny: {empty} cannot be loaded: ")
+    assert reason.startswith(f"model.path of tiny: the folder {empty} holds no model: it is empty, ")
     assert done.stderr.splitlines()[-1] == f"error: 1 of 2 jobs failed, in {folder}: 0: {reason}"
     assert (folder / "comparison" / "comparison.html").is_file()  # of the job that did not fail
     parent, children = recorded(tmp_path / "sweep")
     assert parent.info.status == "FAILED"
-    assert {child.data.params["model.path"]: child.info.status for child in children} == {
-        str(empty): "FAILED",
-        str(models[0]): "FINISHED",
-    }
-    (failed,) = [child for child in children if child.info.status == "FAILED"]
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/sweep/mlflow.db")
-    kept = client.download_artifacts(failed.info.run_id, "error.txt", str(tmp_path))
+    assert parent.data.tags["error"] == f"UserError: 1 of 2 jobs failed, in {folder}: 0: {reason}"
+    (finished,) = children  # nothing was asked by the other
+    assert (finished.data.params["model.path"], finished.info.status) == (str(models[0]), "FINISHED")
+    assert [path.name for path in (folder / "0").iterdir()] == ["error.txt"]
+
+
+def test_a_job_that_fails_after_it_has_asked_is_recorded_with_its_traceback(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    alike = [setting for setting in settings(tmp_path, f"model.path={models[0]}") if "selection" not in setting]
+    done = command("-m", *alike, "sampler.selection=none,exact_match")
+    assert done.returncode == 1
+    parent, children = recorded(tmp_path)
+    assert parent.info.status == "FAILED"
+    by_status = {child.info.status: child for child in children}
+    assert set(by_status) == {"FINISHED", "FAILED"}
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    kept = client.download_artifacts(by_status["FAILED"].info.run_id, "error.txt", str(tmp_path))
     assert Path(kept).read_text().startswith("Traceback (most recent call last):\n")
-    assert f"UserError: {reason}" in Path(kept).read_text()
+    assert "UserError: none of the 6 questions asked was kept" in Path(kept).read_text()
+
+
+def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    missing = f"dataset=jsonl dataset.path={tmp_path}/none.jsonl dataset.name=none".split()
+    done = command("-m", *settings(tmp_path / "mlruns", f"model.path={models[0]},{models[1]}", *missing))
+    assert done.returncode == 1
+    reason = f"the data file {tmp_path}/none.jsonl cannot be read: No such file or directory"
+    assert done.stderr.splitlines()[-1] == f"error: 2 of 2 jobs failed before anything was asked: 0, 1: {reason}"
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlruns/mlflow.db")
+    assert client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id]) == []
+    assert not list((tmp_path / "mlruns").glob("sweeps/*/*"))
+    assert not (tmp_path / "mlruns" / "artifacts").exists()
 
 
 @pytest.mark.parametrize(

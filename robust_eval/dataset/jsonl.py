@@ -37,6 +37,11 @@ class JsonLines(Selection):
         for number, line in enumerate(self._text().split("\n"), start=1):
             if not line.strip():
                 continue
+            if not questions and not line.lstrip().startswith("{"):
+                raise UserError(
+                    f"{self.path} is no file of JSON Lines: line {number} is {_shown(line)}, and each line must be an "
+                    f"object such as {_EXAMPLE}; {self._table()}"
+                )
             question = _question(line, f"{self.path}, line {number}")
             if question.id in lines:
                 raise UserError(
@@ -57,13 +62,22 @@ class JsonLines(Selection):
         try:
             return file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
+            if isinstance(problem, UnicodeDecodeError):
+                raise UserError(f"the data file {self.path} cannot be read: {problem}; {self._table()}") from problem
             names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
             there = f"; there are {names}" if builtin else ""
-            raise UserError(f"the data file {self.path} cannot be read: {_reason(problem)}{there}") from problem
+            raise UserError(f"the data file {self.path} cannot be read: {problem.strerror}{there}") from problem
+
+    def _table(self) -> str:
+        """How another kind of file is read."""
+        return f"dataset=local dataset.path={self.path} reads tables (CSV, TSV, JSON, Parquet), in any encoding"
 
 
-def _reason(problem: OSError | UnicodeDecodeError) -> str:
-    return str(problem) if isinstance(problem, UnicodeDecodeError) else str(problem.strerror)
+_EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
+
+
+def _shown(line: str) -> str:
+    return repr(line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…")
 
 
 def _question(line: str, where: str) -> Question:

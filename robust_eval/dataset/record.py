@@ -37,19 +37,25 @@ _LISTED = 30
 class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
     """A record of which no question can be made: ``reason`` is one of a few, because they are counted.
 
-    ``columns`` are those that the record has.
+    ``columns`` are those that the record has, ``found`` says what stands in it in place of what is wanted.
     """
 
-    def __init__(self, reason: str, columns: Iterable[Any] = ()) -> None:
+    def __init__(self, reason: str, columns: Iterable[Any] = (), found: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.columns = tuple(columns)
+        self.found = found
 
 
 def listed(columns: Iterable[Any]) -> str:
     """The names of columns for a person to read, on one line; the first of very many."""
     names = [" ".join(str(name).encode("utf-8", "replace").decode().split()) for name in columns]
     return ", ".join(name[:40] for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+
+
+def as_found(value: Any) -> str:
+    """What stands in a record, for a person to read."""
+    return f"found {listed([repr(value)])}"
 
 
 def text(value: Any, reason: str) -> str:
@@ -136,12 +142,13 @@ def position(value: Any, number: int, first: int = 0) -> int:
     """The index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable where
     the value is no such number.
     """
+    given = value
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value - first < number:
-        raise Unusable(NO_RIGHT_CHOICE)
+        raise Unusable(NO_RIGHT_CHOICE, found=as_found(given))
     return value - first
 
 
@@ -150,5 +157,5 @@ def letter_position(value: Any, labels: Sequence[str]) -> int:
     label = optional(value).casefold()
     folded = [entry.casefold() for entry in labels]
     if folded.count(label) != 1:
-        raise Unusable(NO_RIGHT_CHOICE)
+        raise Unusable(NO_RIGHT_CHOICE, found=as_found(value))
     return folded.index(label)

@@ -89,6 +89,8 @@ class Selection(ABC):
         tally.check(self)
         if not chosen:
             raise UserError(f"the data set {self.name} is empty: {self.source} holds no question")
+        if self.limit and len(chosen) < self.limit:
+            log.warning("dataset.limit=%d: %s has no more than %d", self.limit, self.name, len(chosen))
         if letters := Counter(LETTERS[question.correct] for question in chosen if question.correct is not None):
             shares = ", ".join(f"{letter} {letters[letter] / letters.total():.0%}" for letter in sorted(letters))
             log.info("the right choices of %s: %s", self.name, shares)
@@ -108,7 +110,9 @@ class Selection(ABC):
                 own = found.id or _content_id(found)
                 before = seen[own] if seen is not None else 0
                 if before and found.id:
-                    raise Unusable(DUPLICATE_ID)
+                    raise Unusable(
+                        DUPLICATE_ID, found=f"{found.id!r} is the id of a record before it; each needs its own, or none"
+                    )
                 question = self._asked(replace(found, id=f"{own}-{before + 1}" if before else own))
             except Unusable as problem:
                 tally.add(problem)
@@ -169,8 +173,8 @@ class _Tally:
 
     records: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
-    first: dict[str, int] = field(default_factory=dict)
-    """The number of the first record with that reason, from 1."""
+    first: dict[str, str] = field(default_factory=dict)
+    """The number of the first record with that reason, from 1, and what was found there."""
     columns: tuple[Any, ...] = ()
     """Of the first unusable record."""
 
@@ -178,7 +182,7 @@ class _Tally:
         if not self.reasons:
             self.columns = problem.columns
         self.reasons[problem.reason] += 1
-        self.first.setdefault(problem.reason, self.records)
+        self.first.setdefault(problem.reason, f"record {self.records:,}" + (problem.found and f": {problem.found}"))
 
     def check(self, dataset: Selection) -> None:
         """Say what was left out; UserError where it was too much."""
@@ -186,9 +190,11 @@ class _Tally:
         if not unusable:
             return
         reasons = ", ".join(
-            f"{reason} {count:,} (first: record {self.first[reason]:,})" for reason, count in self.reasons.most_common()
+            f"{count:,} × {reason} ({'the first is ' if count > 1 else ''}{self.first[reason]})"
+            for reason, count in self.reasons.most_common()
         )
-        said = f"{unusable:,} of the {self.records:,} records of {dataset.source} are unusable: {reasons}"
+        are = "is" if unusable == 1 else "are"
+        said = f"{unusable:,} of the {self.records:,} records of {dataset.source} {are} unusable: {reasons}"
         if unusable > dataset.max_unusable * self.records or unusable == self.records:
             columns = f"; the first has the columns {listed(self.columns)}" if self.columns else ""
             raise UserError(f"{said}{columns}; dataset.max_unusable={dataset.max_unusable:g} of them may be")

@@ -15,6 +15,7 @@ from robust_eval.dataset.record import (
     Record,
     Unusable,
     answers,
+    as_found,
     choices,
     items,
     letter_position,
@@ -98,7 +99,7 @@ class Table(Selection):
                         raise Unusable(MALFORMED)
                     yield self._question(record, names)
                 except Unusable as problem:
-                    yield Unusable(problem.reason, record)
+                    yield Unusable(problem.reason, record, problem.found)
         if self.separator is None:
             for name, seen in cells.items():
                 seen.check(name, self.path)
@@ -154,13 +155,30 @@ class Table(Selection):
         return items(cell) or ([cell] if optional(cell) else [])
 
     def _position(self, right: Any, shown: Sequence[str]) -> int:
-        if self.correct == "letter":
-            return letter_position(right, LETTERS[: len(shown)])
-        if self.correct != "text":
-            return position(right, len(shown), first=int(self.correct == "from_1"))
-        if shown.count(optional(right)) != 1:
-            raise Unusable(NO_RIGHT_CHOICE)
-        return shown.index(optional(right))
+        try:
+            return _position(right, shown, self.correct)
+        except Unusable as problem:
+            others = " or ".join(f"dataset.correct={other}" for other in CORRECT if _reads(other, right, shown))
+            reads = f"which {others} reads" if others else f"and dataset.correct={self.correct}"
+            raise Unusable(problem.reason, found=f"{problem.found}, {reads}") from problem
+
+
+def _position(right: Any, shown: Sequence[str], correct: str) -> int:
+    if correct == "letter":
+        return letter_position(right, LETTERS[: len(shown)])
+    if correct != "text":
+        return position(right, len(shown), first=int(correct == "from_1"))
+    if shown.count(optional(right)) != 1:
+        raise Unusable(NO_RIGHT_CHOICE, found=as_found(right))
+    return shown.index(optional(right))
+
+
+def _reads(correct: str, right: Any, shown: Sequence[str]) -> bool:
+    try:
+        _position(right, shown, correct)
+    except Unusable:
+        return False
+    return True
 
 
 class _Cells:

@@ -20,6 +20,7 @@ from robust_eval.metric.crossing import crossings
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import (
+    UNDEFINED,
     Estimate,
     Floats,
     Grid,
@@ -92,9 +93,10 @@ class FactualRobustness:
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless answers come at two temperatures or more."""
         if len(temperatures) < 2:
+            asked = f"at one alone, t = {temperatures[0]:g}" if temperatures else "at none"
             raise UserError(
                 "metric=frs needs answers at several temperatures to find where a fact breaks, and the sampler asks "
-                f"at {len(temperatures)}: choose sampler=temperature_sweep with at least two temperatures above 0"
+                f"{asked}: choose sampler=temperature_sweep with at least two temperatures above 0"
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
@@ -152,6 +154,11 @@ class FactualRobustness:
                     result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed)
             else:
                 result.add_curve(f"accuracy_{name}", other.accuracy, temperatures, groups, seed)
+        if measured.uncurved:
+            names = [f"d{d:g}" for d in self.d] + ["breaking_temperature.mean_broken", "breaking_temperature.median"]
+            result.reasons = {f"frs.combined.{name}": measured.uncurved for name in names}
+            result.values |= dict.fromkeys(result.reasons, UNDEFINED)
+            result.curves["accuracy_combined"] = {float(t): UNDEFINED for t in temperatures}
         result.tables["frs"] = pa.table(by_question)
         result.tables["frs_accuracy"] = pa.table(
             {

@@ -26,6 +26,9 @@ class Estimate(NamedTuple):
     high: float = float("nan")
 
 
+UNDEFINED = Estimate(float("nan"))
+
+
 @dataclass
 class Score:
     """Everything that one metric found of the questions ``question_ids``.
@@ -33,7 +36,8 @@ class Score:
     ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
     ``by_question`` holds, under the flat name of each figure that is a mean over questions, the value of every question
     (NaN where undefined): other runs are compared by them. ``tables`` go into the run's folder as Parquet. ``settings``
-    are those that a reader of the figures needs.
+    are those that a reader of the figures needs. ``reasons`` say of values that are undefined why they are, where that
+    does not lie in the answers.
     """
 
     question_ids: list[str] = field(default_factory=list)
@@ -42,6 +46,7 @@ class Score:
     by_question: dict[str, Floats] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
         """A figure that is the mean of ``values`` (n,) over questions, with its bootstrap interval."""
@@ -110,12 +115,14 @@ class Measured:
     ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
     model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says what the
     headline is read off: the weights of the right answers (``trials``, ``exact``) or the curves (``combined``).
+    ``uncurved`` is why there are no curves where there might be (:class:`robust_eval.answer.Answers`).
     """
 
     baseline: pa.Table
     graded: pa.Table
     curves: pa.Table = field(default_factory=CURVES.empty_table)
     estimator: str = "trials"
+    uncurved: str = ""
 
 
 class Metric(Protocol):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 from robust_eval.cache import cache_folder, keep, kept
@@ -39,6 +40,29 @@ def _known(text: str | None) -> dict[str, tuple[list[int], str]]:
         return {}
 
 
+def no_model(path: str) -> str:
+    """What is wrong with a path that cannot be that of a model; empty where it is a folder with one, or a hub id."""
+    folder = Path(path)
+    if not folder.exists():
+        wanted = "it must be the folder of a model, a hub id (OWNER/NAME), or embedded:PACKAGE/FILE"
+        return "" if _HUB_ID.fullmatch(path) else f"there is no folder {path}; {wanted}"
+    if not folder.is_dir():
+        return f"{path} is a file; it must be the folder of a model"
+    if any((folder / name).is_file() for name in _CONFIGS):
+        return ""
+    names = sorted(entry.name for entry in folder.iterdir())
+    there = f"it holds {', '.join(names[:5])}{', …' if len(names) > 5 else ''}" if names else "it is empty"
+    return (
+        f"the folder {path} holds no model: {there}, and a model has config.json, weights (*.safetensors) and a "
+        "tokenizer (tokenizer.json)"
+    )
+
+
+_CONFIGS = ("config.json", "adapter_config.json", "modules.json")
+"""What tells a folder with a model: of transformers, of peft, of sentence-transformers."""
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
 def hub_commit(repository: str, revision: str | None) -> str:
     """The commit that a revision of a hub model is at: as the hub says now, or its cache where that is out of reach.
 
@@ -54,5 +78,7 @@ def hub_commit(repository: str, revision: str | None) -> str:
     try:
         cached = hf_hub_download(repository, "config.json", revision=revision, local_files_only=True)
     except (OSError, ValueError) as problem:
-        raise UserError(f"{repository} cannot be loaded: {first_line(reason)}") from problem
+        raise UserError(
+            f"{repository} is no folder here, and cannot be loaded from the hub: {first_line(reason)}"
+        ) from problem
     return Path(cached).parent.name

@@ -10,6 +10,7 @@ from robust_eval.model.effort import Terms
 from robust_eval.model.generation import Generation
 from robust_eval.model.remembered import recalled
 from robust_eval.model.spending import Spending
+from robust_eval.secret import secret_setting
 
 if TYPE_CHECKING:
     from robust_eval.model.served import ServedModel
@@ -65,7 +66,7 @@ class OpenAI:
     def __post_init__(self) -> None:
         if self.prompt_style not in PROMPT_STYLES:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
-        if "@" in self.base_url or "?" in self.base_url:
+        if not {"@", "?", "#"}.isdisjoint(self.base_url):
             raise ValueError("base_url must not hold a secret: name the variable with the key in key_variable")
         if not _is_address(self.base_url):
             raise ValueError(f"base_url must be an address such as http://localhost:8000/v1, not {self.base_url}")
@@ -73,6 +74,11 @@ class OpenAI:
             raise ValueError("generation.preset=library_defaults is for models that are loaded here")
         if self.extra_body is not None and not isinstance(self.extra_body, dict):
             raise ValueError(f"extra_body must be a mapping, not {self.extra_body}")
+        if secret := secret_setting(self.extra_body or {}):
+            raise ValueError(
+                f"extra_body.{secret} must not hold a secret, because all settings are written down with the run: put "
+                "the key into an environment variable, and name that in key_variable"
+            )
         if own := [name for name in _OWN if name in (self.extra_body or {})]:
             raise ValueError(f"extra_body must not hold {own[0]}, which follows from other settings")
         for name in ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute"):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.embedded import package_folder
+from robust_eval.model.files import no_model
 from robust_eval.parts import in_parts
 
 log = logging.getLogger(__name__)
@@ -127,4 +128,6 @@ def located(kind: str, path: str) -> str:
         return str(package_folder(package) / inside)
     if Path(path).suffix == "" and not Path(path).exists() and "/" not in path:
         raise UserError(f"{kind} {path}: there is no such folder")
+    if reason := no_model(path):
+        raise UserError(f"{kind} {path} cannot be loaded: {reason}")
     return path

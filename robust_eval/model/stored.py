@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,14 @@ from robust_eval.store import Entries
 from robust_eval.tables import Tables
 
 log = logging.getLogger(__name__)
+
+
+UNCURVED = "not computed: drawn for another run"
+"""In place of a figure from all draws together, where the answers are in the store and the estimate is not."""
+_WHY_UNCURVED = (
+    "no estimate from all draws together: it is made while answers are drawn, and these were drawn for another run, "
+    "with other trials, temperatures or accepted answers; sampler.estimator=combined has them drawn anew"
+)
 
 
 class NotStoredError(Exception):
@@ -53,17 +61,25 @@ class StoredModel:
     """Answers of a model, each from the store or, if it is not there, from the model, which is then loaded.
 
     ``identity`` is what the model's answers are kept under, besides what a request says. ``asked`` counts the requests
-    that the model was asked, ``found`` those whose answers were in the store.
+    that the model was asked, ``found`` those whose answers were in the store. ``begin`` is called before the model is
+    asked, once it is loaded and able to answer.
     """
 
     def __init__(
-        self, config: ModelConfig, engine: Engine, entries: Entries, watch: Stopwatch, closed: bool = False
+        self,
+        config: ModelConfig,
+        engine: Engine,
+        entries: Entries,
+        watch: Stopwatch,
+        closed: bool = False,
+        begin: Callable[[], object] = lambda: None,
     ) -> None:
         self.config = engine.place(config)
         self._engine = engine
         self._entries = entries
         self._watch = watch
         self._closed = closed
+        self._begin = begin
         self.identity = self.config.identity()
         self._loaded: Workplace | None = None
         self.asked = self.found = 0
@@ -99,6 +115,7 @@ class StoredModel:
             if wanting:
                 model = self._model()
                 model.check(missing, needs_curves)
+                self._begin()
                 asked = [_knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
                     came = {}
@@ -116,11 +133,12 @@ class StoredModel:
                             came[curve_key(keys[item], request)] = to_bytes(curve)
                     self._entries.put(came)
                 self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
-        if lacking - wanting:
-            log.warning("%s: no estimate from all draws together: it is made while answers are drawn", stage)
-            curves = Tables(CURVES)
+        uncurved = ""
+        if lacking - wanting and not self.config.remote:  # a server gives none to any run
+            log.warning("%s: %s", stage, _WHY_UNCURVED)
+            curves, uncurved = Tables(CURVES), UNCURVED
         items = [request.item for request in requests]
-        return Answers(complete.together(items), curves.together(item for item in items if item in curves))
+        return Answers(complete.together(items), curves.together(item for item in items if item in curves), uncurved)
 
     def description(self) -> dict[str, Any]:
         """What the model was when it was last asked; its identity alone if that is not known."""

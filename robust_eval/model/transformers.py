@@ -14,7 +14,7 @@ from robust_eval.model.base import Completion, Division, Item, Reply, Request
 from robust_eval.model.blocks import PADDING, Beside, blocks, growing_blocks
 from robust_eval.model.effort import Terms
 from robust_eval.model.embedded import CONVERSION, converted_model, package_folder
-from robust_eval.model.files import folder_hash, hub_commit
+from robust_eval.model.files import folder_hash, hub_commit, no_model
 from robust_eval.model.generation import Generation
 from robust_eval.model.memory import bytes_per_question, cuda_is_there, free_memory, out_of_memory
 from robust_eval.model.prompt_encoder import PromptEncoder
@@ -88,6 +88,8 @@ class Transformers:
         device = self._device()
         if self.path.startswith("embedded:"):
             files = f"{self.sha256} {CONVERSION}"
+        elif reason := no_model(self.path):
+            raise UserError(f"model.path of {self.name}: {reason}")
         elif Path(self.path).is_dir():
             files = folder_hash(Path(self.path))
         else:
@@ -155,7 +157,10 @@ class Transformers:
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(self._folder()), **where)
         except (ImportError, OSError, RuntimeError, ValueError) as problem:
-            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
+            reason = first_line(problem)
+            if "instantiate the backend tokenizer" in reason:
+                reason = "it brings no tokenizer that can be read (tokenizer.json, tokenizer.model); save one beside it"
+            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {reason}") from problem
         if self.prompt_style == "chat" and not tokenizer.chat_template:
             raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")
         return tokenizer

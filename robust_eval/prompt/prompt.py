@@ -6,7 +6,7 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.normalization import normalize
-from robust_eval.prompt.templates import FEW_SHOT, REWRITING, Templates, read_templates
+from robust_eval.prompt.templates import FEW_SHOT, REWRITING, ZERO_SHOT, Templates, read_templates
 from robust_eval.question import LETTERS, Question
 
 
@@ -81,17 +81,19 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     templates = read_templates(prompts)
     kinds = dict.fromkeys(kind or question.scenario for question in questions)
     shown = {asked: _exemplars(templates, asked) for asked in kinds}
+    setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
+    remedy = (
+        f"remove it from the questions, or take other exemplars: {setting} names a file of them, and "
+        f"{ZERO_SHOT} has none"
+    )
     for question in questions:
         texts, contexts = shown[kind or question.scenario]
         for wording in (question.text, *question.rewrites):
             if _folded(wording) in texts:
-                raise UserError(
-                    f"question {question.id}, {wording!r}, is an exemplar of the prompt; remove it from the questions"
-                )
+                raise UserError(f"question {question.id}, {wording!r}, is an exemplar of the prompt; {remedy}")
         if question.context and contexts and _folded(question.context) in contexts:
             raise UserError(
-                f"question {question.id}, {question.text!r}, has the context of an exemplar of the prompt; remove it "
-                "from the questions"
+                f"question {question.id}, {question.text!r}, has the context of an exemplar of the prompt; {remedy}"
             )
 
 

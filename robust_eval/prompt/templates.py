@@ -17,6 +17,8 @@ BUILTIN = "builtin:"
 """Prefix of a path that names a file of this package."""
 FEW_SHOT = f"{BUILTIN}few_shot.yaml"
 """Two exemplars for free text and for rewriting, three for multiple choice."""
+ZERO_SHOT = f"{BUILTIN}zero_shot.yaml"
+"""The question alone, without exemplars."""
 REWRITING = "rewriting"
 """The template with which other wordings of a question are asked for."""
 _NEEDS = {

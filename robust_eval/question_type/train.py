@@ -25,6 +25,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.metric.classification import classification
 from robust_eval.metric.score import Score
 from robust_eval.model.files import hub_commit
+from robust_eval.model.sentences import located
 from robust_eval.plot.classification import confusion_matrix
 from robust_eval.plot.style import figure
 from robust_eval.question import QUESTION_TYPES, Question, fingerprint
@@ -93,8 +94,9 @@ def _train(arguments: argparse.Namespace) -> None:
     encoder = _encoder(arguments.encoder)
     settings = _settings(arguments, encoder)
     now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+    tracking = _tracking(arguments.uri)
     folder = _made(arguments.output or arguments.mlruns / "question_types" / now)
-    with Mlflow(EXPERIMENT, arguments.uri).run(f"{encoder}, seed {arguments.seed}", arguments.mlruns) as record:
+    with tracking.run(f"{encoder}, seed {arguments.seed}", arguments.mlruns) as record:
         files = {"train": str(arguments.train), "test": str(arguments.test)}
         record.parameters({"encoder": encoder, "seed": arguments.seed, **vars(settings), **files})
         record.tags({**environment(), "classifier": str(folder.resolve())})
@@ -123,9 +125,17 @@ def _train(arguments: argparse.Namespace) -> None:
     _show(score, counted, folder)
 
 
+def _tracking(uri: str | None) -> Mlflow:
+    try:
+        return Mlflow(EXPERIMENT, uri)
+    except ValueError as problem:
+        raise UserError(f"--{problem}") from problem
+
+
 def _encoder(asked: str | None) -> str:
     """The encoder asked for; where none is, the paper's if the hub or its cache has it, else the embedded one."""
     if asked is not None:
+        located("encoder", asked)  # a name that is none is said before anything is recorded
         return asked
     try:
         hub_commit(ENCODER, None)

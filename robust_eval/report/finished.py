@@ -115,6 +115,8 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
     called = name or str(folder)
     missing = [file for file in (CONFIG, SUMMARY, QUESTIONS) if not (folder / file).is_file()]
     if missing:
+        if name is None and not folder.is_dir():
+            raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
     settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
     figures = _damaged(called, SUMMARY, lambda: _figures((folder / SUMMARY).read_text(encoding="utf-8")))

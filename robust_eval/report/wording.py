@@ -27,7 +27,11 @@ def headline(score: Score) -> list[Row]:
         telling += [point(name, t) for t in telling_temperatures(curve)]
     labels = {name: label for name in telling if (label := label_of(name))} or {name: name for name in figures}
     return [
-        Row(label, number(figures[name].value, ".0f" if ".count." in name else ".3f"), interval(figures[name]))
+        Row(
+            label,
+            score.reasons.get(name) or number(figures[name].value, ".0f" if ".count." in name else ".3f"),
+            interval(figures[name]),
+        )
         for name, label in labels.items()
     ]
 

@@ -313,7 +313,8 @@ def test_a_model_that_is_not_there_is_named_in_one_sentence(tmp_path: Path):
     rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
     for path, message in {
         "nothing": "sentence model nothing: there is no such folder",
-        f"{tmp_path}/gone": f"sentence model {tmp_path}/gone cannot be loaded: Path {tmp_path}/gone not found",
+        f"{tmp_path}/gone": f"sentence model {tmp_path}/gone cannot be loaded: there is no folder {tmp_path}/gone; it "
+        "must be the folder of a model, a hub id (OWNER/NAME), or embedded:PACKAGE/FILE",
         "embedded:no-such-package/model": (
             "the package no-such-package is not installed, and is none of those that are known with their checksum"
         ),
@@ -331,7 +332,8 @@ def test_a_folder_that_holds_no_model_is_named_in_one_sentence(tmp_path: Path, c
     rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
     with pytest.raises(UserError) as problem:
         Clusters(str(tmp_path)).aggregate([CITY], rows)
-    assert str(problem.value).startswith(f"sentence model {tmp_path} cannot be loaded: ")
+    reason = "" if content else f"the folder {tmp_path} holds no model: it is empty, "
+    assert str(problem.value).startswith(f"sentence model {tmp_path} cannot be loaded: {reason}")
     assert "\n" not in str(problem.value)
 
 

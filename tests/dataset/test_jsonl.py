@@ -87,8 +87,25 @@ def test_broken_json_names_file_line_and_column_and_loads_nothing(file):
 
 @pytest.mark.parametrize(("line", "kind"), [("[1]", "list"), ('"Who?"', "str"), ("3", "int"), ("null", "NoneType")])
 def test_a_line_that_is_no_object_is_refused(file, line, kind):
-    file.write_text(line)
-    assert refusal(file) == f"{file}, line 1: a question is a JSON object, not {kind}"
+    file.write_text(f"{json.dumps(GOOD)}\n{line}")
+    assert refusal(file) == f"{file}, line 2: a question is a JSON object, not {kind}"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"question,answers\nWho?,Anna\n", "line 1 is 'question,answers', and each line must be an object such as "),
+        (b"\n[\n" + json.dumps(GOOD).encode() + b"]\n", "line 2 is '[', and each line must be an object such as "),
+        (b"x" * 100, f"line 1 is '{'x' * 60}…', and each line must be an object such as "),
+    ],
+)
+def test_a_file_that_is_a_table_is_refused_with_how_it_is_read(file, content, what):
+    file.write_bytes(content)
+    example = '{"id": "1", "question": "…?", "answers": ["…"]}'
+    assert refusal(file) == (
+        f"{file} is no file of JSON Lines: {what}{example}; dataset=local dataset.path={file} reads tables (CSV, TSV, "
+        "JSON, Parquet), in any encoding"
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +186,8 @@ def test_a_file_that_is_not_utf_8_is_refused(file):
     file.write_bytes('{"id": "é"}'.encode("latin-1"))
     assert refusal(file) == (
         f"the data file {file} cannot be read: 'utf-8' codec can't decode byte 0xe9 in position 8: "
-        "invalid continuation byte"
+        f"invalid continuation byte; dataset=local dataset.path={file} reads tables (CSV, TSV, JSON, Parquet), in any "
+        "encoding"
     )
 
 

@@ -129,7 +129,7 @@ def test_sciq(load):
     assert (abstractive.answers, abstractive.choices, abstractive.context) == (("mill",), (), "")
     (alone,) = load("sciq", "qa.jsonl", [{"question": "What grinds?", "answer": "mill"}])
     assert (alone.answers, alone.choices) == (("mill",), ())
-    with pytest.raises(UserError, match="no choices 1"):
+    with pytest.raises(UserError, match="1 × no choices"):
         load("sciq", "qa.jsonl", [{"question": "What grinds?", "answer": "mill"}], scenario="multiple_choice")
 
 
@@ -248,7 +248,7 @@ def test_the_physics_study(load):
     assert (found.category, found.group) == ("D", "")
     (first,) = load("mlphys101", "mlphys101_en.jsonl", [record | {"ans": 0}])
     assert first.correct == 0
-    with pytest.raises(UserError, match=r"no choices 1 .*; the first has the columns id, diff, task, opt, ans; "):
+    with pytest.raises(UserError, match=r"1 × no choices .*; the first has the columns id, diff, task, opt, ans; "):
         load("mlphys101", "gold.jsonl", [record | {"opt": ""}], max_unusable=0.5)
 
 
@@ -257,11 +257,11 @@ def test_the_physics_study_has_questions_of_which_only_the_key_is_known(load):
     (found,) = load("mlphys101", "gold.jsonl", json.dumps([record], indent=2).encode())
     assert (found.id, found.text, found.choices, found.correct) == ("0_2", "", ("A", "B", "C", "D", "E"), 3)
     assert (found.category, found.title) == ("D", "0_2")
-    with pytest.raises(UserError, match=r"no right choice 1 "):
+    with pytest.raises(UserError, match=r"1 × no right choice "):
         load("mlphys101", "gold.jsonl", [record | {"ans": 5}])
-    with pytest.raises(UserError, match=r"no choices 1 "):
+    with pytest.raises(UserError, match=r"1 × no choices "):
         load("mlphys101", "gold.jsonl", [record | {"id": ""}])
-    with pytest.raises(UserError, match=r"no question 1 "):
+    with pytest.raises(UserError, match=r"1 × no question "):
         load("mlphys101", "gold.jsonl", [record | {"opt": ["A: mill", "B: hill", "C: till", "D: pill"]}])
 
 

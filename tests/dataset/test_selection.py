@@ -45,7 +45,7 @@ def test_the_limit_takes_some_and_the_share_of_unusable_records_is_that_of_all(s
     loaded = given(*records, limit=3, shuffle=shuffle, max_unusable=0.1).load()
     assert [question.id for question in loaded] == (["q5", "q8", "q1"] if shuffle else ["q0", "q1", "q2"])
     assert loaded.unusable == {"unanswerable": 1}
-    with pytest.raises(UserError, match=r"^1 of the 10 records of given\.csv are unusable"):
+    with pytest.raises(UserError, match=r"^1 of the 10 records of given\.csv is unusable"):
         given(*records, limit=3, shuffle=shuffle, max_unusable=0.09).load()
 
 
@@ -100,12 +100,26 @@ def test_a_question_without_an_id_gets_one_of_its_content():
     assert shuffled[0].id == given(replace(LETTER, id="")).load()[0].id
 
 
-def test_the_same_record_again_has_an_id_of_its_own_unless_the_source_gave_one():
+def test_the_same_record_again_has_an_id_of_its_own_unless_the_source_gave_one(caplog):
     plain = replace(WORD, id="")
     loaded = given(plain, WORD, plain, WORD, plain, max_unusable=0.2).load()
     own = loaded[0].id
     assert [question.id for question in loaded] == [own, "w", f"{own}-2", f"{own}-3"]
     assert loaded.unusable == {"duplicate id": 1}
+    assert caplog.messages == [
+        (
+            "1 of the 5 records of given.csv is unusable: 1 × duplicate id (record 4: 'w' is the id of a record before "
+            "it; each needs its own, or none); they are left out"
+        )
+    ]
+
+
+def test_a_limit_beyond_the_data_is_said_with_how_many_there_are(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert given(*numbered(3), limit=3).load() == numbered(3)
+        assert caplog.messages == []
+        assert given(*numbered(3), limit=4).load() == numbered(3)
+    assert caplog.messages == ["dataset.limit=4: given has no more than 3"]
 
 
 def test_what_is_left_out_is_counted_and_said(caplog):
@@ -117,8 +131,8 @@ def test_what_is_left_out_is_counted_and_said(caplog):
     assert loaded.description() == {"unusable.no_question": 2, "unusable.unanswerable": 1}
     (said,) = caplog.messages
     assert said == (
-        "3 of the 63 records of given.csv are unusable: no question 2 (first: record 61), "
-        "unanswerable 1 (first: record 62); they are left out"
+        "3 of the 63 records of given.csv are unusable: 2 × no question (the first is record 61), "
+        "1 × unanswerable (record 62); they are left out"
     )
 
 
@@ -128,11 +142,11 @@ def test_too_many_unusable_records_stop_the_run():
         with pytest.raises(UserError) as caught:
             ask(given(*records, max_unusable=0.2))
         assert str(caught.value) == (
-            "1 of the 4 records of given.csv are unusable: no question 1 (first: record 4); "
+            "1 of the 4 records of given.csv is unusable: 1 × no question (record 4); "
             "the first has the columns a, b; dataset.max_unusable=0.2 of them may be"
         )
     assert given(*records, max_unusable=0.25).load() == numbered(3)
-    with pytest.raises(UserError, match=r"^1 of the 1 records of given\.csv are unusable: no question 1"):
+    with pytest.raises(UserError, match=r"^1 of the 1 records of given\.csv is unusable: 1 × no question"):
         given(Unusable("no question"), max_unusable=1).load()
 
 
@@ -171,7 +185,7 @@ def test_a_scenario_shows_its_part_of_a_question(scenario, question, asked):
     if isinstance(asked, Question):
         assert dataset.load() == [asked]
     else:
-        with pytest.raises(UserError, match=f"unusable: {asked} 1"):
+        with pytest.raises(UserError, match=f"unusable: 1 × {asked} "):
             dataset.load()
 
 

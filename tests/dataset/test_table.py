@@ -121,16 +121,27 @@ def test_the_right_choice_in_every_way_to_name_it(file, correct, key):
 
 
 @pytest.mark.parametrize(
-    ("correct", "key"),
-    [("letter", "D"), ("letter", "1"), ("from_0", "3"), ("from_1", "0"), ("text", "till"), ("text", "")],
+    ("correct", "key", "reads"),
+    [
+        ("letter", "D", "and dataset.correct=letter"),
+        ("letter", "1", "which dataset.correct=from_0 or dataset.correct=from_1 reads"),
+        ("letter", "hill", "which dataset.correct=text reads"),
+        ("from_0", "3", "which dataset.correct=from_1 reads"),
+        ("from_0", "A", "which dataset.correct=letter reads"),
+        ("from_1", "0", "which dataset.correct=from_0 reads"),
+        ("text", "till", "and dataset.correct=text"),
+        ("text", "", "and dataset.correct=text"),
+    ],
 )
-def test_a_key_that_names_no_choice_makes_a_record_unusable(file, correct, key):
+def test_a_key_that_names_no_choice_makes_a_record_unusable_and_what_would_read_it_is_said(file, correct, key, reads):
     said = refusal(
         file,
         f'question,choices,correct\nWhat grinds?,"[""mill"", ""hill"", ""pill""]",{key}\n',
         correct=correct,
     )
-    assert "unusable: no right choice 1 (first: record 1); the first has the columns question, choices, correct" in said
+    assert (
+        f"unusable: 1 × no right choice (record 1: found {key!r}, {reads}); the first has the columns question" in said
+    )
 
 
 def test_fewer_choices_leave_their_last_columns_empty(file):

@@ -46,6 +46,13 @@ NAN = float("nan")
             {"generation": Generation(preset="library_defaults")},
             "generation.preset=library_defaults is for models that are loaded here",
         ),
+        (
+            {"extra_body": {"a": [{"headers": {"X-Api-Key": "sk-secret"}}]}},
+            (
+                "extra_body.a.0.headers.X-Api-Key must not hold a secret, because all settings are written down with "
+                "the run: put the key into an environment variable, and name that in key_variable"
+            ),
+        ),
         ({"extra_body": "a: 1"}, "extra_body must be a mapping, not a: 1"),
         ({"extra_body": ["a"]}, "extra_body must be a mapping, not ['a']"),
         ({"extra_body": 0}, "extra_body must be a mapping, not 0"),

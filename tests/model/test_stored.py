@@ -13,9 +13,10 @@ import pytest
 
 from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.engine.local import Local
+from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Completion, Curve, Enumeration, Item, Reply, Request
-from robust_eval.model.stored import StoredModel, answers_key, curve_key
+from robust_eval.model.stored import UNCURVED, StoredModel, answers_key, curve_key
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.sqlite_store import FILE, SqliteStore
 from robust_eval.stopwatch import Stopwatch
@@ -118,7 +119,7 @@ def store(tmp_path: Path) -> SqliteStore:
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, ...]):
     requests = [request(name, matcher=PARIS) for name in NAMES]
-    table, curves = ask(Scripted(order), NoStore(), requests)
+    table, curves, _ = ask(Scripted(order), NoStore(), requests)
     assert table.schema == SCHEMA
     assert curves.schema == CURVES
     conditions = [(name, t, k) for name in NAMES for t in (0.5, 1.0) for k in range(2)]
@@ -140,7 +141,7 @@ def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, 
 
 
 def test_a_completion_is_a_row_of_the_answer_table():
-    table, curves = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
+    table, curves, _ = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
     row = {
         "question_id": "q",
         "rewrite": 3,
@@ -168,14 +169,14 @@ def test_a_completion_is_a_row_of_the_answer_table():
 def test_rewrites_of_a_question_are_told_apart(store: SqliteStore):
     requests = [request("a", 1, matcher=PARIS), request("a", 0, matcher=PARIS), request("b", 1)]
     for model in (Scripted([2, 1, 0]), Scripted()):
-        table, curves = ask(model, store, requests)
+        table, curves, _ = ask(model, store, requests)
         assert table["text"].to_pylist()[::2] == ["a1", "a1", "a0", "a0", "b1", "b1"]
         assert curves["rewrite"].to_pylist() == [1, 1, 1, 0, 0, 0]
 
 
 def test_nothing_asked_is_nothing_answered(store: SqliteStore):
     model = Scripted()
-    assert ask(model, store, []) == (SCHEMA.empty_table(), CURVES.empty_table())
+    assert ask(model, store, []) == (SCHEMA.empty_table(), CURVES.empty_table(), "")
     assert model.loaded == 0
 
 
@@ -199,7 +200,7 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
 def test_only_what_is_missing_is_asked(store: SqliteStore):
     ask(Scripted([0]), store, [request("a")])
     model = Scripted([2, 1, 0])
-    table, _ = ask(model, store, [request(name) for name in NAMES])
+    table, _, _ = ask(model, store, [request(name) for name in NAMES])
     assert model.asked == ["c", "b"]
     assert table == ask(Scripted(), NoStore(), [request(name) for name in NAMES]).table
 
@@ -260,10 +261,10 @@ def test_what_counts_as_right_determines_answers_only_where_it_ends_or_gathers_t
 def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
     ask(Scripted([0]), store, [request("a", temperatures=(0.5, 1.0, 2.0), trials=4)])
     model = Scripted([0])
-    table, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=3)])
+    table, _, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=3)])
     assert model.asked == []
     assert table == ask(Scripted([0]), NoStore(), [request("a", temperatures=(0.5, 2.0), trials=3)]).table
-    more, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=5)])
+    more, _, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=5)])
     assert model.asked == ["a"]
     assert more.num_rows == 10
 
@@ -289,7 +290,7 @@ def test_errors_are_asked_again_and_refusals_are_not(
         patch.setattr(module, "answers_of", failing)
         ask(Scripted([0, 1]), store, requests)
     model = Scripted([0, 1])
-    table, _ = ask(model, store, requests)
+    table, _, _ = ask(model, store, requests)
     assert model.asked == ["a"]
     assert table["outcome"].to_pylist() == ["ok", "ok", "refused", "refused"]
 
@@ -299,13 +300,49 @@ def test_another_judge_costs_the_curves_and_not_the_answers(store: SqliteStore, 
     before = ask(Scripted(), store, requests)
     judged = [requests[0], *(replace(asked, matcher=ROME) for asked in requests[1:])]
     model = Scripted()
-    table, curves = ask(model, store, judged)
-    assert (table, curves) == (before.table, CURVES.empty_table())
+    table, curves, why = ask(model, store, judged)
+    assert (table, curves, why) == (before.table, CURVES.empty_table(), UNCURVED)
     assert model.loaded == 0
-    assert caplog.messages == ["test: no estimate from all draws together: it is made while answers are drawn"]
+    assert caplog.messages == [
+        (
+            "test: no estimate from all draws together: it is made while answers are drawn, and these were drawn for "
+            "another run, with other trials, temperatures or accepted answers; sampler.estimator=combined has them "
+            "drawn anew"
+        )
+    ]
     assert ask(model, store, judged, needs_curves=True).curves == before.curves  # this model's are all alike
     assert model.asked == ["a", "c"]
     assert ask(Scripted(), store, requests).curves == before.curves
+
+
+def test_a_server_which_has_no_curves_to_give_lacks_none(store: SqliteStore, caplog: pytest.LogCaptureFixture):
+    class Served(Scripted):
+        remote = True
+
+    asked = request("a", matcher=PARIS)
+    ask(Served([0]), store, [asked])
+    assert ask(Served([0]), store, [replace(asked, matcher=ROME)]).uncurved == ""
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("broken", ["load", "check"])
+def test_a_run_begins_when_a_model_that_can_answer_is_asked(store: SqliteStore, broken: str):
+    def refuse(*_: object) -> None:
+        raise UserError("no")
+
+    begun: list[str] = []
+    with store.open() as entries:
+        unable, able = (
+            StoredModel(model, Local(threads=1), entries, Stopwatch(), begin=lambda: begun.append("asked"))
+            for model in (Scripted([0]), Scripted([0]))
+        )
+        setattr(unable.config, broken, refuse)
+        with pytest.raises(UserError):
+            unable.answers([request("a")], "test", needs_curves=False)
+        assert begun == []
+        able.answers([request("a")], "test", needs_curves=False)
+        able.answers([request("a")], "test", needs_curves=False)  # is in the store
+    assert begun == ["asked"]
 
 
 def test_a_request_without_a_judge_needs_no_curve(store: SqliteStore):

@@ -70,9 +70,37 @@ def test_a_local_folder_is_loaded_and_described(folder: Path):
     assert {name: description[name] for name in expected} == expected
 
 
-def test_a_folder_without_weights_is_named(tmp_path: Path):
-    with pytest.raises(UserError, match=f"^model tiny: {tmp_path} cannot be loaded: "):
+def test_a_folder_that_holds_no_model_is_named_with_what_it_holds(tmp_path: Path):
+    wanted = "and a model has config.json, weights (*.safetensors) and a tokenizer (tokenizer.json)"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    for name in "abcdef":
+        (tmp_path / "full" / name).touch()
+    for path, reason in {
+        tmp_path / "none": f"there is no folder {tmp_path}/none; it must be the folder of a model, a hub id "
+        "(OWNER/NAME), or embedded:PACKAGE/FILE",
+        tmp_path / "empty": f"the folder {tmp_path}/empty holds no model: it is empty, {wanted}",
+        tmp_path / "full": f"the folder {tmp_path}/full holds no model: it holds a, b, c, d, e, …, {wanted}",
+        tmp_path / "full" / "a": f"{tmp_path}/full/a is a file; it must be the folder of a model",
+    }.items():
+        with pytest.raises(UserError) as problem:
+            Transformers(name="tiny", path=str(path)).identity()
+        assert str(problem.value) == f"model.path of tiny: {reason}"
+
+
+@pytest.mark.parametrize("missing", ["tokenizer.json", "model.safetensors"])
+def test_a_folder_without_a_part_of_the_model_is_named(folder: Path, tmp_path: Path, missing: str):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / missing).unlink()
+    reason = {
+        "tokenizer.json": "it brings no tokenizer that can be read (tokenizer.json, tokenizer.model); save one beside "
+        "it",
+        "model.safetensors": "Error no file named model.safetensors, or pytorch_model.bin, found in directory "
+        f"{tmp_path}.",
+    }
+    with pytest.raises(UserError) as problem:
         load(tmp_path)
+    assert str(problem.value) == f"model tiny: {tmp_path} cannot be loaded: {reason[missing]}"
 
 
 def test_a_hub_model_without_a_hub_is_named():

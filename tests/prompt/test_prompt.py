@@ -208,6 +208,12 @@ def test_a_prompt_without_exemplars_is_the_question_alone():
     ]
 
 
+REMEDY = (
+    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
+    "builtin:zero_shot.yaml has none"
+)
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -220,9 +226,7 @@ def test_a_prompt_without_exemplars_is_the_question_alone():
 def test_an_exemplar_among_the_questions_is_refused(question):
     with pytest.raises(UserError) as caught:
         refuse_exemplars([ABSTRACTIVE, question])
-    assert str(caught.value) == (
-        f"question x, {question.text!r}, is an exemplar of the prompt; remove it from the questions"
-    )
+    assert str(caught.value) == (f"question x, {question.text!r}, is an exemplar of the prompt; {REMEDY}")
 
 
 @pytest.mark.parametrize("wording", ["Who wrote the play  'HAMLET'", "who wrote\nthe play Hamlet ?!"])
@@ -233,9 +237,16 @@ def test_an_exemplar_is_known_by_its_normal_form_also_as_a_rewrite(wording):
     ):
         with pytest.raises(UserError) as caught:
             refuse_exemplars([ABSTRACTIVE, question])
-        assert str(caught.value) == (
-            f"question x, {wording!r}, is an exemplar of the prompt; remove it from the questions"
-        )
+        assert str(caught.value) == (f"question x, {wording!r}, is an exemplar of the prompt; {REMEDY}")
+
+
+def test_the_remedy_for_an_exemplar_works():
+    question = Question("x", "Who wrote the play Hamlet?", ("Shakespeare",))
+    refuse_exemplars([question], "builtin:zero_shot.yaml")
+    with pytest.raises(UserError) as caught:
+        refuse_exemplars([Question("x", "What do bees collect from flowers?")], kind="rewriting")
+    assert str(caught.value).endswith(REMEDY.replace("sampler.prompts", "rewriter.prompts"))
+    refuse_exemplars([question], "builtin:zero_shot.yaml", kind="rewriting")
 
 
 def test_a_question_on_the_passage_of_an_exemplar_is_refused():
@@ -244,7 +255,7 @@ def test_a_question_on_the_passage_of_an_exemplar_is_refused():
     with pytest.raises(UserError) as caught:
         refuse_exemplars([question])
     assert str(caught.value) == (
-        "question x, 'Who led the survey?', has the context of an exemplar of the prompt; remove it from the questions"
+        f"question x, 'Who led the survey?', has the context of an exemplar of the prompt; {REMEDY}"
     )
 
 

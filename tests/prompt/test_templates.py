@@ -129,7 +129,8 @@ def test_an_exemplar_of_a_file_of_ones_own_is_refused_as_a_question(file: Path):
     with pytest.raises(UserError) as caught:
         refuse_exemplars([OPEN, Question("sum", "one and ONE?")], str(file))
     assert str(caught.value) == (
-        "question sum, 'one and ONE?', is an exemplar of the prompt; remove it from the questions"
+        "question sum, 'one and ONE?', is an exemplar of the prompt; remove it from the questions, or take other "
+        "exemplars: sampler.prompts names a file of them, and builtin:zero_shot.yaml has none"
     )
 
 

@@ -80,7 +80,7 @@ def test_a_classifier_of_other_classes_is_refused(tmp_path: Path):
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match=f"^classifier of question types {tmp_path} cannot be loaded: "):
+    with pytest.raises(UserError, match=f"^classifier of question types {tmp_path} cannot be loaded: the folder "):
         read_classifier(tmp_path)
 
 

@@ -129,6 +129,9 @@ def test_mistakes_exit_with_one_sentence(
     assert refusal(command, capsys, "--test", "none.label") == "none.label cannot be read: No such file or directory"
     said = refusal(command, capsys, "--encoder", "nowhere", "--mlruns", str(tmp_path))
     assert said == "encoder nowhere: there is no such folder"
+    said = refusal(command, capsys, "--uri", "http://me:abc@host", "--mlruns", str(tmp_path))
+    assert said.startswith("--uri must not hold a secret, ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_embedded_encoder_takes_the_place_of_one_that_is_out_of_reach(
@@ -137,7 +140,9 @@ def test_the_embedded_encoder_takes_the_place_of_one_that_is_out_of_reach(
     monkeypatch.setattr(train, "ENCODER", "nobody/nothing-of-this-name")
     assert train._encoder(None) == train.EMBEDDED
     (record,) = caplog.records
-    assert record.message.startswith("nobody/nothing-of-this-name cannot be loaded: ")
+    assert record.message.startswith(
+        "nobody/nothing-of-this-name is no folder here, and cannot be loaded from the hub: "
+    )
     assert record.message.endswith(f"; the embedded encoder {train.EMBEDDED} takes its place")
 
 
