@@ -6,6 +6,7 @@ The model behind a real server (llama.cpp with the embedded SmolLM2-135M, on thi
 twice, once directly and once through a proxy at which so many of the requests meet a fault, any of tests/fault_proxy.py
 but the one that ends a run. Imposed waits are the seconds for which nothing was started because the server had said so.
 Answers are compared by their text and outcome; those that a content filter took (a fault, too) are counted apart.
+With --quick the server has no model (benchmarks/support/stub_server.py).
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 from support.command import Command, write_figures
+from support.stub_server import stub_server
 
 from robust_eval.answer import rows
 from robust_eval.engine.local import Local
@@ -47,7 +49,7 @@ def main() -> None:
     command.add_argument("--seed", type=int, default=1, help="of the plan of faults")
     command.add_argument("--at-once", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
     command.add_argument("--request-seconds", type=float, default=10.0, help="after which a request is given up")
-    options = command.options(answers=30, rate=0.5, request_seconds=2.0)
+    options = command.options(answers=100, rate=0.3, request_seconds=2.0)
     figures = measured(options)
     for name, value in figures.items():
         print(f"{name:36} {value:10.2f}" if isinstance(value, float) else f"{name:36} {value!s:>10}")
@@ -58,7 +60,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     """The figures, flat."""
     asked = requests(-(-options.answers // (len(TEMPERATURES) * TRIALS)))
     faults = [fault for fault in FAULTS if fault not in ENDS]
-    with api_server() as url:
+    with stub_server(seconds=0.0) if options.quick else api_server() as url:
         can = asyncio.run(settings(url, options).load()._probe(1.0))  # the plan of faults is for what is asked
         ask(url, options, can, requests(4))  # the server's first answers are slow
         seconds, free, _ = ask(url, options, can, asked)

@@ -33,7 +33,7 @@ def main() -> None:
         print(json.dumps(measured(*options.case)))
         return
     table = Table("trials", "in flight", "asked", "megabytes", "stated at most, a question in flight")
-    figures = {}
+    figures: dict[str, float] = {}
     for case in QUICK if options.quick else CASES:
         peak, stated = of_its_own(__file__, *case)
         trials, in_flight, asked = case
