@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import OUTCOMES
+from robust_eval.limits import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, Rewritten
@@ -82,7 +83,8 @@ class Result:
     def by_question(self) -> pa.Table:
         """A row for each question asked: what it is, whether it was kept, and its value of each figure that is a mean.
 
-        The columns of the figures have their MLflow names; they are NaN where a question has no such value.
+        The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
+        fields say which values are possible (:func:`robust_eval.limits.with_limits`), where that is known.
         """
         kept = {question.id for question in self.kept}
         columns: dict[str, Any] = {
@@ -100,7 +102,8 @@ class Result:
             for name, values in score.by_question.items():
                 columns[name] = np.full(len(self.asked), np.nan)
                 columns[name][rows] = values
-        return pa.table(columns)
+        limits = {name: limits for score in self.scores.values() for name, limits in score.limits.items()}
+        return with_limits(pa.table(columns), limits)
 
     def summary(self) -> dict[str, float | None]:
         """Every figure of the run under its MLflow name; None where a figure is undefined or infinite."""

@@ -16,5 +16,5 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     """
     score = Score(question_ids=[question.id for question in asked])
     accuracy = grid(score.question_ids, baseline, [0.0]).accuracy[:, 0]
-    score.add_mean("greedy.accuracy", accuracy, question_groups(asked), seed)
+    score.add_share("greedy.accuracy", accuracy, question_groups(asked), seed)
     return score

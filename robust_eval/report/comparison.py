@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from robust_eval.metric.interval import Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.report.finished import WEIGHT, FinishedRun, Labels, merged, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
@@ -17,15 +18,16 @@ from robust_eval.report.shared_questions import SharedQuestions, shared_question
 class Pair(NamedTuple):
     """Two measurements, by their places, on the questions that both asked.
 
-    ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did. ``differences`` maps the
-    telling figures to the first's minus the second's. ``log_rank`` is None where breaking temperatures are missing or
-    come from different grids.
+    ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did, which are ``units``
+    independent ones: groups, where questions come in groups. ``differences`` maps the telling figures to the first's
+    minus the second's. ``log_rank`` is None where breaking temperatures are missing or come from different grids.
     """
 
     first: int
     second: int
     kept: tuple[int, int]
     shared: int
+    units: int
     differences: dict[str, Difference]
     log_rank: LogRank | None
 
@@ -81,6 +83,12 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     )
 
 
+def _either(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
+    """The lowest and the highest value that a figure of one question can have in either run."""
+    (lowest, highest), (other_lowest, other_highest) = one.limits(figure), other.limits(figure)
+    return min(lowest, other_lowest), max(highest, other_highest)
+
+
 def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair | None:
     """Compare two measurements; None where they have no question in common."""
     one, other = measurements[first], measurements[second]
@@ -93,7 +101,9 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     groups = None if labels is None else np.asarray(labels)[rows]
     there = other.telling
     differences = {
-        name: paired_difference(one.values(name)[rows], other.values(name)[other_rows], groups)
+        name: paired_difference(
+            one.values(name)[rows], other.values(name)[other_rows], groups, limits=_either(one, other, name)
+        )
         for name in one.telling
         if name in there
     }
@@ -102,5 +112,7 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     if grid and grid == other_grid:
         log_rank = stratified_log_rank(breaking[rows], other_breaking[other_rows], groups)
     kept, other_kept = one.kept(), other.kept()
-    shared = int((kept[rows] & other_kept[other_rows]).sum())
-    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, differences, log_rank)
+    both = kept[rows] & other_kept[other_rows]
+    shared = int(both.sum())
+    units = independent(shared, None if groups is None else groups[both])
+    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, units, differences, log_rank)

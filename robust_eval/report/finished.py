@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.config import SEVERAL, read_settings
 from robust_eval.error import UserError
+from robust_eval.limits import limits_of
+from robust_eval.metric.interval import Limits
 from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point
 from robust_eval.report.wording import label_of, telling_temperatures
 from robust_eval.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
@@ -70,6 +72,10 @@ class FinishedRun:
     def keys(self) -> list[tuple[str, str]]:
         """(n,) id and text of every question: another data set may use the same ids for other questions."""
         return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
+
+    def limits(self, figure: str) -> Limits:
+        """The lowest and the highest value that a figure of one question can have; infinite where that is not known."""
+        return limits_of(self.questions, figure)
 
     def kept(self) -> NDArray[np.bool_]:
         """(n,) whether each question was kept."""
@@ -204,7 +210,7 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
     questions = one.questions
     for name in other.measured:
         if name not in questions.column_names:
-            questions = questions.append_column(name, other.questions[name])
+            questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
     return FinishedRun(one.settings, {**other.figures, **one.figures}, questions, one.greedy)
 
 

@@ -12,6 +12,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement import certainty_when_guessing
 from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import Estimate, Measured, Score
 from robust_eval.question import Question
 
@@ -328,7 +329,11 @@ def test_a_question_with_a_single_rater_has_verdicts_but_no_agreement():
 
 def test_raters_that_always_agree_have_kappa_one_wherever_chance_is_not_certain():
     rows = [*said("q1", "aaaa", right="a", voted=0), *said("q2", "bbbb", right="a", voted=0)]
-    assert score(free("q1", "q2"), rows).curves["agreement.kappa"][1.0] == (1.0, 1.0, 1.0)
+    together = score(free("q1", "q2"), rows).curves
+    low, _ = alike_interval(1, 2, SHARE)  # of the share of pairs that agree
+    assert together["agreement.kappa_free"][1.0] == close((1, (low - 1 / 4) / (1 - 1 / 4), 1))
+    chance = 1 / 2 + 1 / 2 * 1 / 4  # of the same question, or of another one that has its label with 1 in 4
+    assert together["agreement.kappa"][1.0] == close((1, (low - chance) / (1 - chance), 1))
     alone = values(score(free("q1"), rows[:4]))
     assert math.isnan(alone["kappa"])  # one label for everything
     assert (alone["kappa_free"], alone["certainty"], alone["m2"]) == (1.0, 1.0, 1.0)
@@ -391,13 +396,16 @@ def test_a_single_mapping_is_a_matter_of_the_seed():
 
 
 def test_the_interval_of_kappa_is_that_of_the_questions_and_not_of_the_mappings():
-    # METHODS §2: the spread of the draws is not an uncertainty. Resamples of equal questions are all the same; what is
-    # left is the error of the mean over the mappings, 0.006 here
+    # METHODS §2: the spread of the draws is not an uncertainty. Resamples of equal questions are all the same: the
+    # interval is the exact one of their agreement, moved by the error of the mean over the mappings, 0.006 here
     ids = [f"q{index}" for index in range(12)]
     rows = [row for question_id in ids for row in said(question_id, "aaab", right="a", voted=0)]
     kappa = score(free(*ids), rows).curves["agreement.kappa"][1.0]
-    assert kappa.low <= kappa.value <= kappa.high
-    assert kappa.high - kappa.low < 0.05
+    low, high = alike_interval(0.5, 12, SHARE)
+    chance = (12 * 10 / 16 + (12**2 - 12) / 4) / 12**2  # of the same question, or of two
+    off = kappa.value - (0.5 - chance) / (1 - chance)
+    assert abs(off) < 0.02
+    assert kappa == close((kappa.value, (low - chance) / (1 - chance) + off, (high - chance) / (1 - chance) + off))
 
 
 def test_questions_of_a_group_are_resampled_together():
@@ -408,8 +416,9 @@ def test_questions_of_a_group_are_resampled_together():
     # one half is right, and agrees, as by chance; alone, 1 in 16 resamples has none of these, and 1 in 16 nothing else
     assert alone["agreement.accuracy"][1.0] == (0.5, 0.0, 1.0)
     assert alone["agreement.kappa_free"][1.0] == (0.0, -1.0, 1.0)
-    assert grouped["agreement.accuracy"][1.0] == (0.5, 0.5, 0.5)
-    assert grouped["agreement.kappa_free"][1.0] == (0.0, 0.0, 0.0)
+    low, high = alike_interval(0.5, 2, SHARE)
+    assert grouped["agreement.accuracy"][1.0] == (0.5, low, high)
+    assert grouped["agreement.kappa_free"][1.0] == close((0.0, 2 * low - 1, 2 * high - 1))
 
 
 @pytest.fixture(scope="module")
