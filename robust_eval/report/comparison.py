@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robust_eval.metric.interval import Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
@@ -13,6 +14,7 @@ from robust_eval.report.finished import WEIGHT, FinishedRun, Labels, merged, wit
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
+from robust_eval.report.wording import few
 
 
 class Pair(NamedTuple):
@@ -56,6 +58,15 @@ class Comparison:
     scenarios: list[ScenarioRow]
     types: list[PooledTypes]
 
+    @property
+    def warning(self) -> str:
+        """Says so where intervals rest on few questions: of a run, of one of its scenarios, or shared by a pair."""
+        kept = [(run.kept(), run.groups()) for run in self.runs]
+        found = [(independent(int(own.sum()), _chosen(groups, own)), groups is not None) for own, groups in kept]
+        found += [(pair.units, self.measurements[pair.first].groups() is not None) for pair in self.pairs]
+        found += [(row.questions, False) for row in self.scenarios]
+        return few(*min((each for each in found if each[0]), default=(0, False)))
+
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
         """The measurements on a data set, of one subject or of all, each with its subject."""
         found = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
@@ -81,6 +92,11 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
         scenario_rows(measurements, names.subjects, names.datasets),
         pooled_types(measurements, names.subjects, names.datasets),
     )
+
+
+def _chosen(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:
+    """The groups of some questions; None where there are none."""
+    return None if groups is None else np.asarray(groups)[rows]
 
 
 def _either(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
@@ -114,5 +130,5 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     kept, other_kept = one.kept(), other.kept()
     both = kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
-    units = independent(shared, None if groups is None else groups[both])
+    units = independent(shared, _chosen(groups, both))
     return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, units, differences, log_rank)

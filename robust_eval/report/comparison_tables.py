@@ -68,7 +68,12 @@ def runs_table(compared: Comparison) -> Table:
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
-    return Table("Runs", header, rows, note="With 95 % intervals, of means over questions by the bootstrap.")
+    return Table(
+        "Runs",
+        header,
+        rows,
+        note="With 95 % intervals, of means over questions by the bootstrap; exact where all are alike.",
+    )
 
 
 def _cost_table(compared: Comparison) -> Table:
@@ -159,7 +164,10 @@ def _scenario_table(compared: Comparison) -> Table:
         cells.append(Cell(f"{row.questions}"))
         cells += [_cell(row.figures[name]) if name in row.figures else Cell("") for name in shown]
         rows.append(cells)
-    note = "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it."
+    note = (
+        "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it. Rows in "
+        "which a figure is undefined are left out of its means."
+    )
     return Table("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
 
 
@@ -311,7 +319,7 @@ def _cell(estimate: Estimate) -> Cell:
 def _difference(value: float, low: float, high: float) -> Cell:
     if math.isnan(value):
         return Cell("undefined")
-    return Cell(_signed(value), f"{_signed(low)} to {_signed(high)}")
+    return Cell(_signed(value), "" if math.isnan(low) else f"{_signed(low)} to {_signed(high)}")
 
 
 def _signed(value: float) -> str:

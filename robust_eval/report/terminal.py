@@ -10,7 +10,7 @@ from robust_eval.model.effort import Effort
 from robust_eval.plan import Stage, duration, in_words, total
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import unanswered
-from robust_eval.report.wording import headline, interval, label_of, number, sentence
+from robust_eval.report.wording import few_kept, headline, interval, label_of, number, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE, GRADED
 
@@ -27,6 +27,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console = terminal()
     console.print()
     console.print(table)
+    if warning := few_kept(result):
+        console.print(warning)
     if "agreement" in result.scores:
         console.print(_multiqa_rows(result))
     counts = result.counts()
@@ -80,7 +82,8 @@ _TABLE_4 = {
 
 def print_job(result: Result, folder: Path) -> None:
     """A job of a sweep in one sentence."""
-    terminal().print(f"{result.name}: {sentence(result)} ({folder / 'report.html'})")
+    said = " ".join(filter(None, [sentence(result), few_kept(result)]))
+    terminal().print(f"{result.name}: {said} ({folder / 'report.html'})")
 
 
 def print_comparison(compared: Comparison, folder: Path) -> None:
@@ -98,6 +101,8 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     console = terminal()
     console.print()
     console.print(table)
+    if warning := compared.warning:
+        console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 

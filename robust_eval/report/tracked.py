@@ -12,7 +12,7 @@ from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sent
 from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.shared_questions import MAIN_CURVES
-from robust_eval.report.wording import headline, sentence
+from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE
 
@@ -27,13 +27,13 @@ def run_note(result: Result) -> str:
     figures = [row for score in result.scores.values() for row in headline(score)]
     cells = [[Cell(label), Cell(value), Cell(interval)] for label, value, interval in figures]
     table = Table("Figures", ["figure", "value", "95 % interval"], cells)
-    return _note([sentence(result)], [table], "report.html")
+    return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
 def comparison_note(compared: Comparison) -> str:
     """What was compared, the runs beside one another, and how far apart each two are."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
-    return _note(sentences(compared), tables, COMPARISON_PAGE)
+    return _note([*sentences(compared), compared.warning], tables, COMPARISON_PAGE)
 
 
 def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:

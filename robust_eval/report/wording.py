@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from robust_eval.metric.score import Estimate, Score, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.interval import independent
+from robust_eval.metric.score import Estimate, Score, curve_and_temperature, nearest_to_one, point, question_groups
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.result import Result
 
@@ -149,6 +150,30 @@ def sentence(result: Result) -> str:
         f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
         f"{with_interval(unbroken, '.0%')} of them never broke."
     )
+
+
+FEWEST = 30
+"""Questions below which an interval is not to be trusted: a bootstrap over few is too narrow."""
+
+
+def few(questions: int, grouped: bool = False) -> str:
+    """Says that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
+
+    >>> few(1)
+    'Intervals here rest on as few as 1 question: below 30 an interval is a warning and no measure.'
+    """
+    if not 0 < questions < FEWEST:
+        return ""
+    noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
+    return (
+        f"Intervals here rest on as few as {questions} {noun}: below {FEWEST} an interval is a warning and no measure."
+    )
+
+
+def few_kept(result: Result) -> str:
+    """:func:`few` of the questions that a run kept."""
+    groups = question_groups(result.kept)
+    return few(independent(len(result.kept), groups), groups is not None)
 
 
 def with_interval(estimate: Estimate, form: str = ".3f") -> str:

@@ -5,6 +5,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from robust_eval.limits import with_limits
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.paired import LogRank
 from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
@@ -30,7 +32,7 @@ def run(figures, ids=None, texts=None, kept=None, groups=None, **changed):
     columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
     means = {name: Estimate(float(np.mean(values[~np.isnan(values)]))) for name, values in columns.items()}
     settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    return FinishedRun(settings, means, pa.table(described | columns))
+    return FinishedRun(settings, means, with_limits(pa.table(described | columns), dict.fromkeys(columns, SHARE)))
 
 
 def pairs(*runs):
@@ -70,7 +72,7 @@ def test_questions_are_the_same_only_if_both_id_and_text_are():
     second = run({"frs.d1": [0.0, 0.0, 0.0]}, ids="abd", texts=["A?", "B!", "C?"], model__name="large")
     (pair,) = pairs(first, second)
     assert pair.shared == 1
-    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, 0.125, 0.125, 1.0)
+    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *alike_interval(0.125, 1, (-1, 1)), 1.0)
 
 
 def test_runs_without_a_common_question_make_no_pair():

@@ -31,7 +31,8 @@ def test_the_note_of_a_comparison_shows_its_runs_and_pairs():
     runs, pairs = runs_table(compared), pair_table(compared)
     assert page.tables == [[runs.header, *cells(runs)], [pairs.header, *cells(pairs)]]
     assert re.sub(r"<table>.*?</table>\n", "", html, flags=re.DOTALL) == (
-        f"<p>{' '.join(sentences(compared))}</p>\n<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
+        f"<p>{' '.join([*sentences(compared), compared.warning])}</p>\n"
+        "<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
         "<p>The whole report is comparison.html, under Artifacts.</p>\n"
     )
 
