@@ -8,7 +8,7 @@ from robust_eval.metric.score import Estimate, curve_and_temperature
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.report.comparison import Comparison, Pair
 from robust_eval.report.shared_questions import SharedQuestions
-from robust_eval.report.wording import interval, label_of, number, type_name
+from robust_eval.report.wording import bounds, interval, label_of, number, type_name
 from robust_eval.run_folder import QUESTIONS
 
 MOST = 25
@@ -319,7 +319,10 @@ def _cell(estimate: Estimate) -> Cell:
 def _difference(value: float, low: float, high: float) -> Cell:
     if math.isnan(value):
         return Cell("undefined")
-    return Cell(_signed(value), "" if math.isnan(low) else f"{_signed(low)} to {_signed(high)}")
+    ends = _signed(low), _signed(high)
+    if math.isnan(low):
+        return Cell(_signed(value))
+    return Cell(_signed(value), " to ".join(ends) if ends[0] != ends[1] else bounds(low, high, "+.3f"))
 
 
 def _signed(value: float) -> str:

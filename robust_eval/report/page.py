@@ -23,7 +23,7 @@ from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import Column, as_data, number_columns, shown, word_columns
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.wording import few, few_kept, headline, number, sentence, type_name
+from robust_eval.report.wording import bounds, few, few_kept, headline, number, sentence, type_name
 from robust_eval.result import Result
 
 EXTREMES = 12
@@ -51,6 +51,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         headline=sentence(result),
         warning=few_kept(result),
         few=few,
+        bounds=bounds,
         setup=_setup(result),
         tables={_METRICS.get(name, name): headline(score) for name, score in result.scores.items()},
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],

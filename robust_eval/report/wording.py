@@ -116,7 +116,7 @@ def sentence(result: Result) -> str:
             return f"{start}; none of them has all values."
         return (
             f"{start}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
-            f"{number(firm.low, '.0%')} to {number(firm.high, '.0%')}), which means unbroken at every temperature, "
+            f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
             "right in every wording and right in every repetition."
         )
     if "frs" not in result.scores and "agreement" in result.scores:
@@ -145,7 +145,7 @@ def sentence(result: Result) -> str:
     values = result.scores["frs"].values
     name = next(name for name in values if name.startswith("frs.d"))
     frs, unbroken = values[name], values["frs.unbroken_share"]
-    interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
+    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {name.removeprefix('frs.d')}"
     return (
         f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
         f"{with_interval(unbroken, '.0%')} of them never broke."
@@ -180,7 +180,7 @@ def with_interval(estimate: Estimate, form: str = ".3f") -> str:
     """A value with its bounds in brackets, where it has some."""
     if math.isnan(estimate.low):
         return number(estimate.value, form)
-    return f"{number(estimate.value, form)} ({number(estimate.low, form)} to {number(estimate.high, form)})"
+    return f"{number(estimate.value, form)} ({bounds(estimate.low, estimate.high, form)})"
 
 
 def type_name(kind: str) -> str:
@@ -197,4 +197,18 @@ def number(value: float, form: str = ".3f") -> str:
 
 def interval(estimate: Estimate) -> str:
     """Its bounds; empty where there are none."""
-    return "" if math.isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
+    return "" if math.isnan(estimate.low) else bounds(estimate.low, estimate.high)
+
+
+def bounds(low: float, high: float, form: str = ".3f") -> str:
+    """The bounds of an interval, with as many more digits as it takes to tell them apart.
+
+    >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502)
+    ('0.250 to 0.500', '0.6496 to 0.6502')
+    """
+    start, kind = form[:-2], form[-1]
+    for digits in range(int(form[-2]), 10):
+        words = [number(bound, f"{start}{digits}{kind}") for bound in (low, high)]
+        if words[0] != words[1]:
+            break
+    return " to ".join(words)
