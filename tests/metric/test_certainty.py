@@ -252,6 +252,7 @@ def test_the_means_of_a_category_are_those_of_its_questions():
     definitions, facts = score.tables["certainty_by_category"].to_pylist()
     assert (definitions["category"], definitions["questions"], definitions["temperature"]) == ("D", 1, 0.7)
     assert (definitions["entropy"], definitions["error_rate"]) == (0.0, 1.0)
+    assert (definitions["entropy_low"], definitions["entropy_high"]) == alike_interval(0.0, 1, (0, math.log(5)))
     assert (facts["category"], facts["questions"]) == ("F", 2)
     for name in ("entropy", "entropy_miller_madow", "error_rate"):
         expected = alone.curves[f"certainty.{name}"][0.7]
