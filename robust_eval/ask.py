@@ -27,11 +27,11 @@ from robust_eval.metric.answer_agreement import AnswerAgreement
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.score import Measured, proportion
 from robust_eval.model.stored import StoredModel
+from robust_eval.number import number
 from robust_eval.overrides import checked_overrides
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.report.wording import number
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.sampler.base import greedy_requests
@@ -303,7 +303,7 @@ def _choice_of_a_person(cohorts: Sequence[Cohort]) -> list[Cohort]:
 def _share(count: int, of: int) -> tuple[str, str]:
     """A share and its 95 % interval (Wilson), as words."""
     share = proportion(count, of)
-    return number(share.value, ".2f"), f"{share.low:.2f} to {share.high:.2f}" if of else ""
+    return number(share.value, ".2f"), f"{number(share.low, '.2f')} to {number(share.high, '.2f')}" if of else ""
 
 
 if __name__ == "__main__":

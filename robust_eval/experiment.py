@@ -188,7 +188,7 @@ def _measure(
         write_parquet(gathered({GREEDY: greedy}), folder / ANSWERS)
         baseline = grader.grade(candidates, greedy)
         kept = collection.select(candidates, baseline)
-    log.info("%s answers: %d of %d questions kept", collection.greedy, len(kept), len(questions))
+    log.info("%s answers: %d of %d questions kept", collection.greedy, len(kept), len(candidates))
     with watch.stage("sampling"):
         answers = collection.answers(kept)
     asked, found = asked + model.asked, found + model.found

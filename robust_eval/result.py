@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import OUTCOMES
+from robust_eval.answer import NO_REPLY, OUTCOMES
+from robust_eval.limits import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, Rewritten
@@ -23,13 +24,14 @@ from robust_eval.stopwatch import Stopwatch
 class Result:
     """One finished experiment.
 
-    ``description`` is what was run, flat; ``rewritten`` what a rewriter made of the questions; ``baseline`` the graded
-    greedy answers to all questions asked, ``graded`` the graded answers of each sampler to the questions ``kept``;
+    ``description`` is what was run, flat; ``rewritten`` what a rewriter made of the questions, which are ``asked`` but
+    for those that a sampler cannot ask (:meth:`candidates`); ``baseline`` the graded greedy answers, ``graded`` the
+    graded answers of each sampler to the questions ``kept``;
     ``curves`` what the models told of the accuracy besides, by sampler (:data:`robust_eval.answer.CURVES`);
     ``sources`` maps the names of the metrics to the samplers whose answers they read, ``scores`` to what they found,
     and the name ``greedy`` to the accuracy of the baseline if there is one.
     ``tokenizer`` is the file that tells what tokens write, if there is one.
-    ``answers_asked`` of the models were asked in this run, ``answers_found`` were in the store.
+    ``prompts_asked`` went to the models in this run, the answers to ``prompts_found`` were in the store.
     """
 
     name: str
@@ -43,21 +45,33 @@ class Result:
     sources: Mapping[str, str]
     scores: Mapping[str, Score]
     tokenizer: Path | None
-    answers_asked: int
-    answers_found: int
+    prompts_asked: int
+    prompts_found: int
     watch: Stopwatch
 
+    def candidates(self) -> list[Question]:
+        """The questions of which those kept were chosen: the ones with a greedy answer; all, where none has one.
+
+        Recorded answers may keep questions without one.
+        """
+        if not self.baseline.num_rows:
+            return list(self.asked)
+        answered = {*self.baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
+        return [question for question in self.asked if question.id in answered]
+
     def counts(self) -> dict[str, float]:
-        """All that is counted, by its MLflow name: questions asked and kept, where the answers are from, outcomes,
-        what became of rewrites, tokens, and seconds of each stage.
+        """All that is counted, by its MLflow name: questions of the data set, those asked and those kept, prompts and
+        where the answers to them are from, replies that came, outcomes, what became of rewrites, tokens, and seconds of
+        each stage.
 
         Outcomes are those of each stage: rewriting, greedy answers, and sampled ones, of which ``replies.cut`` were
         ended by the length limit. Enumerated answers count by their probability. Tokens are those of answers that are
         asked for one by one, each with its whole prompt, as a service would count them.
         """
         replies = self.rewritten.replies
-        counts: dict[str, float] = {"questions.asked": len(self.asked), "questions.kept": len(self.kept)}
-        counts |= {"answers.asked": self.answers_asked, "answers.found": self.answers_found}
+        counts: dict[str, float] = {"questions.loaded": len(self.asked), "questions.asked": len(self.candidates())}
+        counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
+        counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.prompts_found}
         by_sampler = [_outcomes(table) for table in self.graded.values()]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
         counts["replies.cut"] = sum(map(_cut, self.graded.values()))
@@ -74,6 +88,11 @@ class Result:
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
 
+    def replies_came(self) -> float:
+        """How many replies there are of all stages; of enumerated answers one for each question and temperature."""
+        tables = [self.rewritten.replies, self.baseline, *self.graded.values()]
+        return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
+
     def drifted(self) -> list[dict[str, Any]]:
         """The rewrites that were kept although their meaning may have drifted, the furthest first."""
         found = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
@@ -82,7 +101,8 @@ class Result:
     def by_question(self) -> pa.Table:
         """A row for each question asked: what it is, whether it was kept, and its value of each figure that is a mean.
 
-        The columns of the figures have their MLflow names; they are NaN where a question has no such value.
+        The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
+        fields say which values are possible (:func:`robust_eval.limits.with_limits`), where that is known.
         """
         kept = {question.id for question in self.kept}
         columns: dict[str, Any] = {
@@ -100,7 +120,8 @@ class Result:
             for name, values in score.by_question.items():
                 columns[name] = np.full(len(self.asked), np.nan)
                 columns[name][rows] = values
-        return pa.table(columns)
+        limits = {name: limits for score in self.scores.values() for name, limits in score.limits.items()}
+        return with_limits(pa.table(columns), limits)
 
     def summary(self) -> dict[str, float | None]:
         """Every figure of the run under its MLflow name; None where a figure is undefined or infinite."""

@@ -60,7 +60,9 @@ class Run(Protocol):
         """The questions, where they are from, and their fingerprint."""
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
-        """The metrics' figures, curves by integer step, and other flat figures."""
+        """The metrics' figures, of curves those at telling temperatures, and other flat figures; whole curves under
+        ``curve/``, by integer step.
+        """
 
     def note(self, markdown: str) -> None:
         """What is read first of the run."""
@@ -367,14 +369,14 @@ class _MlflowRun:
         now = int(time.time() * 1000)
         flat: dict[str, float] = {}
         for score in scores:
-            flat |= Score(values=score.values).flat()
+            flat |= score.telling().flat()
         flat |= figures
         metrics = [Metric(name, value, now, 0) for name, value in flat.items() if math.isfinite(value)]
         for curve_name, curve in ((name, curve) for score in scores for name, curve in score.curves.items()):
             for step, temperature in zip(integer_steps(list(curve)), curve, strict=True):
                 for suffix, value in zip(("", ".low", ".high"), curve[temperature], strict=True):
                     if math.isfinite(value):
-                        metrics.append(Metric(curve_name + suffix, value, now, step))
+                        metrics.append(Metric(f"curve/{curve_name}{suffix}", value, now, step))
         self._batches(metrics=metrics)
 
     def note(self, markdown: str) -> None:

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 
+from robust_eval.limits import with_limits
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import Estimate
 from robust_eval.report.finished import FinishedRun, GreedyAnswer
 
@@ -34,32 +36,36 @@ def run(figures, estimates, kept=(), **changed):
         for name, kept in zip(described["question_id"], described["kept"], strict=True)
     }
     means = {name: Estimate(*each) for name, each in estimates.items()}
-    return FinishedRun(settings, means, pa.table(described | columns), greedy)
+    limits = {name: (0, 1.5) if "entropy" in name else (0, 1) for name in columns}
+    return FinishedRun(settings, means, with_limits(pa.table(described | columns), limits), greedy)
 
 
-# The intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
+ALL_OF_4, ALL_OF_3, NONE_OF_3 = (
+    (value, *alike_interval(value, n, SHARE)) for value, n in ((1.0, 4), (1.0, 3), (0.0, 3))
+)
+# The other intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
 SMALL = {
-    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
+    "accuracy.greedy": ([1, 1, 1, 1], ALL_OF_4),
     "frs.d1": ([0.5, 0.75, 1.0, NAN], (0.75, 0.5, 1.0)),
     "frs.unbroken_share": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
-    "accuracy.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
+    "accuracy.t0.5": ([1, 1, 1, NAN], ALL_OF_3),
     "accuracy.t1": ([0.25, 0.25, 1.0, NAN], (0.5, 0.25, 1.0)),
-    "frs.survival.t0.5": ([1, 1, 1, NAN], (1.0, 1.0, 1.0)),
+    "frs.survival.t0.5": ([1, 1, 1, NAN], ALL_OF_3),
     "frs.survival.t1": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
 }
 LARGE = {
-    "greedy.accuracy": ([1, 1, 1, 1], (1.0, 1.0, 1.0)),
+    "accuracy.greedy": ([1, 1, 1, 1], ALL_OF_4),
     "frs.d1": ([0.25, 0.5, NAN, 0.75], (0.5, 0.25, 0.75)),
-    "frs.unbroken_share": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
+    "frs.unbroken_share": ([0, 0, NAN, 0], NONE_OF_3),
     "accuracy.t0.5": ([0.5, 0.5, NAN, 0.8], (0.6, 0.5, 0.8)),
     "accuracy.t1": ([0, 0, NAN, 0.75], (0.25, 0.0, 0.75)),
     "frs.survival.t0.5": ([0, 1, NAN, 1], (2 / 3, 0.0, 1.0)),
-    "frs.survival.t1": ([0, 0, NAN, 0], (0.0, 0.0, 0.0)),
+    "frs.survival.t1": ([0, 0, NAN, 0], NONE_OF_3),
 }
 CERTAINTY = {
-    "greedy.accuracy": ([1, 0], (0.5, 0.0, 1.0)),
+    "accuracy.greedy": ([1, 0], (0.5, 0.0, 1.0)),
     "certainty.entropy.t1": ([0.25, 0.75], (0.5, 0.25, 0.75)),
-    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, 0.5, 0.5)),
+    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, *alike_interval(0.5, 2, SHARE))),
 }
 
 

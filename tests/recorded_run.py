@@ -26,6 +26,7 @@ def recorded_run(
     wrong: Sequence[str] = ("wrong",),
     metrics: str = "[frs,certainty]",
     reverse: bool = False,
+    alike: float | None = None,
     varied: bool = False,
 ) -> Result:
     """Run the experiment on answers made up here.
@@ -33,8 +34,9 @@ def recorded_run(
     Every question but each seventh is answered right greedily; the later ones hold at higher temperatures. One
     ``text`` after the other stands in the questions, and one ``wrong`` after the other in wrong answers to them. With
     ``agreement`` among the metrics there are answers to two rewrites as well, in every third question one of them
-    wrong. ``reverse`` has the first questions hold at the highest temperatures instead; with ``varied`` no two answers
-    to a question above temperature 0 are alike.
+    wrong. ``reverse`` has the first questions hold at the highest temperatures instead. ``alike`` is how firm every one
+    of them is, where all behave alike: those of 0.2 break at the last temperature, those of 0.9 never. With ``varied``
+    no two answers to a question above temperature 0 are alike.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "questions.jsonl"
@@ -50,7 +52,7 @@ def recorded_run(
             }
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
-    write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse, varied), answers)
+    write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse, alike, varied), answers)
     config.register()
     settings = [
         "sampler=recorded",
@@ -71,11 +73,16 @@ def recorded_run(
     return experiment.run(to_config(composed), composed, run)
 
 
-def _answers(questions: int, wrong: Sequence[str], reworded: bool, reverse: bool, varied: bool) -> pa.Table:
+def _answers(
+    questions: int, wrong: Sequence[str], reworded: bool, reverse: bool, alike: float | None, varied: bool
+) -> pa.Table:
     """A greedy answer, four trials at each temperature, and answers to each wording where these are wanted."""
     numbers = np.arange(questions)
     firmness = (numbers[::-1] if reverse else numbers) / questions  # of the last questions nearly 1
-    parts = [_part(numbers, 0.0, 0, 0, numbers % 7 != 0, wrong, "temperature_sweep", firmness)]
+    kind = numbers
+    if alike is not None:
+        firmness, kind = np.full(questions, alike), np.ones_like(numbers)
+    parts = [_part(numbers, 0.0, 0, 0, kind % 7 != 0, wrong, "temperature_sweep", firmness)]
     for t in TEMPERATURES:
         for trial in range(4):
             right = (trial + 1) / 5 > t / 2.4 * (1.2 - firmness)
@@ -83,10 +90,10 @@ def _answers(questions: int, wrong: Sequence[str], reworded: bool, reverse: bool
             parts.append(_part(numbers, t, 0, trial, right, wrong, "temperature_sweep", firmness, more))
     if reworded:
         for rewrite in range(3):
-            right = (numbers % 3 != rewrite) | (rewrite == 0)
+            right = (kind % 3 != rewrite) | (rewrite == 0)
             parts.append(_part(numbers, 1.0, rewrite, 0, right, wrong, "perturbation", firmness))
         for trial in range(5):
-            parts.append(_part(numbers, 0.7, 0, trial, (numbers + trial) % 4 != 0, wrong, "repetition", firmness))
+            parts.append(_part(numbers, 0.7, 0, trial, (kind + trial) % 4 != 0, wrong, "repetition", firmness))
     return pa.concat_tables(parts)
 
 

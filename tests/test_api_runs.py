@@ -121,7 +121,7 @@ PRESETS = {
 FIGURES = {
     "frs": {"frs.d1", "accuracy.t1", "frs.entropy.mean"},
     "multiqa": {"agreement.accuracy.t1", "agreement.certainty.t1"},
-    "certainty": {"certainty.error_rate.t0.7", "certainty.entropy.t0.7", "greedy.accuracy"},
+    "certainty": {"certainty.error_rate.t0.7", "certainty.entropy.t0.7", "accuracy.greedy"},
     "profile": {"profile.firm", "frs.d1", "agreement.accuracy.t1", "certainty.error_rate.t0.7"},
 }
 
@@ -129,7 +129,7 @@ FIGURES = {
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_runs_with_a_server_and_then_finds_everything_in_the_store(ask: Ask, proxy: FaultProxy, preset: str):
     result, folder = ask(*PRESETS[preset])
-    assert result.answers_asked > 0
+    assert result.prompts_asked > 0
     answers = pq.read_table(folder / "answers.parquet")
     assert set(answers["outcome"].to_pylist()) <= {"ok", "empty"}
     places = answers.select(["sampler", "question_id", "rewrite", "temperature", "trial"]).to_pylist()
@@ -143,7 +143,7 @@ def test_a_preset_runs_with_a_server_and_then_finds_everything_in_the_store(ask:
     sent = len(proxy.log)
     again, second = ask(*PRESETS[preset])
     assert len(proxy.log) == sent
-    assert (again.answers_asked, again.answers_found) == (0, result.answers_asked + result.answers_found)
+    assert (again.prompts_asked, again.prompts_found) == (0, result.prompts_asked + result.prompts_found)
     assert pq.read_table(second / "answers.parquet") == answers
     np.testing.assert_equal(figures(again), figures(result))
 

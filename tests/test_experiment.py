@@ -151,7 +151,7 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
     assert questions["question_id"].to_pylist() == [question.id for question in result.asked]
     assert questions["group"].to_pylist() == [question.group for question in result.asked]
     assert set(questions["scenario"].to_pylist()) == {"abstractive"}
-    for figure in ("greedy.accuracy", "frs.d1", "frs.unbroken_share", "frs.entropy.mean", "accuracy.t0.2"):
+    for figure in ("accuracy.greedy", "frs.d1", "frs.unbroken_share", "frs.entropy.mean", "accuracy.t0.2"):
         assert np.nanmean(questions[figure].to_numpy()) == pytest.approx(summary[figure], abs=1e-12)
     assert OmegaConf.load(folder / "config.yaml").sampler.temperature_sweep.trials == 3
     shown = capsys.readouterr().out
@@ -287,12 +287,12 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
 ):
     first, folder = measure(base=tmp_path)
     answers, curves = (pq.read_table(folder / f"{name}.parquet") for name in ("answers", "curves"))
-    assert (first.answers_asked, first.answers_found) == (24, 0)
+    assert (first.prompts_asked, first.prompts_found) == (24, 0)
     with caplog.at_level("INFO"):
         again, folder = measure(base=tmp_path)
     assert pq.read_table(folder / "answers.parquet") == answers
     assert pq.read_table(folder / "curves.parquet") == curves
-    assert (again.answers_asked, again.answers_found) == (0, 24)
+    assert (again.prompts_asked, again.prompts_found) == (0, 24)
     assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
     loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
     assert {name: again.description[name] for name in loaded} == loaded
@@ -315,7 +315,7 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
 )
 def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complete: Path, other: list[str]):
     result, _ = measure(*other, base=complete)
-    assert result.answers_asked == 0
+    assert result.prompts_asked == 0
 
 
 @pytest.mark.parametrize(
@@ -330,12 +330,12 @@ def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complet
 )
 def test_other_answers_are_asked_for(measure: Callable, complete: Path, other: list[str]):
     result, _ = measure(*other, base=complete)
-    assert result.answers_asked > 0
+    assert result.prompts_asked > 0
 
 
 def test_without_a_store_everything_is_asked_again(measure: Callable, complete: Path):
     result, _ = measure("store=none", base=complete)
-    assert (result.answers_asked, result.answers_found) == (24, 0)
+    assert (result.prompts_asked, result.prompts_found) == (24, 0)
 
 
 def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
@@ -406,7 +406,7 @@ def test_questions_without_a_type_are_given_one_by_a_classifier(measure: Callabl
 def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
     measure(base=tmp_path, folder="mine")
     result, _ = measure(base=tmp_path, folder="mine")  # the same once more
-    assert result.answers_asked == 0
+    assert result.prompts_asked == 0
     before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()}
     with pytest.raises(UserError) as problem:
         measure("seed=1", base=tmp_path, folder="mine")

@@ -127,8 +127,8 @@ def test_a_run_that_is_repeated_asks_nothing_and_finds_the_same(ask: Ask, tmp_pa
     ]
     first, one = ask(*settings)
     again, other = ask(*settings)
-    assert (first.answers_asked, first.answers_found) == (2 + 2 * 6, 0)
-    assert (again.answers_asked, again.answers_found) == (0, 2 + 2 * 6)
+    assert (first.prompts_asked, first.prompts_found) == (2 + 2 * 6, 0)
+    assert (again.prompts_asked, again.prompts_found) == (0, 2 + 2 * 6)
     assert pq.read_table(one / "graded.parquet") == pq.read_table(other / "graded.parquet")
     figures = {name: value for name, value in first.summary().items() if name.startswith("agreement.")}
     assert {name: again.summary()[name] for name in figures} == figures
@@ -202,7 +202,7 @@ def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(a
     assert [(question.id, question.rewrites) for question in result.kept] == [("physics-002", ("So?", "And why?"))]
     assert sorted(sampled(folder)["rewrite"].to_pylist()) == [0, 1, 2]
     summary = json.loads((folder / "summary.json").read_text())
-    assert (summary["questions.asked"], summary["questions.kept"]) == (4, 1)
+    assert [summary[f"questions.{name}"] for name in ("loaded", "asked", "kept")] == [4, 1, 1]  # three lack rewrites
     assert summary["agreement.alpha.t1"] is None  # of a single question
     questions = pq.read_table(folder / "questions.parquet")
     assert questions["agreement.difficulty.t1"].is_nan().to_pylist() == [True, False, True, True]

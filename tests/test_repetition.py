@@ -90,7 +90,7 @@ def test_a_run_as_the_paper_has_it(ask: Ask):
         assert row["entropy"] == pytest.approx(stats.entropy(counts), rel=1e-12)
         right = sum(answer["correct"] for answer in own if answer["label"] is not None)
         assert row["error_rate"] == pytest.approx(1 - right / len(valid), rel=1e-12)
-    assert result.counts()["answers.asked"] == 12
+    assert result.counts()["prompts.asked"] == 12
     assert {file.name for file in (folder / "figures").glob("*.png")} == {
         "answer_entropy.png",
         "error_rate_by_entropy.png",

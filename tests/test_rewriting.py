@@ -105,7 +105,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
         "tokens.answering.completion": sum(len(row["token_ids"]) for row in graded),
     }
     assert all(len(row["token_ids"]) <= 40 for row in replies)
-    assert (figures["answers.asked"], figures["answers.found"]) == (
+    assert (figures["prompts.asked"], figures["prompts.found"]) == (
         len(replies) + sum(2 + len(question.rewrites) for question in result.kept),
         0,
     )
@@ -114,7 +114,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
 def test_a_second_run_asks_nothing_and_finds_the_same_rewrites(written: tuple[Result, Path], ask: Ask):
     first, one = written
     again, other = ask(*REAL)
-    assert (again.answers_asked, again.answers_found) == (0, first.answers_asked)
+    assert (again.prompts_asked, again.prompts_found) == (0, first.prompts_asked)
     assert again.asked == first.asked
     for name in TABLES:
         assert pq.read_table(one / name) == pq.read_table(other / name)
@@ -152,7 +152,7 @@ def test_the_answers_of_two_models_are_counted_and_both_are_described(ask: Ask, 
     replies = pq.read_table(folder / "rewriting.parquet").to_pylist()
     asked = len(replies) + sum(2 + len(question.rewrites) for question in first.kept)
     assert len(first.kept) > 0
-    assert (first.answers_asked, first.answers_found) == (asked, 0)
+    assert (first.prompts_asked, first.prompts_found) == (asked, 0)
     for row in replies:  # as the other model is asked: one token a byte, in plain text
         (question,) = [question for question in first.asked if question.id == row["question_id"]]
         shown = f"Rewrite the question in 2 radically different ways.\nQuestion: {question.text}"
@@ -178,7 +178,7 @@ def test_the_answers_of_two_models_are_counted_and_both_are_described(ask: Ask, 
     assert {name for name in own if not name.startswith(("rewriter.", "dataset."))} == others
 
     again, other = ask(*other_model(tiny_models))
-    assert (again.answers_asked, again.answers_found) == (0, asked)
+    assert (again.prompts_asked, again.prompts_found) == (0, asked)
     assert {name: again.description[name] for name in described} == described
     for name in TABLES:
         assert pq.read_table(folder / name) == pq.read_table(other / name)
@@ -191,7 +191,7 @@ def test_the_model_that_is_measured_rewrites_where_no_other_or_the_same_is_named
         *tiny_models,
         *("model@rewriter.model=transformers", f"rewriter.model.path={path}", "rewriter.model.name=measured"),
     )
-    assert (same.answers_asked, same.answers_found) == (0, one.answers_asked + one.answers_found)
+    assert (same.prompts_asked, same.prompts_found) == (0, one.prompts_asked + one.prompts_found)
     assert pq.read_table(first / "rewrites.parquet") == pq.read_table(second / "rewrites.parquet")
     for result in (one, same):
         described = {name for name in result.description if name.startswith(("loaded.rewriter.", "identity.rewriter."))}

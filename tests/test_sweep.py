@@ -97,7 +97,7 @@ def test_a_sweep_asks_each_model_once(shell: Shell, models: list[Path], swept: t
     _, children = recorded(mlruns)
     jobs = Counter((child.data.params["model.path"], child.data.params["metric.frs.d"]) for child in children)
     assert jobs == Counter((str(model), d) for model in models for d in D)
-    assert Counter(child.data.metrics["answers.asked"] for child in children) == {12: 2, 0: 4}
+    assert Counter(child.data.metrics["prompts.asked"] for child in children) == {12: 2, 0: 4}
 
 
 def test_the_jobs_of_a_sweep_are_named_after_what_differs(models: list[Path], swept: tuple[Path, Path, str]):
@@ -129,7 +129,7 @@ def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tup
     shown = {(row["run"], row["figure"]): row["value"] for row in runs}
     for child in children:
         model, d = child.data.params["model.path"], child.data.params["metric.frs.d"]
-        for figure in ("frs", "frs.entropy.mean", "frs.unbroken_share", "greedy.accuracy"):
+        for figure in ("frs", "frs.entropy.mean", "frs.unbroken_share", "accuracy.greedy"):
             assert shown[f"path={model}, d={d}", figure] == child.data.metrics[figure]
     (pair,) = {(row["measured"], row["against"]) for row in pq.read_table(folder / "pairs.parquet").to_pylist()}
     assert pair == (f"path={models[0]}", f"path={models[1]}")
@@ -291,7 +291,7 @@ def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database_and_hav
     assert [json.loads(file.read_text())["devices"] for file in environments] == devices
     parent, children = recorded(tmp_path)
     assert [found.info.status for found in (parent, *children)] == ["FINISHED"] * (1 + len(devices))
-    assert Counter(child.data.metrics["answers.asked"] for child in children) == {12: 1, 0: len(devices) - 1}
+    assert Counter(child.data.metrics["prompts.asked"] for child in children) == {12: 1, 0: len(devices) - 1}
 
 
 def test_eight_runs_that_start_at_once_on_nothing_all_finish(shell: Shell, models: list[Path], tmp_path: Path):
@@ -301,5 +301,5 @@ def test_eight_runs_that_start_at_once_on_nothing_all_finish(shell: Shell, model
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
     assert [found.info.status for found in runs] == ["FINISHED"] * 8
-    asked = Counter((found.data.params["model.path"], found.data.metrics["answers.asked"]) for found in runs)
+    asked = Counter((found.data.params["model.path"], found.data.metrics["prompts.asked"]) for found in runs)
     assert asked == {(str(model), asked): count for model in models for asked, count in ((12, 1), (0, 3))}

@@ -22,7 +22,8 @@ from robust_eval.tracking import Mlflow, Untracked, integer_steps
 
 SCORE = Score(
     values={"frs.d1": Estimate(0.5, 0.4, 0.6), "frs.count.broken": Estimate(3.0), "odd": Estimate(float("nan"))},
-    curves={"accuracy": {0.2: Estimate(1.0, 0.9, 1.0), 1.0: Estimate(0.5, 0.4, 0.6)}},
+    curves={"accuracy": {0.2: Estimate(1.0, 0.9, 1.0), 0.6: Estimate(0.75), 1.0: Estimate(0.5, 0.4, 0.6)}},
+    of_questions={"frs.d1": 3, "accuracy.t1": 2},
 )
 
 
@@ -60,11 +61,19 @@ def test_a_run_holds_parameters_metrics_tags_data_and_artifacts(mlruns: Path):
         "frs.d1": 0.5,
         "frs.d1.low": 0.4,
         "frs.d1.high": 0.6,
+        "frs.d1.n": 3.0,
         "frs.count.broken": 3.0,
         "questions.kept": 3.0,
-        "accuracy": 0.5,
-        "accuracy.low": 0.4,
-        "accuracy.high": 0.6,
+        "accuracy.t0.2": 1.0,  # of the temperatures those that tell most, as scalars by which runs can be sorted
+        "accuracy.t0.2.low": 0.9,
+        "accuracy.t0.2.high": 1.0,
+        "accuracy.t1": 0.5,
+        "accuracy.t1.low": 0.4,
+        "accuracy.t1.high": 0.6,
+        "accuracy.t1.n": 2.0,
+        "curve/accuracy": 0.5,  # MLflow shows the last step of a curve, which nobody may take for the figure
+        "curve/accuracy.low": 0.4,
+        "curve/accuracy.high": 0.6,
     }
     (data,) = good.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("facts", ("0123456789" * 6)[:36])
@@ -85,8 +94,8 @@ def test_the_page_of_a_run_shows_its_note_and_its_tables(mlruns: Path):
 
 def test_a_curve_is_logged_by_integer_step(mlruns: Path):
     client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
-    history = client.get_metric_history(runs(mlruns)["good"].info.run_id, "accuracy")
-    assert {(entry.step, entry.value) for entry in history} == {(2, 1.0), (10, 0.5)}
+    history = client.get_metric_history(runs(mlruns)["good"].info.run_id, "curve/accuracy")
+    assert {(entry.step, entry.value) for entry in history} == {(2, 1.0), (6, 0.75), (10, 0.5)}
 
 
 def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):

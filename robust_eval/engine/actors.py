@@ -54,7 +54,7 @@ class Actors:
         division = self._divided(requests)
         size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
         blocks = Blocks(division.blocks, requests, missing, attempts)
-        with progress(stage, total=len(missing), unit="questions") as advance:
+        with progress(stage, total=len(missing), unit="prompts") as advance:
             while blocks:
                 before = len(blocks)
                 try:
@@ -75,8 +75,8 @@ class Actors:
             if lost := blocks.errors():
                 reason = f"failed {attempts} times: {blocks.given_up()}"
                 if len(lost) == len(requests):
-                    raise UserError(f"{stage}: every question {reason}")
-                log.warning("%s: %d of %d questions %s", stage, len(lost), len(requests), reason)
+                    raise UserError(f"{stage}: every prompt {reason}")
+                log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
                 yield arrived(lost)
                 advance(sum(reply.share for reply in lost), "")
 

@@ -57,7 +57,7 @@ class Here:
         self._model.check(requests, curves)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
-        with progress(stage, total=len(missing), unit="questions") as advance:
+        with progress(stage, total=len(missing), unit="prompts") as advance:
             for replies in self._model.complete(requests, missing):
                 yield arrived(replies)
                 advance(sum(reply.share for reply in replies), self._model.status())

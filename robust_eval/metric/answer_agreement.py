@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import ENSEMBLE
@@ -28,10 +29,10 @@ from robust_eval.metric.agreement import (
     squared_shares,
 )
 from robust_eval.metric.certainty import answer_entropy
-from robust_eval.metric.interval import bootstrap
+from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width
 from robust_eval.metric.reliability import cronbach_interval
 from robust_eval.metric.robustness import guessing, question_robustness
-from robust_eval.metric.score import Estimate, Floats, Measured, Score, question_groups
+from robust_eval.metric.score import Estimate, Floats, Measured, Score, point, question_groups
 from robust_eval.question import Question
 
 
@@ -88,7 +89,8 @@ class AnswerAgreement:
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """All figures by temperature.
+        """All figures by temperature. Those that questions have together only (κ, α) are there for each scenario, too,
+        where questions are of several (:func:`of_scenario`).
 
         Tables: ``agreement`` has the figures that a question has alone, ``agreement_matrix`` how often two raters
         agree, ``adversarial_rewrites`` the rewrites that turned a right answer wrong. The values ``agreement.guessing``
@@ -104,11 +106,22 @@ class AnswerAgreement:
             for name, values in self.by_question(raters).items():
                 by_question.setdefault(name, []).append(values)
         for name, columns in by_question.items():
-            result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, seed)
+            most = max(raters.correct.shape[1] for raters in by_temperature)
+            limits = {"base_minus_difficulty": (-1.0, 1.0), "semantic_entropy": (0.0, math.log(most))}.get(name, SHARE)
+            result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, seed, limits)
         of_all: dict[str, dict[float, Estimate]] = {}
         for t, raters in zip(temperatures, by_temperature, strict=True):
-            for name, estimate in self._of_all(questions, raters, groups, seed).items():
+            for name, estimate in self._of_all(questions, raters, seed).items():
                 of_all.setdefault(f"agreement.{name}", {})[t] = estimate
+            result.of_questions |= {point(f"agreement.{name}", t): n for name, n in _rated(raters).items()}
+        for scenario, own in _by_scenario(questions).items():
+            answers = measured.graded.filter(pc.is_in(measured.graded["question_id"], pa.array([q.id for q in own])))
+            for t in temperatures:
+                raters = self.raters(own, answers, t)
+                for name, estimate in self._of_all(own, raters, seed).items():
+                    of_all.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
+                for name, n in _rated(raters).items():
+                    result.of_questions[point(of_scenario(f"agreement.{name}", scenario), t)] = n
         result.curves |= of_all
         numbers = {len(question.choices) for question in questions}
         if len(numbers) == 1 and 0 not in numbers:
@@ -195,50 +208,85 @@ class AnswerAgreement:
             "semantic_entropy": answer_entropy(raters.counts),
         }
 
-    def _of_all(
-        self, questions: Sequence[Question], raters: Raters, groups: Sequence[str] | None, seed: int
-    ) -> dict[str, Estimate]:
+    def _of_all(self, questions: Sequence[Question], raters: Raters, seed: int) -> dict[str, Estimate]:
         """The figures that the questions have together only, and how many questions some of them lack."""
+        groups = question_groups(questions)
         counts, categories = raters.counts, raters.categories
         rated = counts.sum(axis=1) >= 2
         agreeing, same = (values[rated] for values in (question_agreement(counts), squared_shares(counts)))
         kinds, kind = np.unique(categories[rated], return_inverse=True)
         of_kind = (kind[:, None] == np.arange(len(kinds))).astype(float)
 
-        def bounds(statistic: Callable[..., Any], *arrays: NDArray[Any], chosen: NDArray[np.bool_]) -> tuple[Any, Any]:
-            labels = None if groups is None else np.asarray(groups)[chosen]
-            return bootstrap(statistic, *arrays, groups=labels, seed=seed)
+        labels = None if groups is None else np.asarray(groups)[rated]
+
+        def bounds(statistic: Callable[..., Any], chance: Floats, *arrays: Floats) -> tuple[float, float]:
+            """Of a κ by the bootstrap; where all questions are alike those of their agreement, exact, and chance as it
+            is.
+            """
+            low, high = with_width(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
+            if math.isnan(low):
+                low, high = beyond_chance(mean_interval(agreeing, SHARE, labels, seed), chance).tolist()
+            return low, high
+
+        def even(of_kind: Floats, axis: int = 0) -> Floats:
+            shares: Floats = of_kind.mean(axis=axis) @ (1 / kinds)
+            return shares
 
         def free(agreeing: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            return beyond_chance(agreeing.mean(axis=axis), of_kind.mean(axis=axis) @ (1 / kinds))
+            return beyond_chance(agreeing.mean(axis=axis), even(of_kind, axis))
+
+        def mapped(same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
+            """The mean of chance agreement over all mappings, whose spread is not an uncertainty (METHODS §2)."""
+            n, number = same.shape[axis], of_kind.sum(axis=axis)
+            pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(kinds, kinds), number)
+            chance: Floats = (same.sum(axis=axis) + pairs - number @ (1 / kinds)) / n**2
+            return chance
 
         def expected(agreeing: Floats, same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            """κ with the mean of chance agreement over all mappings, which is not an uncertainty (METHODS §2)."""
-            n, number = agreeing.shape[axis], of_kind.sum(axis=axis)
-            pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(kinds, kinds), number)
-            chance = (same.sum(axis=axis) + pairs - number @ (1 / kinds)) / n**2
-            return beyond_chance(agreeing.mean(axis=axis), chance)
+            return beyond_chance(agreeing.mean(axis=axis), mapped(same, of_kind, axis))
 
         incomplete = np.isnan(raters.correct).any(axis=1)
-        kappa = remapped_kappa(counts, categories, self.draws, seed)
-        off = kappa - float(expected(agreeing, same, of_kind)) if rated.any() else math.nan  # by the mappings drawn
-        low, high = bounds(expected, agreeing, same, of_kind, chosen=rated)
-        found = {
-            "kappa": Estimate(kappa, low + off, high + off),
-            "kappa_free": Estimate(
-                free_marginal_kappa(counts, categories), *bounds(free, agreeing, of_kind, chosen=rated)
-            ),
+        found = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
+        if rated.any():
+            kappa = remapped_kappa(counts, categories, self.draws, seed)
+            off = kappa - float(expected(agreeing, same, of_kind))  # by the mappings drawn
+            low, high = bounds(expected, mapped(same, of_kind), agreeing, same, of_kind)
+            found["kappa"] = Estimate(kappa, low + off, high + off)
+            free_bounds = bounds(free, even(of_kind), agreeing, of_kind)
+            found["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
+        found |= {
             "alpha": cronbach_interval(raters.correct),
             "alpha_of_raters": cronbach_interval(raters.correct[~incomplete].T),
             "count.unrated": Estimate(float((~rated).sum())),
             "count.incomplete": Estimate(float(incomplete.sum())),
         }
         if all(question.choices for question in questions):
-            everything = np.ones(len(questions), dtype=bool)
-            found["kappa_as_labelled"] = Estimate(
-                fleiss_kappa(counts), *bounds(lambda resampled: fleiss_kappa(resampled), counts, chosen=everything)
-            )
+            of_letters = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
+            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *with_width(*of_letters))
         return found
+
+
+def _rated(raters: Raters) -> dict[str, int]:
+    """On how many questions the figures rest that the questions have together: κ on those with two raters or more, α
+    on those with a verdict on every rater.
+    """
+    rated = int((raters.counts.sum(axis=1) >= 2).sum())
+    complete = int((~np.isnan(raters.correct).any(axis=1)).sum())
+    kappas = dict.fromkeys(("kappa", "kappa_free", "kappa_as_labelled"), rated)
+    return kappas | dict.fromkeys(("alpha", "alpha_of_raters"), complete)
+
+
+def of_scenario(figure: str, scenario: str) -> str:
+    """The name of a figure that the questions of a scenario have together, in a run that has others as well."""
+    return f"{figure}.{scenario}"
+
+
+def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
+    """The questions of each scenario; empty where all are of one."""
+    scenarios = sorted({str(question.scenario) for question in questions})
+    if len(scenarios) < 2:
+        return {}
+    return {name: [question for question in questions if question.scenario == name] for name in scenarios}
 
 
 def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
+from robust_eval.metric.interval import SHARE, Limits
 from robust_eval.metric.score import (
     Estimate,
     Floats,
@@ -152,8 +153,10 @@ class AnswerCertainty:
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
         result = Score(question_ids=ids)
+        highest = float(np.fmax(most, entropy).max(initial=0))
+        limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():
-            result.add_curve(name, values, temperatures, groups, seed)
+            result.add_curve(name, values, temperatures, groups, seed, limits[name])
         certain = entropy < np.maximum(CERTAIN * most, np.finfo(float).tiny)
         for corner, wrong in (("certain_right", 0), ("certain_wrong", 1)):
             number = (certain & (error == wrong)).sum(axis=0)
@@ -174,7 +177,7 @@ class AnswerCertainty:
             }
         )
         if any(question.category for question in questions):
-            result.tables["certainty_by_category"] = _by_category(questions, temperatures, curves, seed)
+            result.tables["certainty_by_category"] = _by_category(questions, temperatures, curves, limits, seed)
         return result
 
 
@@ -202,7 +205,11 @@ def _most(questions: Sequence[Question], answers: pa.Table, temperature: float, 
 
 
 def _by_category(
-    questions: Sequence[Question], temperatures: Sequence[float], curves: Mapping[str, Floats], seed: int
+    questions: Sequence[Question],
+    temperatures: Sequence[float],
+    curves: Mapping[str, Floats],
+    limits: Mapping[str, Limits],
+    seed: int,
 ) -> pa.Table:
     """The mean of each figure over the questions of a category, with its interval, by temperature."""
     found = []
@@ -212,7 +219,7 @@ def _by_category(
         for place, t in enumerate(temperatures):
             row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(own.sum())}
             for name, values in curves.items():
-                figure = mean_estimate(values[own, place], groups, seed)
+                figure = mean_estimate(values[own, place], groups, seed, limits[name])
                 short = name.removeprefix("certainty.")
                 row |= {short: figure.value, f"{short}_low": figure.low, f"{short}_high": figure.high}
             found.append(row)

@@ -19,6 +19,7 @@ from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_tables import certainty_bins
+from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import (
     UNDEFINED,
     Estimate,
@@ -114,22 +115,26 @@ class FactualRobustness:
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
         result = Score(question_ids=ids, settings=settings)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
-        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed)
+        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed, SHARE)
+        result.of_questions["frs"] = _defined(scores[self.d[0]])
         for d, values in scores.items():
-            result.add_mean(f"frs.d{d:g}", values, groups, seed)
+            result.add_share(f"frs.d{d:g}", values, groups, seed)
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
         result.add_share("frs.unbroken_share", unbroken, groups, seed)
-        result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed)
+        where = (0.0, estimates[headline].last)
+        result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed, where)
         result.values["frs.breaking_temperature.median"] = _median(breaking)
-        result.add_mean("frs.entropy.mean", entropy, groups, seed)
+        result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
+        result.add_share("frs.entropy.mean", entropy, groups, seed)
         result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
         result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
         result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
         result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
+        result.of_questions |= _joint(entropy, breaking)
 
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
-        result.add_curve("accuracy", accuracy, temperatures, groups, seed)
-        result.add_curve("frs.survival", survival, temperatures, groups, seed)
+        result.add_curve("accuracy", accuracy, temperatures, groups, seed, SHARE)
+        result.add_curve("frs.survival", survival, temperatures, groups, seed, SHARE)
 
         by_question = {
             "question_id": ids,
@@ -143,17 +148,20 @@ class FactualRobustness:
         for name in others:
             other = estimates[name]
             for d, values in self._scores(entropy, other).items():
-                result.add_mean(f"frs.{name}.d{d:g}", values, groups, seed)
-            result.add_mean(f"frs.{name}.breaking_temperature.mean_broken", _broken(other.breaking), groups, seed)
-            result.values[f"frs.{name}.breaking_temperature.median"] = _median(other.breaking)
+                result.add_share(f"frs.{name}.d{d:g}", values, groups, seed)
+            mean = f"frs.{name}.breaking_temperature.mean_broken"
+            result.add_mean(mean, _broken(other.breaking), groups, seed, (0.0, other.last))
+            median = f"frs.{name}.breaking_temperature.median"
+            result.values[median] = _median(other.breaking)
+            result.of_questions[median] = _defined(other.breaking)
             by_question[f"breaking_temperature_{name}"] = other.breaking
             if name == "offgrid":
                 by_question |= {f"breaking_temperature_{name}_{end}": value for end, value in other.interval.items()}
                 for end in ("lower", "upper"):
                     bound = curve_column(ids, measured.curves, temperatures, end)
-                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed)
+                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed, SHARE)
             else:
-                result.add_curve(f"accuracy_{name}", other.accuracy, temperatures, groups, seed)
+                result.add_curve(f"accuracy_{name}", other.accuracy, temperatures, groups, seed, SHARE)
         if measured.uncurved:
             names = [f"d{d:g}" for d in self.d] + ["breaking_temperature.mean_broken", "breaking_temperature.median"]
             result.reasons = {f"frs.combined.{name}": measured.uncurved for name in names}
@@ -252,6 +260,17 @@ def _median(breaking: Floats) -> Estimate:
     """Of the breaking temperatures; inf where half or more are unbroken."""
     defined = breaking[~np.isnan(breaking)]
     return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
+
+
+def _defined(values: Floats) -> int:
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
+    """On how many questions each figure of :func:`entropy_against_breaking` rests."""
+    name = "frs.entropy_vs_breaking"
+    known, broken = _defined(entropy + breaking), _defined(entropy + _broken(breaking))
+    return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": known, f"{name}.kendall": known}
 
 
 def entropy_against_breaking(

@@ -1,17 +1,108 @@
 """Confidence intervals by resampling questions, or groups of questions that depend on one another."""
 
 import inspect
+import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from robust_eval.parts import generators, in_parts
 
+Limits = tuple[float, float]
+"""The lowest and the highest value that a figure of one question can have."""
+SHARE: Limits = (0.0, 1.0)
+UNKNOWN: Limits = (-math.inf, math.inf)
+ROUNDING = 1e-9
+"""Values that lie no further apart are alike: the difference is rounding (METHODS §1)."""
 RESAMPLES = 2000
 _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
+
+
+def mean_interval(
+    values: NDArray[np.float64], limits: Limits = UNKNOWN, groups: ArrayLike | None = None, seed: int = 0
+) -> tuple[float, float]:
+    """95 % interval of the mean of ``values`` (n,) over questions: by the bootstrap, or exact where all are alike.
+
+    Resamples of questions that are all alike are alike as well: a bootstrap interval of them has no width, whatever
+    their number. So it is with groups whose means are alike, and with a single group. :func:`alike_interval` is used
+    there; it needs to know the ``limits`` of a value.
+
+    Examples
+    --------
+    >>> low, high = mean_interval(np.zeros(29), SHARE)
+    >>> low, round(high, 3)
+    (0.0, 0.119)
+    """
+    labels = None if groups is None else np.asarray(groups)
+    means = values if labels is None else _group_means(values, labels)
+    if len(means) == 0 or np.ptp(means) > ROUNDING:
+        return bootstrap(np.mean, values, groups=labels, seed=seed)
+    return alike_interval(float(np.mean(values)), len(means), limits)
+
+
+def alike_interval(value: float, number: int, limits: Limits, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval of a mean of which ``number`` independent questions, or groups of them, all have the same value.
+
+    If a share p of all questions of this kind differs from the value, ``number`` of them are alike with probability
+    (1 − p)^number. That is less than half of 1 − level where p is above the bound of Clopper and Pearson,
+    p_max = 1 − ((1 − level) / 2)^(1 / number). A question that differs lies within the limits, so the mean lies between
+    value − p_max · (value − lowest) and value + p_max · (highest − value). Of 0 and 1 this is their interval itself;
+    of a value between the limits each bound fails in at most (1 − level) / 2 of cases, whatever the others are.
+
+    Returns
+    -------
+    low, high; NaN where a limit is infinite, or where no other value is possible.
+
+    References
+    ----------
+    Clopper & Pearson, Biometrika 26 (1934); with limits other than 0 and 1: the argument above, by Bernoulli's law for
+    "differs from the value".
+
+    Examples
+    --------
+    >>> [round(bound, 3) for bound in alike_interval(0.65, 30, SHARE)]
+    [0.575, 0.69]
+    """
+    lowest, highest = limits
+    if not lowest - ROUNDING <= value <= highest + ROUNDING:
+        raise ValueError(f"value: {value:g} lies outside of its limits, {lowest:g} to {highest:g}")
+    if math.isinf(lowest) or math.isinf(highest) or highest - lowest <= ROUNDING:
+        return math.nan, math.nan
+    at = min(max(value, lowest), highest)
+    alike, other = _alike_and_other(number, level)
+    return lowest + (at - lowest) * alike, at + (highest - at) * other
+
+
+def with_width(low: float, high: float) -> tuple[float, float]:
+    """The bounds of an interval; NaN where it has no width, which says that its resamples know no uncertainty.
+
+    >>> with_width(0.25, 0.5), with_width(1.0, 1.0)
+    ((0.25, 0.5), (nan, nan))
+    """
+    return (low, high) if high - low > ROUNDING else (math.nan, math.nan)
+
+
+def independent(n: int, groups: ArrayLike | None) -> int:
+    """How many independent units n questions are: as many as they have groups, where they have groups."""
+    return n if groups is None else len(np.unique(np.asarray(groups)))
+
+
+@cache
+def _alike_and_other(number: int, level: float) -> tuple[float, float]:
+    """The least share of questions that are like the observed ones, and the largest share of others."""
+    every, none = (stats.binomtest(count, number).proportion_ci(level, method="exact") for count in (number, 0))
+    return float(every.low), float(none.high)
+
+
+def _group_means(values: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+    group = np.unique(labels, return_inverse=True)[1]
+    means: NDArray[np.float64] = np.bincount(group, values) / np.bincount(group)
+    return means
 
 
 def bootstrap(

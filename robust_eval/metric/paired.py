@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.interval import bootstrap_draws
+from robust_eval.metric.interval import UNKNOWN, Limits, bootstrap_draws, mean_interval, with_width
 
 
 class Difference(NamedTuple):
-    """The mean of the first minus that of the second over n shared questions, with its 95 % interval.
+    """The mean of the first minus that of the second over n shared questions, with its 95 % interval, if any.
 
     ``share_above`` is the share of the bootstrap draws that lie above zero; draws at zero count half.
     """
@@ -25,9 +25,12 @@ class Difference(NamedTuple):
 
 
 def paired_difference(
-    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, seed: int = 0
+    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, seed: int = 0, limits: Limits = UNKNOWN
 ) -> Difference:
     """Compare two means by a paired bootstrap: questions are resampled, or groups of them, with both their values.
+
+    Where all questions differ alike (identical runs do by 0) the interval is exact
+    (:func:`~robust_eval.metric.interval.alike_interval`).
 
     Parameters
     ----------
@@ -37,6 +40,9 @@ def paired_difference(
         Labels (n,). Where given, whole groups are resampled.
     seed
         Of the resampling.
+    limits
+        The lowest and the highest value that a question can have on either side. Without them questions that all
+        differ alike have no interval.
 
     References
     ----------
@@ -52,10 +58,13 @@ def paired_difference(
         return Difference(0, *[math.nan] * 6)
     difference = one - other
     draws = bootstrap_draws(np.mean, difference, groups=labels, seed=seed)
-    low, high = np.quantile(draws, [0.025, 0.975])
+    low, high = with_width(*np.quantile(draws, [0.025, 0.975]).tolist())
+    if math.isnan(low):
+        width = limits[1] - limits[0]
+        low, high = mean_interval(difference, (-width, width), labels, seed)
     share = float((draws > 0).mean() + (draws == 0).mean() / 2)
     means = float(one.mean()), float(other.mean()), float(difference.mean())
-    return Difference(len(one), *means, float(low), float(high), share)
+    return Difference(len(one), *means, low, high, share)
 
 
 class LogRank(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from robust_eval.metric.correlation import spearman
-from robust_eval.metric.interval import bootstrap_draws
+from robust_eval.metric.interval import bootstrap_draws, with_width
 from robust_eval.metric.score import Estimate, Floats, Score, nearest_to_one, point, question_groups
 from robust_eval.question import Question
 
@@ -35,9 +35,8 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     temperatures, those nearest to 1 count.
 
     ``profile.firm`` is the share of questions that withstand all three: unbroken, right in every wording, right in
-    every repetition (a reply that answers nothing is not right), with a bootstrap interval, or the exact binomial one
-    (Clopper & Pearson) where all questions are alike. ``profile.spearman.*`` are rank correlations over the questions
-    that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
+    every repetition (a reply that answers nothing is not right). ``profile.spearman.*`` are rank correlations over the
+    questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
     Table ``profile`` has a row for each question.
@@ -53,9 +52,9 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     for one, other in combinations(("frs", "worst", "right_share", "entropy"), 2):
         if (one, other) != ("worst", "right_share"):  # the one is a part of the other
             labels = None if groups is None else np.asarray(groups)[known]
-            score.values[f"profile.spearman.{one}_{other}"] = correlation(
-                values[one][known], values[other][known], labels, seed
-            )
+            name = f"profile.spearman.{one}_{other}"
+            score.values[name] = correlation(values[one][known], values[other][known], labels, seed)
+            score.of_questions[name] = int(known.sum())
     score.values["profile.count.undefined"] = Estimate(float((~known).sum()))
     columns = {
         **values,
@@ -69,7 +68,9 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
-    """Spearman's ρ with its bootstrap interval; without one where there is too little to resample."""
+    """Spearman's ρ with its bootstrap interval; without one where there is too little to resample, or all resamples
+    agree.
+    """
     if not len(x):
         return Estimate(np.nan)
     draws = bootstrap_draws(spearman, x, y, groups=groups, seed=seed)
@@ -77,7 +78,7 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
     value = float(spearman(x, y))
     if len(x) < FEWEST or len(defined) < MOST_DEFINED * len(draws):
         return Estimate(value)
-    return Estimate(value, *np.quantile(defined, [0.025, 0.975]).tolist())
+    return Estimate(value, *with_width(*np.quantile(defined, [0.025, 0.975]).tolist()))
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import f as f_distribution
 
+from robust_eval.metric.interval import with_width
 from robust_eval.metric.score import Estimate, Floats
 
 
@@ -49,7 +50,8 @@ def cronbach_alpha(correct: ArrayLike) -> float:
 def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
     """α with Feldt's interval; a bootstrap over questions would be biased.
 
-    (1 − α_true) / (1 − α) is distributed as F with raters − 1 and (raters − 1)(n − 1) degrees of freedom.
+    (1 − α_true) / (1 − α) is distributed as F with raters − 1 and (raters − 1)(n − 1) degrees of freedom. Where α is 1
+    (the raters differ alike on all questions) this interval has no width, and none is given.
 
     References
     ----------
@@ -68,7 +70,7 @@ def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
     n, raters = _complete(correct).shape
     tail, freedom = (1 - level) / 2, (raters - 1, (raters - 1) * (n - 1))
     low, high = (1 - (1 - alpha) * f_distribution.isf(share, *freedom) for share in (tail, 1 - tail))
-    return Estimate(alpha, float(low), float(high))
+    return Estimate(alpha, *with_width(float(low), float(high)))
 
 
 def _complete(correct: ArrayLike) -> Floats:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY
-from robust_eval.metric.interval import bootstrap
+from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, with_width
 from robust_eval.question import Question
 
 Floats = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % confidence interval; NaN where undefined, NaN bounds where there is no interval."""
+    """A value with its 95 % confidence interval; NaN where undefined, NaN bounds where there is no interval.
+
+    No interval is without width: where all questions are alike, it is exact (:func:`mean_estimate`) or there is none.
+    """
 
     value: float
     low: float = float("nan")
@@ -35,9 +38,10 @@ class Score:
 
     ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
     ``by_question`` holds, under the flat name of each figure that is a mean over questions, the value of every question
-    (NaN where undefined): other runs are compared by them. ``tables`` go into the run's folder as Parquet. ``settings``
-    are those that a reader of the figures needs. ``reasons`` say of values that are undefined why they are, where that
-    does not lie in the answers.
+    (NaN where undefined): other runs are compared by them; ``limits`` holds the lowest and the highest value that is
+    possible, where both are known. ``of_questions`` says under the flat names of other figures how many questions they
+    rest on. ``tables`` go into the run's folder as Parquet. ``settings`` are those that a reader of the figures needs.
+    ``reasons`` say of values that are undefined why they are, where that does not lie in the answers.
     """
 
     question_ids: list[str] = field(default_factory=list)
@@ -46,45 +50,72 @@ class Score:
     by_question: dict[str, Floats] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Limits] = field(default_factory=dict)
+    of_questions: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
-    def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
-        """A figure that is the mean of ``values`` (n,) over questions, with its bootstrap interval."""
-        self.values[name] = mean_estimate(values, groups, seed)
-        self.by_question[name] = values
+    def add_mean(
+        self, name: str, values: Floats, groups: Sequence[str] | None, seed: int, limits: Limits = UNKNOWN
+    ) -> None:
+        """A figure that is the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
+
+        ``limits`` are the lowest and the highest value that a question can have. Without them questions that are all
+        alike have no interval.
+        """
+        self.values[name] = mean_estimate(values, groups, seed, limits)
+        self._add_values(name, values, limits)
 
     def add_share(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
-        """A figure that is the share of ones in ``values`` (n,) of 0 and 1.
-
-        Where all questions are alike a bootstrap knows no uncertainty: the interval is then the exact binomial one
-        (Clopper & Pearson, 1934), of as many questions as there are groups.
-        """
-        self.add_mean(name, values, groups, seed)
-        known = ~np.isnan(values)
-        if len(set(values[known].tolist())) == 1:
-            independent = int(known.sum()) if groups is None else len(set(np.asarray(groups)[known].tolist()))
-            share = float(values[known][0])
-            exact = stats.binomtest(round(share) * independent, independent).proportion_ci(method="exact")
-            self.values[name] = Estimate(share, float(exact.low), float(exact.high))
+        """A figure that is the mean of ``values`` (n,) between 0 and 1: a share of questions, or a mean of shares."""
+        self.add_mean(name, values, groups, seed, SHARE)
 
     def add_curve(
-        self, name: str, values: Floats, temperatures: Sequence[float] | Floats, groups: Sequence[str] | None, seed: int
+        self,
+        name: str,
+        values: Floats,
+        temperatures: Sequence[float] | Floats,
+        groups: Sequence[str] | None,
+        seed: int,
+        limits: Limits = UNKNOWN,
     ) -> None:
-        """A figure by temperature that is the mean of ``values`` (n, T) over questions, with bootstrap intervals."""
+        """A figure by temperature that is the mean of ``values`` (n, T) over questions, each as :meth:`add_mean`."""
         columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
-        self.curves[name] = {t: mean_estimate(column, groups, seed) for t, column in columns.items()}
-        self.by_question |= {point(name, t): column for t, column in columns.items()}
+        self.curves[name] = {t: mean_estimate(column, groups, seed, limits) for t, column in columns.items()}
+        for t, column in columns.items():
+            self._add_values(point(name, t), column, limits)
+
+    def _add_values(self, name: str, values: Floats, limits: Limits) -> None:
+        self.by_question[name] = values
+        if np.isfinite(limits).all():
+            self.limits[name] = limits
+
+    def n(self, figure: str) -> int | None:
+        """How many questions a figure rests on, by its flat name; None where it rests on none, as a count does."""
+        if figure in self.by_question:
+            return int(np.count_nonzero(~np.isnan(self.by_question[figure])))
+        return self.of_questions.get(figure)
+
+    def telling(self) -> "Score":
+        """The same with the telling points of its curves alone (:func:`telling_temperatures`)."""
+        curves = {name: {t: curve[t] for t in telling_temperatures(curve)} for name, curve in self.curves.items()}
+        return replace(self, curves=curves)
+
+    def figures(self) -> dict[str, Estimate]:
+        """Every figure under one flat name, those of curves under ``name.t0.2`` and so on."""
+        points = {point(name, t): estimate for name, curve in self.curves.items() for t, estimate in curve.items()}
+        return self.values | points
 
     def flat(self) -> dict[str, float]:
-        """Every figure under one flat name: ``name``, ``name.low``, ``name.high``, and for curves ``name.t0.2``."""
-        figures = dict(self.values)
-        for name, curve in self.curves.items():
-            figures |= {point(name, temperature): estimate for temperature, estimate in curve.items()}
+        """The numbers of every figure: ``name``; where it has an interval, ``name.low`` and ``name.high``; where it
+        rests on questions, their number, ``name.n``.
+        """
         flat: dict[str, float] = {}
-        for name, estimate in figures.items():
+        for name, estimate in self.figures().items():
             flat[name] = estimate.value
             if not np.isnan(estimate.low):
                 flat |= {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
+            if (n := self.n(name)) is not None:
+                flat[f"{name}.n"] = float(n)
         return flat
 
 
@@ -96,6 +127,12 @@ def point(name: str, temperature: float) -> str:
 def nearest_to_one(temperatures: Iterable[float]) -> float:
     """The temperature of which is spoken where there is room for one."""
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
+
+
+def telling_temperatures(curve: Iterable[float]) -> list[float]:
+    """The ends of a curve, and what lies at 0.2, 1 and 2: of these is spoken where there is no room for all."""
+    temperatures = set(curve)
+    return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 
 
 def curve_and_temperature(figure: str) -> tuple[str, float] | None:
@@ -206,9 +243,15 @@ def reply_weights(graded: pa.Table) -> Floats:
     return np.ones_like(weight)
 
 
-def mean_estimate(values: Floats, groups: Sequence[str] | None, seed: int) -> Estimate:
-    """Mean over questions, undefined ones (NaN) left out, with its bootstrap interval."""
-    return estimate(np.mean, [values], groups, seed, defined=~np.isnan(values))
+def mean_estimate(values: Floats, groups: Sequence[str] | None, seed: int, limits: Limits = UNKNOWN) -> Estimate:
+    """Mean over questions, undefined ones (NaN) left out, with its interval, which is exact where all are alike
+    (:func:`~robust_eval.metric.interval.mean_interval`).
+    """
+    defined = ~np.isnan(values)
+    if not defined.any():
+        return Estimate(float("nan"))
+    labels = None if groups is None else np.asarray(groups)[defined]
+    return Estimate(float(np.mean(values[defined])), *mean_interval(values[defined], limits, labels, seed))
 
 
 def estimate(
@@ -218,14 +261,14 @@ def estimate(
     seed: int,
     defined: NDArray[np.bool_] | None = None,
 ) -> Estimate:
-    """A statistic of per-question arrays (only the ``defined`` questions) with its bootstrap interval."""
+    """A statistic of per-question arrays (only the ``defined`` questions) with its bootstrap interval, if any."""
     kept = np.ones(len(arrays[0]), dtype=bool) if defined is None else defined
     if not kept.any():
         return Estimate(float("nan"))
     chosen = [array[kept] for array in arrays]
     labels = None if groups is None else np.asarray(groups)[kept]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
-    return Estimate(float(statistic(*chosen)), low, high)
+    return Estimate(float(statistic(*chosen)), *with_width(low, high))
 
 
 @cache

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
-from robust_eval.metric.interval import bootstrap
+from robust_eval.metric.interval import SHARE, alike_interval, bootstrap, independent, with_width
 from robust_eval.metric.score import Estimate, Floats
 
 PAPER_N = 1000
@@ -44,7 +44,9 @@ def type_shares(
     -------
     A row for each type, in alphabetical order: ``type``; ``questions`` that have a score; how many of them are among
     the ``most_robust`` and the ``least_robust``, which sum to the n taken; ``share_most_robust`` of both together, NaN
-    where there is none, with the bounds ``low`` and ``high`` of its 95 % interval.
+    where there is none, with the bounds ``low`` and ``high`` of its 95 % interval. Where the questions of a type are at
+    one end in all resamples, it is exact (:func:`~robust_eval.metric.interval.alike_interval`); where all facts tie,
+    which leaves nothing to rank, there is none.
     """
     known = ~np.isnan(scores)
     values, kinds = scores[known], np.asarray(types, dtype=object)[known]
@@ -54,19 +56,26 @@ def type_shares(
     def shares(values: Floats, kind: NDArray[np.intp], axis: int = 0) -> Floats:
         return _shares(*_ends(values, kind, len(names), n))  # questions are the last axis, whichever it is
 
-    low = high = np.full(len(names), np.nan)
+    found, bounds = _shares(top, bottom), np.full((len(names), 2), np.nan)
     if len(values) > 1:
         labels = None if groups is None else np.asarray(groups)[known]
-        low, high = bootstrap(shares, values, kind, groups=labels, seed=seed)
+        resampled = np.column_stack(bootstrap(shares, values, kind, groups=labels, seed=seed))
+        at_an_end = np.maximum(*(_membership(each, min(n, len(values) // 2)) for each in (-values, values))) > 0
+        for place, (low, high) in enumerate(resampled.tolist()):
+            bounds[place] = with_width(low, high)
+            if np.isnan(bounds[place, 0]) and found[place] in (0, 1):
+                own = at_an_end & (kind == place)
+                number = independent(int(own.sum()), None if labels is None else labels[own])
+                bounds[place] = alike_interval(found[place], number, SHARE)
     return pa.table(
         {
             "type": pa.array(names.tolist(), pa.string()),
             "questions": pa.array(np.bincount(kind, minlength=len(names)), pa.int64()),
             "most_robust": pa.array(top, pa.float64()),
             "least_robust": pa.array(bottom, pa.float64()),
-            "share_most_robust": pa.array(_shares(top, bottom), pa.float64()),
-            "low": pa.array(low, pa.float64()),
-            "high": pa.array(high, pa.float64()),
+            "share_most_robust": pa.array(found, pa.float64()),
+            "low": pa.array(bounds[:, 0], pa.float64()),
+            "high": pa.array(bounds[:, 1], pa.float64()),
         }
     )
 

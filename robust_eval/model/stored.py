@@ -111,7 +111,12 @@ class StoredModel:
             self.found += len(requests) - len(wanting)
             self.asked += len(wanting)
             if len(wanting) < len(requests):
-                log.info("%s: %d of %d questions are in the store", stage, len(requests) - len(wanting), len(requests))
+                log.info(
+                    "%s: the answers to %d of %d prompts are in the store",
+                    stage,
+                    len(requests) - len(wanting),
+                    len(requests),
+                )
             if wanting:
                 model = self._model()
                 model.check(missing, needs_curves)

@@ -291,7 +291,7 @@ class TransformersModel:
             reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
             raise UserError(f"{reason}; ask for fewer of them, or on a device with more memory")
         self._at_once = max(1, sum(request.answers for _, request in block) // 2)
-        log.warning("out of memory with %d questions at once; going on with half of them", len(block))
+        log.warning("out of memory with %d prompts at once; going on with half of them", len(block))
         for half in (block[: len(block) // 2], block[len(block) // 2 :]):
             yield from self._replies(prefixes, half)
 

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from robust_eval.metric.score import Estimate
+from robust_eval.number import number
 from robust_eval.plot.style import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL, ink, legend_below, root
 
 BINS = 10
@@ -63,7 +64,7 @@ def agreement_matrix(axes: Axes, shares: ArrayLike) -> Axes:
         for (row, column), share in np.ndenumerate(matrix):
             if not np.isnan(share):
                 colour = ink(image.to_rgba(share)[:3])
-                axes.text(column, row, f"{share:.2f}", ha="center", va="center", color=colour, fontsize=9)
+                axes.text(column, row, number(share, ".2f"), ha="center", va="center", color=colour, fontsize=9)
         axes.set_xticks(range(len(matrix)))
         axes.set_yticks(range(len(matrix)))
     axes.grid(False)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
 from robust_eval.metric.score import Estimate
+from robust_eval.number import number
 from robust_eval.plot.style import BLUE, GREY, MANY, QUALITATIVE, RED, SEQUENTIAL, legend_below, root
 from robust_eval.question import QUESTION_TYPES
 
@@ -129,7 +130,8 @@ def entropy_by_breaking_temperature(
     )
     axes.set_xticks(levels, labels)
     axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
-    correlation = f"r = {pearson:.2f} over broken facts".replace("-", "−") if np.isfinite(pearson) else "r undefined"
+    r = number(pearson, ".2f").replace("-", "−")
+    correlation = f"r = {r} over broken facts" if np.isfinite(pearson) else "r undefined"
     axes.set_title(f"Initial entropy against breaking temperature\n({correlation})")
     legend_below(axes, enlarged=2.5 if many else 1)
     return axes
@@ -230,7 +232,7 @@ def frs_by_d(axes: Axes, scores: Mapping[float, Estimate], unbroken_share: float
     spread = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value
     axes.errorbar(weights, value, spread, color=BLUE, marker="o", capsize=3, elinewidth=1)
     axes.axhline(unbroken_share, color=GREY, linestyle="--", linewidth=1)
-    _note_line(axes, unbroken_share, f"{unbroken_share:.0%}".replace("%", " % of the facts are unbroken"))
+    _note_line(axes, unbroken_share, f"{_percent(unbroken_share)} of the facts are unbroken")
     axes.set_xscale("log")
     axes.set_xticks(weights, [f"{d:g}" for d in weights])
     axes.minorticks_off()
@@ -268,13 +270,17 @@ def frs_density(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLi
     title = "Distribution of the Factual Robustness Score"
     if np.isinf(t).any():
         share = np.isinf(t).sum() / max(1, (~np.isnan(t)).sum())
-        title += f"\n({100 * share:.0f} % of facts are unbroken and not shown)"
+        title += f"\n({_percent(share)} of facts are unbroken and not shown)"
     axes.set_title(title)
     if axes.get_lines():
         legend_below(axes, columns=5)
     else:
         axes.text(0.5, 0.5, "too few broken facts for a density", transform=axes.transAxes, ha="center", color=GREY)
     return axes
+
+
+def _percent(share: float) -> str:
+    return number(share, ".0%").replace("%", " %")
 
 
 def standard_error(values: NDArray[np.float64]) -> float:

@@ -26,6 +26,7 @@ from robust_eval.metric.classification import classification
 from robust_eval.metric.score import Score
 from robust_eval.model.files import hub_commit
 from robust_eval.model.sentences import located
+from robust_eval.number import number
 from robust_eval.plot.classification import confusion_matrix
 from robust_eval.plot.style import figure
 from robust_eval.question import QUESTION_TYPES, Question, fingerprint
@@ -33,7 +34,7 @@ from robust_eval.question_type.training import Settings, fine_tune
 from robust_eval.question_type.trec import read_trec
 from robust_eval.report.figures import save
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.report.wording import interval, number
+from robust_eval.report.wording import interval
 from robust_eval.tracking import Mlflow
 
 log = logging.getLogger("robust_eval.question_type.train")  # __name__ is __main__

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from robust_eval.number import number
 from robust_eval.report.standing import VERDICTS, verdict
 
 BRANCHES = 24
@@ -50,10 +51,13 @@ class Branch:
         return self.seen - sum((branch.seen for branch in self.branches), shown)
 
     def as_data(self) -> list[Any]:
-        """[text, probability, verdict, seen, hidden, branches] for a page; of counts the [verdict, number] of each."""
+        """[text, probability in percent as it is shown, verdict, seen, hidden, branches] for a page; of counts the
+        [verdict, number] of each.
+        """
         parted = [[[said, counts[said]] for said in VERDICTS if counts[said]] for counts in (self.seen, self.hidden)]
         branches = [branch.as_data() for branch in self.branches]
-        return [self.text, round(self.probability, 4), self.verdict, *parted, branches]
+        shown = number(self.probability, ".1%" if self.probability < 0.01 else ".0%").removesuffix("%")
+        return [self.text, shown, self.verdict, *parted, branches]
 
 
 def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> Branch:

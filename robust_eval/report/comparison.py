@@ -6,26 +6,30 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from robust_eval.metric.interval import Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.report.finished import WEIGHT, FinishedRun, Labels, merged, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
+from robust_eval.report.wording import few
 
 
 class Pair(NamedTuple):
     """Two measurements, by their places, on the questions that both asked.
 
-    ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did. ``differences`` maps the
-    telling figures to the first's minus the second's. ``log_rank`` is None where breaking temperatures are missing or
-    come from different grids.
+    ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did, which are ``units``
+    independent ones: groups, where questions come in groups. ``differences`` maps the telling figures to the first's
+    minus the second's. ``log_rank`` is None where breaking temperatures are missing or come from different grids.
     """
 
     first: int
     second: int
     kept: tuple[int, int]
     shared: int
+    units: int
     differences: dict[str, Difference]
     log_rank: LogRank | None
 
@@ -54,6 +58,15 @@ class Comparison:
     scenarios: list[ScenarioRow]
     types: list[PooledTypes]
 
+    @property
+    def warning(self) -> str:
+        """Says so where intervals rest on few questions: of a run, of one of its scenarios, or shared by a pair."""
+        kept = [(run.kept(), run.groups()) for run in self.runs]
+        found = [(independent(int(own.sum()), _chosen(groups, own)), groups is not None) for own, groups in kept]
+        found += [(pair.units, self.measurements[pair.first].groups() is not None) for pair in self.pairs]
+        found += [(row.questions, False) for row in self.scenarios]
+        return few(*min((each for each in found if each[0]), default=(0, False)))
+
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
         """The measurements on a data set, of one subject or of all, each with its subject."""
         found = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
@@ -81,6 +94,17 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     )
 
 
+def _chosen(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:
+    """The groups of some questions; None where there are none."""
+    return None if groups is None else np.asarray(groups)[rows]
+
+
+def _either(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
+    """The lowest and the highest value that a figure of one question can have in either run."""
+    (lowest, highest), (other_lowest, other_highest) = one.limits(figure), other.limits(figure)
+    return min(lowest, other_lowest), max(highest, other_highest)
+
+
 def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair | None:
     """Compare two measurements; None where they have no question in common."""
     one, other = measurements[first], measurements[second]
@@ -93,7 +117,9 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     groups = None if labels is None else np.asarray(labels)[rows]
     there = other.telling
     differences = {
-        name: paired_difference(one.values(name)[rows], other.values(name)[other_rows], groups)
+        name: paired_difference(
+            one.values(name)[rows], other.values(name)[other_rows], groups, limits=_either(one, other, name)
+        )
         for name in one.telling
         if name in there
     }
@@ -102,5 +128,7 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     if grid and grid == other_grid:
         log_rank = stratified_log_rank(breaking[rows], other_breaking[other_rows], groups)
     kept, other_kept = one.kept(), other.kept()
-    shared = int((kept[rows] & other_kept[other_rows]).sum())
-    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, differences, log_rank)
+    both = kept[rows] & other_kept[other_rows]
+    shared = int(both.sum())
+    units = independent(shared, _chosen(groups, both))
+    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, units, differences, log_rank)

@@ -36,12 +36,13 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     tables = list(comparison_tables(compared))
     page = template("comparison.html.jinja").render(
         headline=sentences(compared),
+        warning=compared.warning,
         tables=tables,
         figures=inlined(figures),
     )
     (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
     drawings = {caption: file.with_suffix(".png").relative_to(folder) for caption, file in figures.items()}
-    text = _markdown(sentences(compared), tables, drawings)
+    text = _markdown([" ".join(sentences(compared)), compared.warning], tables, drawings)
     (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
     write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
@@ -168,8 +169,8 @@ def _save_certainty(compared: Comparison, folder: Path) -> dict[str, Path]:
     return saved
 
 
-def _markdown(said: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:
-    parts = ["# Comparison", escaped(" ".join(said))]
+def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:
+    parts = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
     parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings.items()]
     for table in tables:
         parts += [f"## {escaped(table.title)}", "\n".join(lines(table)), *([escaped(table.note)] if table.note else [])]
@@ -177,14 +178,15 @@ def _markdown(said: Sequence[str], tables: Sequence[Table], drawings: Mapping[st
 
 
 def runs_as_data(compared: Comparison) -> pa.Table:
-    """A row for each run and figure."""
+    """A row for each run and figure; ``n`` is the number of questions that it rests on, where it does."""
     rows = [
-        {"run": label, "figure": name, "value": estimate.value, "low": estimate.low, "high": estimate.high}
+        {"run": label, "figure": name, **estimate._asdict(), "n": run.n(name)}
         for label, run in zip(compared.labels, compared.runs, strict=True)
         for name, estimate in run.figures.items()
     ]
     numbers = [(name, pa.float64()) for name in ("value", "low", "high")]
-    return pa.Table.from_pylist(rows, pa.schema([("run", pa.string()), ("figure", pa.string()), *numbers]))
+    words = [("run", pa.string()), ("figure", pa.string())]
+    return pa.Table.from_pylist(rows, pa.schema([*words, *numbers, ("n", pa.int64())]))
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:

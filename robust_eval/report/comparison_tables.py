@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from robust_eval.metric.paired import Difference
 from robust_eval.metric.score import Estimate, curve_and_temperature
 from robust_eval.metric.type_shares import PAPER_N, taken
+from robust_eval.number import number, signed
 from robust_eval.report.comparison import Comparison, Pair
 from robust_eval.report.shared_questions import SharedQuestions
-from robust_eval.report.wording import interval, label_of, number, type_name
+from robust_eval.report.wording import bounds, interval, label_of, type_name
 from robust_eval.run_folder import QUESTIONS
 
 MOST = 25
@@ -68,13 +70,19 @@ def runs_table(compared: Comparison) -> Table:
     rows = [
         [
             Cell(label),
-            Cell(f"{run.questions.num_rows}"),
+            Cell(f"{run.asked}"),
             Cell(f"{sum(run.questions['kept'].to_pylist())}"),
-            *(_cell(run.figures[name]) if name in run.headline else Cell("") for name in shown),
+            *(_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in shown),
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
-    return Table("Runs", header, rows, note="With 95 % intervals, of means over questions by the bootstrap.")
+    return Table(
+        "Runs",
+        header,
+        rows,
+        note="With 95 % intervals, of means over questions by the bootstrap; exact where all are alike. n is how many "
+        "questions a figure rests on.",
+    )
 
 
 def _cost_table(compared: Comparison) -> Table:
@@ -121,8 +129,8 @@ def _score_table(compared: Comparison) -> Table:
             cells = [Cell(subject), Cell(f"{d:g}")]
             for dataset in datasets:
                 scores = runs[dataset].scores() if dataset in runs else {}
-                cells.append(_cell(scores[d]) if d in scores else Cell(""))
-                cells.append(_cell(runs[dataset].figures["frs.unbroken_share"]) if d in scores else Cell(""))
+                for name in (f"frs.d{d:g}", "frs.unbroken_share"):
+                    cells.append(_cell(runs[dataset].figures[name], runs[dataset].n(name)) if d in scores else Cell(""))
             rows.append(cells)
     note = (
         "Mean Factual Robustness Score of the facts that each knows. An unbroken fact scores 1 by convention, unless "
@@ -144,7 +152,10 @@ def _type_table(compared: Comparison) -> Table:
                 Cell(type_name(row["type"])),
                 Cell(f"{row['questions']}"),
             ]
-            cells += [Cell(f"{taken(shares)}"), Cell(f"{row['most_robust']:.1f}"), Cell(f"{row['least_robust']:.1f}")]
+            cells += [
+                Cell(f"{taken(shares)}"),
+                *(Cell(number(row[end], ".1f")) for end in ("most_robust", "least_robust")),
+            ]
             cells.append(_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
             rows.append(cells)
     note = (
@@ -163,9 +174,14 @@ def _scenario_table(compared: Comparison) -> Table:
     for row in compared.scenarios:
         cells = [Cell(row.subject), Cell(row.scenario.replace("_", " ")), Cell(row.dataset or row.kind)]
         cells.append(Cell(f"{row.questions}"))
-        cells += [_cell(row.figures[name]) if name in row.figures else Cell("") for name in shown]
+        cells += [
+            _cell(row.figures[name], row.of_questions[name]) if name in row.figures else Cell("") for name in shown
+        ]
         rows.append(cells)
-    note = "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it."
+    note = (
+        "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it. Rows in "
+        "which a figure is undefined are left out of its means."
+    )
     return Table("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
 
 
@@ -181,7 +197,7 @@ def pair_table(compared: Comparison) -> Table:
         difference, test = pair.differences[name], pair.log_rank
         cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
         cells += [Cell(label_of(name) or name), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
-        cells += [_difference(difference.value, difference.low, difference.high), Cell(_share(difference.share_above))]
+        cells += [_difference(difference, difference.n), Cell(_share(difference.share_above))]
         if test is None:
             cells += [Cell("")] * 4
         else:
@@ -206,7 +222,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
             Cell(f"{difference.n}"),
             Cell(number(difference.first)),
             Cell(number(difference.second)),
-            _difference(difference.value, difference.low, difference.high),
+            _difference(difference),
             Cell(_share(difference.share_above)),
         ]
         for name, difference in pair.differences.items()
@@ -239,10 +255,11 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         if len(places):
             header = ["question", "range", *shared.measured]
             rows = [_difference_row(shared, name, row) for row in places]
+            differ = int(shared.differs(name).sum())
+            said = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
             note = (
-                f"{int((shared.ranges[name] > 0).sum()):,} questions differ. The range is the largest of the values "
-                f"beside it minus the smallest; ties go to {_ties(name)}, then to the question "
-                f"asked first. {_QUOTED} {len(rows)} are shown; {many}"
+                f"{said}. The range is the largest of the values beside it minus the smallest; ties go to "
+                f"{_ties(name)}, then to the question asked first. {_QUOTED} {len(rows)} are shown; {many}"
             )
             title = f"Questions that differ most: {_by_question(name)}, {shared.dataset}"
             yield Table(title, header, rows, 1, note)
@@ -254,7 +271,7 @@ def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
         if math.isnan(kept):
             yield Cell("not asked")
         else:
-            known = "" if score is None or math.isnan(score[row, column]) else f"FRS {score[row, column]:.3f}"
+            known = "" if score is None or math.isnan(score[row, column]) else f"FRS {number(score[row, column])}"
             yield Cell("kept" if kept else "not kept", known, *_answer(shared, row, column))
 
 
@@ -312,18 +329,18 @@ _TIES = {
 }
 
 
-def _cell(estimate: Estimate) -> Cell:
-    return Cell(number(estimate.value), interval(estimate))
+def _cell(estimate: Estimate, n: int | None = None) -> Cell:
+    return Cell(number(estimate.value), interval(estimate, n=n))
 
 
-def _difference(value: float, low: float, high: float) -> Cell:
-    if math.isnan(value):
+def _difference(difference: Difference, n: int | None = None) -> Cell:
+    if math.isnan(difference.value):
         return Cell("undefined")
-    return Cell(_signed(value), f"{_signed(low)} to {_signed(high)}")
-
-
-def _signed(value: float) -> str:
-    return "0.000" if abs(value) < 0.0005 else f"{value:+.3f}"
+    said = [] if n is None else [f"n = {n:,}"]
+    if not math.isnan(difference.low):
+        low, high = signed(difference.low), signed(difference.high)
+        said.insert(0, f"{low} to {high}" if low != high else bounds(difference.low, difference.high, "+.3f"))
+    return Cell(signed(difference.value), ", ".join(said))
 
 
 def _share(share: float) -> str:

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.config import SEVERAL, read_settings
 from robust_eval.error import UserError
-from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point
+from robust_eval.limits import limits_of
+from robust_eval.metric.interval import Limits
+from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point, telling_temperatures
 from robust_eval.report.standing import verdict
-from robust_eval.report.wording import label_of, telling_temperatures
+from robust_eval.report.wording import label_of
 from robust_eval.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
@@ -26,6 +28,8 @@ _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
 SURVIVAL = "frs.survival"
 """The curve that says which facts hold at which temperature."""
+_RENAMED = {"greedy.accuracy": "accuracy.greedy"}
+"""Figures that runs of earlier versions have under another name."""
 WEIGHT = "metric.frs.d"
 """The setting that runs over the same answers may differ in."""
 
@@ -42,13 +46,15 @@ class FinishedRun:
     """What a run left behind.
 
     ``settings`` are flat, ``figures`` the summary under its MLflow names, ``questions`` the table of all questions
-    asked with the figures of each. ``greedy`` are the greedy answers by question id, where they are at hand.
+    asked with the figures of each. ``greedy`` are the greedy answers by question id, where they are at hand, and
+    ``of_questions`` the numbers of questions that figures rest on, where they are told (:meth:`n`).
     """
 
     settings: Mapping[str, Any]
     figures: Mapping[str, Estimate]
     questions: pa.Table
     greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
+    of_questions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def measured(self) -> list[str]:
@@ -71,6 +77,20 @@ class FinishedRun:
         headline = set(self.headline)
         return [name for name in self.measured if name in headline]
 
+    @property
+    def asked(self) -> int:
+        """The number of questions of which those kept were chosen."""
+        told = self.figures.get("questions.asked")
+        return self.questions.num_rows if told is None else int(told.value)
+
+    def n(self, figure: str) -> int | None:
+        """How many questions a figure rests on; None where it rests on none, or a run of an earlier version does not
+        say it.
+        """
+        if figure in self.measured:
+            return int(np.count_nonzero(~np.isnan(self.values(figure))))
+        return self.of_questions.get(figure)
+
     def values(self, figure: str) -> Floats:
         """(n,) one figure of every question asked; NaN where undefined."""
         return np.asarray(self.questions[figure].to_numpy(), dtype=float)
@@ -78,6 +98,10 @@ class FinishedRun:
     def keys(self) -> list[tuple[str, str]]:
         """(n,) id and text of every question: another data set may use the same ids for other questions."""
         return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
+
+    def limits(self, figure: str) -> Limits:
+        """The lowest and the highest value that a figure of one question can have; infinite where that is not known."""
+        return limits_of(self.questions, figure)
 
     def kept(self) -> NDArray[np.bool_]:
         """(n,) whether each question was kept."""
@@ -119,8 +143,10 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
     settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
-    figures = _damaged(called, SUMMARY, lambda: _figures((folder / SUMMARY).read_text(encoding="utf-8")))
+    numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
+    figures = _figures(numbers)
     questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
+    questions = questions.rename_columns([_RENAMED.get(name, name) for name in questions.column_names])
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
             raise UserError(f"{called} cannot be read: {CONFIG} does not say {setting}")
@@ -128,7 +154,7 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
         if column not in questions.column_names:
             raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
     greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
-    run = FinishedRun(settings, figures, questions, greedy)
+    run = FinishedRun(settings, figures, questions, greedy, _of_questions(numbers))
     for figure in run.measured:
         if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
@@ -143,14 +169,33 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 
-def _figures(text: str) -> dict[str, Estimate]:
+def _numbers(text: str) -> dict[str, float]:
+    """The numbers of a summary, NaN where it has none, under the names that they have by now."""
+    return {
+        _present_name(name): math.nan if number is None else float(number) for name, number in json.loads(text).items()
+    }
+
+
+def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
     """The figures of a summary, each with its interval."""
-    numbers = {name: math.nan if number is None else float(number) for name, number in json.loads(text).items()}
     return {
         name: Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
         for name in numbers
-        if not name.endswith((".low", ".high"))
+        if not name.endswith((".low", ".high", ".n"))
     }
+
+
+def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
+    """How many questions the figures of a summary rest on; those of earlier versions do not say it."""
+    return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
+
+
+def _present_name(number: str) -> str:
+    """What a number of a summary is called by now: a figure, or an end of its interval."""
+    for before, now in _RENAMED.items():
+        if number in (before, f"{before}.low", f"{before}.high"):
+            return now + number.removeprefix(before)
+    return number
 
 
 def _greedy(file: Path) -> dict[str, GreedyAnswer]:
@@ -218,8 +263,9 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
     questions = one.questions
     for name in other.measured:
         if name not in questions.column_names:
-            questions = questions.append_column(name, other.questions[name])
-    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions, one.greedy)
+            questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
+    of_questions = {**other.of_questions, **one.of_questions}
+    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions, one.greedy, of_questions)
 
 
 class Labels:

@@ -29,7 +29,9 @@
   const quoted = (text) => element("bdi", { class: "text", dir: "auto" }, text);
   const SIGNS = { right: "✓ right", wrong: "✗ wrong" };
   const verdict = (said) => element("span", { class: said in SIGNS ? said : null }, SIGNS[said] ?? said);
-  const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 1 : 0)} %`;
+
+  /** A number as it is shown, rounded here alone; what rounds to zero has no sign. */
+  const rounded = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]*$)/, "");
   const grouped = (number) => number.toLocaleString("en");
   const listed = (parted) => parted.map(([said, number]) => `${grouped(number)} ${said}`).join(", ");
   const counted = (parted) => parted.reduce((sum, [, number]) => sum + number, 0);
@@ -64,7 +66,7 @@
     const value = column.numbers[row];
     if (!detailed[row] && column !== numbers[0]) return "";
     if (Number.isNaN(value)) return "–";
-    return value === Infinity ? "unbroken" : value.toFixed(column.digits);
+    return value === Infinity ? "unbroken" : rounded(value, column.digits);
   }
 
   // ------------------------------------------------------------------------------------------------ table
@@ -304,7 +306,7 @@
     const labelled = answers.labels;
     const several = answers.temperatures.length > 1;
     const whole = answers.temperatures.map((_, t) =>
-      Math.max(...answers.rows.map((answer) => answer[6][t]), ...answers.others.map((other) => other[2][t]), 1e-9),
+      Math.max(...answers.rows.map((answer) => Number(answer[6][t])), ...answers.others.map((other) => Number(other[2][t])), 1e-9),
     );
     const wording = (rewrite) => (rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
     const heading = [
@@ -318,9 +320,8 @@
       element(
         "td",
         { class: "number", style: `--share:${((40 * value) / whole[t]).toFixed(0)}%` },
-        plainCount(value),
+        value,
       );
-    const plainCount = (value) => (value === 0 ? "" : Number.isInteger(value) ? String(value) : value.toFixed(3));
     const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
     let last = null;
     const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts]) => {
@@ -346,7 +347,7 @@
         {},
         element("th", { scope: "row", colspan: before }, place ? "" : "all answers"),
         element("td", {}, verdict(said)),
-        ...counts.map((value) => element("td", { class: "number" }, plainCount(value))),
+        ...counts.map((value) => element("td", { class: "number" }, value)),
       ),
     );
     return element(
@@ -368,12 +369,12 @@
       element(
         "ul",
         { class: "tree" },
-        ...branches.map(([text, probability, said, seen, hidden, next]) =>
+        ...branches.map(([text, percent, said, seen, hidden, next]) =>
           element(
             "li",
             {},
-            element("span", { class: "bar", style: `--share:${(100 * probability).toFixed(1)}%`, "aria-hidden": "true" }),
-            element("span", { class: "share" }, percent(probability)),
+            element("span", { class: "bar", style: `--share:${percent}%`, "aria-hidden": "true" }),
+            element("span", { class: "share" }, `${percent} %`),
             " ",
             quoted(text.replaceAll(" ", "␣").replaceAll("\n", "⏎")),
             " ",

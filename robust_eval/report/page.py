@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, Template
 from robust_eval.answer import rows
 from robust_eval.metric.score import nearest_to_one
 from robust_eval.metric.type_shares import PAPER_N, taken
+from robust_eval.number import number
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
 from robust_eval.report.figures import SavedFigure
@@ -23,7 +24,7 @@ from robust_eval.report.question_index import TEXT, question_index
 from robust_eval.report.question_table import Column, as_data, chosen, number_columns
 from robust_eval.report.standing import verdict
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.wording import headline, number, sentence, type_name
+from robust_eval.report.wording import bounds, few, few_kept, headline, sentence, type_name
 from robust_eval.result import Result
 
 EXTREMES = 12
@@ -51,6 +52,9 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
+        warning=few_kept(result),
+        few=few,
+        bounds=bounds,
         setup=_setup(result),
         tables={_METRICS.get(name, name): headline(score) for name, score in result.scores.items()},
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
@@ -109,15 +113,16 @@ def _setup(result: Result) -> dict[str, str]:
     """What was run, as a person would say it."""
     settings = result.description
     samplers = list(result.graded)
-    asked = result.answers_asked + result.answers_found
+    prompts = f"{result.prompts_asked:,} asked, {result.prompts_found:,} answered from the store"
     said = {
         "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
         "from": settings.get("loaded.server") or settings.get("model.path"),
-        "data set": f"{settings.get('dataset.name')}, {len(result.asked):,} questions",
+        "data set": _data_set(result),
         "fingerprint of the data": str(settings.get("loaded.dataset.fingerprint", ""))[:12],
         "asked by": ", ".join(samplers).replace("_", " "),
         "seed": settings.get("seed"),
-        "answers": f"{result.answers_asked:,} asked, {result.answers_found:,} from the store" if asked else "",
+        "replies": f"{result.replies_came():,.0f}",
+        "prompts": prompts if result.prompts_asked + result.prompts_found else "",
     }
     for sampler in samplers:
         for name in ("temperatures", "trials", "nodes", "rewrites"):
@@ -125,6 +130,12 @@ def _setup(result: Result) -> dict[str, str]:
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
     return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}
+
+
+def _data_set(result: Result) -> str:
+    said = f"{result.description.get('dataset.name')}, {len(result.asked):,} questions"
+    asked = len(result.candidates())
+    return said if asked == len(result.asked) else f"{said}, of which {asked:,} could be asked"
 
 
 def template(name: str) -> Template:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import rows
 from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
+from robust_eval.number import number
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.branches import Path, top_branches
 from robust_eval.report.standing import VERDICTS, verdict
@@ -121,9 +122,14 @@ def _most_frequent(
     }
 
 
-def _summed(counts: Sequence[Sequence[float]]) -> list[float]:
-    """Counts of several answers by temperature as those of all of them."""
-    return [round(math.fsum(at), 4) for at in zip(*counts, strict=True)]
+def _summed(counts: Sequence[Sequence[float]]) -> list[str]:
+    """Counts of several answers by temperature as those of all of them, as they are shown; empty where it is none."""
+    return [_times(math.fsum(at)) for at in zip(*counts, strict=True)]
+
+
+def _times(count: float) -> str:
+    """How often an answer came; where answers are enumerated, its probability."""
+    return "" if count == 0 else number(count, ".0f" if count == round(count) else ".3f")
 
 
 def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:

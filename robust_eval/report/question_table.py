@@ -60,7 +60,7 @@ def _temperature(result: Result) -> list[Column]:
             "t_b",
             breaking,
             _placed(result, score.question_ids, table["breaking_temperature"].to_numpy()),
-            1,
+            max(len(f"{t:g}".partition(".")[2]) for t in score.curves["accuracy"]),
             sorted(score.curves["accuracy"]),
         ),
     ]
@@ -144,7 +144,5 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
         "about": column.about,
         "digits": column.digits,
         "levels": list(column.levels),
-        "numbers": [
-            None if np.isnan(value) else "Infinity" if np.isinf(value) else round(value, 4) for value in numbers
-        ],
+        "numbers": [None if np.isnan(value) else "Infinity" if np.isinf(value) else value for value in numbers],
     }

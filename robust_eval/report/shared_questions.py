@@ -22,6 +22,9 @@ MAIN_CURVES = {
 }
 """The curves that are shown by question, and which other one decides where questions differ equally in one."""
 
+SHOWN = 0.0005
+"""The least range of a figure that is not shown as 0.000."""
+
 
 @dataclass(frozen=True)
 class SharedQuestions:
@@ -58,6 +61,12 @@ class SharedQuestions:
         """(n,) whether some of the measurements that asked a question kept it and others did not."""
         return np.asarray(_range(self.kept) == 1)
 
+    def differs(self, figure: str) -> NDArray[np.bool_]:
+        """(n,) whether the measurements differ in a figure by as much as is shown: equal answers may have figures that
+        differ in digits that mean nothing, by rounding or by what else was computed in the same batch.
+        """
+        return self.ranges[figure] >= SHOWN
+
     def differing(self, figure: str, most: int) -> NDArray[np.intp]:
         """Rows in which a figure differs, at most so many: the largest range first.
 
@@ -65,7 +74,7 @@ class SharedQuestions:
         the worst case, of the share of raters that are right; the error rate, of the entropy; and the other way
         around), then to the one asked first.
         """
-        found = np.flatnonzero(self.ranges[figure] > 0)
+        found = np.flatnonzero(self.differs(figure))
         other = self._second(figure)[found]
         return found[np.lexsort((found, -np.nan_to_num(other, posinf=math.inf), -self.ranges[figure][found]))][:most]
 

@@ -6,27 +6,31 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from robust_eval.metric.score import point
 from robust_eval.model.effort import Effort
+from robust_eval.number import number
 from robust_eval.plan import Stage, duration, in_words, total
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import unanswered
-from robust_eval.report.wording import headline, interval, label_of, number, sentence
+from robust_eval.report.wording import few_kept, headline, interval, label_of, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE, GRADED
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
     """The figures that matter most, and where the rest is."""
-    table = titled(f"{result.name}: {len(result.kept)} of {len(result.asked)} questions kept")
+    table = titled(f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept")
     table.add_column("figure")
-    table.add_column("value", justify="right")
-    table.add_column("95 % interval", justify="right")
+    for name in ("value", "95 % interval", "questions"):
+        table.add_column(name, justify="right")
     for score in result.scores.values():
         for row in headline(score):
-            table.add_row(row.label, row.value, row.interval)
+            table.add_row(*row)
     console = terminal()
     console.print()
     console.print(table)
+    if warning := few_kept(result):
+        console.print(warning)
     if "agreement" in result.scores:
         console.print(_multiqa_rows(result))
     counts = result.counts()
@@ -43,14 +47,19 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
 
 
 def _multiqa_rows(result: Result) -> Table:
-    """The run as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4)."""
-    curves = result.scores["agreement"].curves
+    """The run as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
+
+    ``n`` is the number of questions that the figures rest on; of the least and the most, where these differ.
+    """
+    score = result.scores["agreement"]
     table = titled("In percent, as in table 4 of MultiQ&A")
     for name in ("t", "n", *_TABLE_4):
         table.add_column(name, justify="right")
-    for t in curves["agreement.accuracy"]:
-        figures = [curves[f"agreement.{name}"][t].value for name in _TABLE_4.values()]
-        table.add_row(f"{t:g}", f"{len(result.kept)}", *(number(100 * value, ".1f") for value in figures))
+    for t in score.curves["agreement.accuracy"]:
+        values = [score.curves[f"agreement.{name}"][t].value for name in _TABLE_4.values()]
+        n = sorted({score.n(point(f"agreement.{name}", t)) or 0 for name in _TABLE_4.values()})
+        figures = (number(value, ".1%").removesuffix("%") for value in values)
+        table.add_row(f"{t:g}", " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]])), *figures)
     return table
 
 
@@ -80,7 +89,8 @@ _TABLE_4 = {
 
 def print_job(result: Result, folder: Path) -> None:
     """A job of a sweep in one sentence."""
-    terminal().print(f"{result.name}: {sentence(result)} ({folder / 'report.html'})")
+    said = " ".join(filter(None, [sentence(result), few_kept(result)]))
+    terminal().print(f"{result.name}: {said} ({folder / 'report.html'})")
 
 
 def print_comparison(compared: Comparison, folder: Path) -> None:
@@ -92,17 +102,19 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
         table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
     for label, run in zip(compared.labels, compared.runs, strict=True):
         kept = sum(run.questions["kept"].to_pylist())
-        cells = [run.figures.get(name) for name in shown]
-        words = ["" if cell is None else f"{number(cell.value)}\n{interval(cell)}" for cell in cells]
-        table.add_row(label, f"{kept} of {run.questions.num_rows}", *words)
+        found = [(run.figures.get(name), run.n(name)) for name in shown]
+        words = ["" if cell is None else f"{number(cell.value)}\n{interval(cell, n=n)}" for cell, n in found]
+        table.add_row(label, f"{kept} of {run.asked}", *words)
     console = terminal()
     console.print()
     console.print(table)
+    if warning := compared.warning:
+        console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 
 _MAIN = {
-    "greedy.accuracy": "greedy accuracy",
+    "accuracy.greedy": "greedy accuracy",
     "frs": "mean FRS, first d",
     "frs.unbroken_share": "unbroken facts",
     "profile.firm": "withstand all three",

@@ -14,7 +14,7 @@ from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.sample import sample
 from robust_eval.report.shared_questions import MAIN_CURVES
 from robust_eval.report.standing import standings
-from robust_eval.report.wording import headline, sentence
+from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE
 
@@ -27,15 +27,15 @@ ROWS = 1000
 def run_note(result: Result) -> str:
     """The run in one sentence, and the figures that a person wants first."""
     figures = [row for score in result.scores.values() for row in headline(score)]
-    cells = [[Cell(label), Cell(value), Cell(interval)] for label, value, interval in figures]
-    table = Table("Figures", ["figure", "value", "95 % interval"], cells)
-    return _note([sentence(result)], [table], "report.html")
+    cells = [[Cell(words) for words in figure] for figure in figures]
+    table = Table("Figures", ["figure", "value", "95 % interval", "questions"], cells)
+    return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
 def comparison_note(compared: Comparison) -> str:
     """What was compared, the runs beside one another, and how far apart each two are."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
-    return _note(sentences(compared), tables, COMPARISON_PAGE)
+    return _note([*sentences(compared), compared.warning], tables, COMPARISON_PAGE)
 
 
 def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:

@@ -1,11 +1,12 @@
-"""What figures are called, and how numbers are written, wherever a person reads them."""
+"""What figures are called, and what is said of them, wherever a person reads them."""
 
 import math
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from robust_eval.metric.score import Estimate, Score, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.interval import independent
+from robust_eval.metric.score import Estimate, Score, curve_and_temperature, nearest_to_one, point, question_groups
+from robust_eval.number import number
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.result import Result
 
@@ -16,30 +17,20 @@ class Row(NamedTuple):
     label: str
     value: str
     interval: str
+    questions: str
+    """How many it rests on; empty where it rests on none."""
 
 
 def headline(score: Score) -> list[Row]:
     """The figures of a score that a person wants first; all of them, by name, of a metric without labels here."""
-    figures = dict(score.values)
-    telling = list(score.values)
-    for name, curve in score.curves.items():
-        figures |= {point(name, t): estimate for t, estimate in curve.items()}
-        telling += [point(name, t) for t in telling_temperatures(curve)]
-    labels = {name: label for name in telling if (label := label_of(name))} or {name: name for name in figures}
-    return [
-        Row(
-            label,
-            score.reasons.get(name) or number(figures[name].value, ".0f" if ".count." in name else ".3f"),
-            interval(figures[name]),
-        )
-        for name, label in labels.items()
-    ]
-
-
-def telling_temperatures(curve: Iterable[float]) -> list[float]:
-    """The ends of a curve, and what lies at 0.2, 1 and 2."""
-    temperatures = set(curve)
-    return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
+    figures = score.figures()
+    labels = {name: label for name in score.telling().figures() if (label := label_of(name))}
+    rows = []
+    for name, label in (labels or {name: name for name in figures}).items():
+        value = score.reasons.get(name) or number(figures[name].value, ".0f" if ".count." in name else ".3f")
+        n = score.n(name)
+        rows.append(Row(label, value, interval(figures[name]), "" if n is None else f"{n:,}"))
+    return rows
 
 
 def label_of(figure: str) -> str | None:
@@ -66,7 +57,7 @@ _LABELS = {
     "profile.spearman.worst_entropy": "rank correlation: worst case, answer entropy",
     "profile.spearman.right_share_entropy": "rank correlation: wordings right, answer entropy",
     "profile.count.undefined": "facts that lack one of the three",
-    "greedy.accuracy": "accuracy of all greedy answers",
+    "accuracy.greedy": "accuracy of all greedy answers",
     "frs.combined.breaking_temperature.median": "median breaking temperature, all draws combined",
     "frs.trials.breaking_temperature.median": "median breaking temperature, by trials",
     "frs.offgrid.breaking_temperature.median": "median breaking temperature, off the grid",
@@ -109,24 +100,25 @@ _CURVES = {
 
 def sentence(result: Result) -> str:
     """The run in one plain sentence."""
-    start = f"{len(result.kept)} of {len(result.asked)} questions were kept and asked again"
+    kept = len(result.kept)
+    start = f"{kept} of {len(result.candidates())} questions were kept and asked again"
     if "profile" in result.scores:
         values = result.scores["profile"].values
         firm, lacking = values["profile.firm"], values["profile.count.undefined"].value
-        them = "them" if not lacking else f"the {len(result.kept) - lacking:.0f} that have all values"
+        them = "them" if not lacking else f"the {kept - lacking:.0f} that have all values"
         start = f"{start} at rising temperature, in other words, and again and again"
         if math.isnan(firm.value):
             return f"{start}; none of them has all values."
         return (
             f"{start}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
-            f"{number(firm.low, '.0%')} to {number(firm.high, '.0%')}), which means unbroken at every temperature, "
+            f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
             "right in every wording and right in every repetition."
         )
     if "frs" not in result.scores and "agreement" in result.scores:
-        curves = result.scores["agreement"].curves
-        t = nearest_to_one(curves["agreement.accuracy"])
+        score = result.scores["agreement"]
+        t = nearest_to_one(score.curves["agreement.accuracy"])
         base, vote, worst, kappa = (
-            with_interval(curves[f"agreement.{name}"][t], form)
+            _of_kept(score, point(f"agreement.{name}", t), kept, form)
             for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
         )
         return (
@@ -135,31 +127,61 @@ def sentence(result: Result) -> str:
             f"chance is κ = {kappa}."
         )
     if "frs" not in result.scores and "certainty" in result.scores:
-        curves = result.scores["certainty"].curves
-        t = nearest_to_one(curves["certainty.entropy"])
-        entropy, error = (with_interval(curves[f"certainty.{name}"][t]) for name in ("entropy", "error_rate"))
-        wrong = number(curves["certainty.count.certain_wrong"][t].value, ".0f")
+        score = result.scores["certainty"]
+        t = nearest_to_one(score.curves["certainty.entropy"])
+        entropy, error = (_of_kept(score, point(f"certainty.{name}", t), kept) for name in ("entropy", "error_rate"))
+        wrong = number(score.curves["certainty.count.certain_wrong"][t].value, ".0f")
         return (
             f"{start} and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
             f"{entropy} nats, their mean error rate {error}; on {wrong} of them the model is certain and wrong."
         )
     if "frs" not in result.scores:
         return f"{start}."
-    values = result.scores["frs"].values
-    name = next(name for name in values if name.startswith("frs.d"))
-    frs, unbroken = values[name], values["frs.unbroken_share"]
-    interval = f"95 % interval {number(frs.low)} to {number(frs.high)}, d = {name.removeprefix('frs.d')}"
+    score = result.scores["frs"]
+    name = next(name for name in score.values if name.startswith("frs.d"))
+    frs, n = score.values[name], score.n(name)
+    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {name.removeprefix('frs.d')}"
+    interval += "" if n in (None, kept) else f", n = {n:,}"
     return (
         f"{start} at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{with_interval(unbroken, '.0%')} of them never broke."
+        f"{_of_kept(score, 'frs.unbroken_share', kept, '.0%')} of them never broke."
     )
 
 
-def with_interval(estimate: Estimate, form: str = ".3f") -> str:
-    """A value with its bounds in brackets, where it has some."""
-    if math.isnan(estimate.low):
-        return number(estimate.value, form)
-    return f"{number(estimate.value, form)} ({number(estimate.low, form)} to {number(estimate.high, form)})"
+def _of_kept(score: Score, figure: str, kept: int, form: str = ".3f") -> str:
+    """A figure with its interval, and with the number of questions that it rests on where these are not all kept."""
+    n = score.n(figure)
+    return with_interval(score.figures()[figure], form, None if n == kept else n)
+
+
+FEWEST = 30
+"""Questions below which an interval is not to be trusted: a bootstrap over few is too narrow."""
+
+
+def few(questions: int, grouped: bool = False) -> str:
+    """Says that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
+
+    >>> few(1)
+    'Intervals here rest on as few as 1 question: below 30 an interval is a warning and no measure.'
+    """
+    if not 0 < questions < FEWEST:
+        return ""
+    noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
+    return (
+        f"Intervals here rest on as few as {questions} {noun}: below {FEWEST} an interval is a warning and no measure."
+    )
+
+
+def few_kept(result: Result) -> str:
+    """:func:`few` of the questions that a run kept."""
+    groups = question_groups(result.kept)
+    return few(independent(len(result.kept), groups), groups is not None)
+
+
+def with_interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str:
+    """A value and, in brackets, its bounds and the number of questions, where there are any."""
+    value, said = number(estimate.value, form), interval(estimate, form, n)
+    return f"{value} ({said})" if said else value
 
 
 def type_name(kind: str) -> str:
@@ -167,13 +189,21 @@ def type_name(kind: str) -> str:
     return QUESTION_TYPES.get(kind, kind) or "no type"
 
 
-def number(value: float, form: str = ".3f") -> str:
-    """A figure in words where it has no number: a breaking temperature beyond the grid is "unbroken"."""
-    if math.isnan(value):
-        return "undefined"
-    return "unbroken" if math.isinf(value) else format(value, form)
+def interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str:
+    """Its bounds, and on how many questions it rests, where there are any; else empty."""
+    said = [] if math.isnan(estimate.low) else [bounds(estimate.low, estimate.high, form)]
+    return ", ".join(said if n is None else [*said, f"n = {n:,}"])
 
 
-def interval(estimate: Estimate) -> str:
-    """Its bounds; empty where there are none."""
-    return "" if math.isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
+def bounds(low: float, high: float, form: str = ".3f") -> str:
+    """The bounds of an interval, with as many more digits as it takes to tell them apart.
+
+    >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502)
+    ('0.250 to 0.500', '0.6496 to 0.6502')
+    """
+    start, kind = form[:-2], form[-1]
+    for digits in range(int(form[-2]), 10):
+        words = [number(bound, f"{start}{digits}{kind}") for bound in (low, high)]
+        if words[0] != words[1]:
+            break
+    return " to ".join(words)

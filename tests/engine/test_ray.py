@@ -125,8 +125,7 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
     assert errors["question_id"].to_pylist() == [name for name in lost for _ in range(4)]
     assert (set(errors["outcome"].to_pylist()), set(errors["text"].to_pylist())) == ({"error"}, {""})
     assert caplog.messages[-1] == (
-        "test: 4 of 10 questions failed 2 times: RuntimeError: no more; "
-        "the process that had it, or its machine, was lost"
+        "test: 4 of 10 prompts failed 2 times: RuntimeError: no more; the process that had it, or its machine, was lost"
     )
     begun = [names for _, names in asked(tmp_path / "ray")]
     assert (begun.count(["q2", "q3"]), begun.count(["q8", "q9"])) == (2, 2)
@@ -144,13 +143,13 @@ def test_what_a_block_gave_before_it_failed_is_kept(address: str, tmp_path: Path
     failed = pc.equal(table["question_id"], "q3")
     assert table.filter(pc.invert(failed)).equals(expected.filter(pc.invert(failed)))
     assert table.filter(failed)["outcome"].to_pylist() == ["error"] * 4
-    assert caplog.messages[-1] == "test: 1 of 6 questions failed 2 times: RuntimeError: no more"
+    assert caplog.messages[-1] == "test: 1 of 6 prompts failed 2 times: RuntimeError: no more"
     assert [names for _, names in asked(tmp_path / "ray") if "q3" in names] == [["q2", "q3"], ["q3"]]
 
 
 def test_a_run_whose_every_question_fails_says_why(address: str, tmp_path: Path):
     model = ScriptedModel(str(tmp_path / "ray"), raises=("q0", "q2"))
-    with pytest.raises(UserError, match=r"^test: every question failed 1 times: RuntimeError: no more$"):
+    with pytest.raises(UserError, match=r"^test: every prompt failed 1 times: RuntimeError: no more$"):
         ask(Ray(address=address, attempts=1), model, questions(4))
 
 

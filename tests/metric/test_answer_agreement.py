@@ -12,6 +12,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement import certainty_when_guessing
 from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import Estimate, Measured, Score
 from robust_eval.question import Question
 
@@ -261,6 +262,23 @@ def test_questions_that_lack_a_rater_can_be_dropped_from_every_figure():
     assert {name: of_questions(result, name) for name in OF_QUESTIONS} == close(
         {name: [of_questions(alone, name)[0], NAN, NAN] for name in OF_QUESTIONS}
     )
+    assert {result.n(name) for name in result.figures() if ".count." not in name} == {1, None}  # None: of guessing
+
+
+def test_every_figure_knows_how_many_questions_it_rests_on():
+    rows = [
+        *said("q1", "aaab", right="a", voted=0),
+        *said("q2", "cd!d", right="c", voted=1),
+        *said("q3", "ee e", right="e", voted=0),
+    ]
+    result = score(THREE, rows)
+    (t,) = result.curves["agreement.kappa"]
+    assert {name: result.n(f"agreement.{name}.t{t:g}") for name in ("accuracy", "worst", "kappa", "alpha")} == {
+        "accuracy": 3,
+        "worst": 3,
+        "kappa": 3,
+        "alpha": 1,  # one question is complete
+    }
 
 
 def test_dropping_makes_no_difference_where_nothing_is_missing(found: Score):
@@ -328,7 +346,11 @@ def test_a_question_with_a_single_rater_has_verdicts_but_no_agreement():
 
 def test_raters_that_always_agree_have_kappa_one_wherever_chance_is_not_certain():
     rows = [*said("q1", "aaaa", right="a", voted=0), *said("q2", "bbbb", right="a", voted=0)]
-    assert score(free("q1", "q2"), rows).curves["agreement.kappa"][1.0] == (1.0, 1.0, 1.0)
+    together = score(free("q1", "q2"), rows).curves
+    low, _ = alike_interval(1, 2, SHARE)  # of the share of pairs that agree
+    assert together["agreement.kappa_free"][1.0] == close((1, (low - 1 / 4) / (1 - 1 / 4), 1))
+    chance = 1 / 2 + 1 / 2 * 1 / 4  # of the same question, or of another one that has its label with 1 in 4
+    assert together["agreement.kappa"][1.0] == close((1, (low - chance) / (1 - chance), 1))
     alone = values(score(free("q1"), rows[:4]))
     assert math.isnan(alone["kappa"])  # one label for everything
     assert (alone["kappa_free"], alone["certainty"], alone["m2"]) == (1.0, 1.0, 1.0)
@@ -391,13 +413,16 @@ def test_a_single_mapping_is_a_matter_of_the_seed():
 
 
 def test_the_interval_of_kappa_is_that_of_the_questions_and_not_of_the_mappings():
-    # METHODS §2: the spread of the draws is not an uncertainty. Resamples of equal questions are all the same; what is
-    # left is the error of the mean over the mappings, 0.006 here
+    # METHODS §2: the spread of the draws is not an uncertainty. Resamples of equal questions are all the same: the
+    # interval is the exact one of their agreement, moved by the error of the mean over the mappings, 0.006 here
     ids = [f"q{index}" for index in range(12)]
     rows = [row for question_id in ids for row in said(question_id, "aaab", right="a", voted=0)]
     kappa = score(free(*ids), rows).curves["agreement.kappa"][1.0]
-    assert kappa.low <= kappa.value <= kappa.high
-    assert kappa.high - kappa.low < 0.05
+    low, high = alike_interval(0.5, 12, SHARE)
+    chance = (12 * 10 / 16 + (12**2 - 12) / 4) / 12**2  # of the same question, or of two
+    off = kappa.value - (0.5 - chance) / (1 - chance)
+    assert abs(off) < 0.02
+    assert kappa == close((kappa.value, (low - chance) / (1 - chance) + off, (high - chance) / (1 - chance) + off))
 
 
 def test_questions_of_a_group_are_resampled_together():
@@ -408,8 +433,9 @@ def test_questions_of_a_group_are_resampled_together():
     # one half is right, and agrees, as by chance; alone, 1 in 16 resamples has none of these, and 1 in 16 nothing else
     assert alone["agreement.accuracy"][1.0] == (0.5, 0.0, 1.0)
     assert alone["agreement.kappa_free"][1.0] == (0.0, -1.0, 1.0)
-    assert grouped["agreement.accuracy"][1.0] == (0.5, 0.5, 0.5)
-    assert grouped["agreement.kappa_free"][1.0] == (0.0, 0.0, 0.0)
+    low, high = alike_interval(0.5, 2, SHARE)
+    assert grouped["agreement.accuracy"][1.0] == (0.5, low, high)
+    assert grouped["agreement.kappa_free"][1.0] == close((0.0, 2 * low - 1, 2 * high - 1))
 
 
 @pytest.fixture(scope="module")
@@ -574,3 +600,26 @@ def test_rewrites_that_turn_a_right_answer_wrong_are_listed():
 def test_trials_are_no_rewrites_that_could_turn_anything():
     found = score(free("q1"), said("q1", "aab", right="a", rewrite=0)).tables["adversarial_rewrites"]
     assert found.num_rows == 0
+
+
+def test_the_questions_of_each_scenario_have_their_kappa_and_alpha_where_there_are_several():
+    asked = [*free("q1", "q2"), choice("q3", 4), *free("q4"), choice("q5", 4), choice("q6", 3)]
+    generator = random.Random(3)
+    rows = {
+        question.id: [
+            row
+            for t in (0.5, 1.0)
+            for row in said(question.id, generator.choices("ABCA!", k=5), right="A", temperature=t)
+        ]
+        for question in asked
+    }
+    mixed = score(asked, *rows.values())
+    for scenario in ("abstractive", "multiple_choice"):
+        own = [question for question in asked if question.scenario == scenario]
+        alone = score(own, *(rows[question.id] for question in own))
+        names = [name for name in alone.curves if name not in {curve.rsplit(".t", 1)[0] for curve in alone.by_question}]
+        assert {"agreement.kappa", "agreement.alpha", "agreement.count.unrated"} <= set(names)
+        for name in names:
+            found = {t: tuple(estimate) for t, estimate in mixed.curves[f"{name}.{scenario}"].items()}
+            assert found == {t: close(tuple(estimate)) for t, estimate in alone.curves[name].items()}
+        assert not any(name.endswith(scenario) for name in alone.curves)

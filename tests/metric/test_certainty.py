@@ -9,6 +9,7 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.certainty import AnswerCertainty, answer_entropy, miller_madow
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import Estimate, Measured
 from robust_eval.question import Question
 
@@ -178,7 +179,7 @@ def test_a_question_without_any_reply_is_undefined_and_left_out_of_the_means():
     table = score.tables["certainty"].to_pydict()
     assert table["entropy"] == pytest.approx([stats.entropy([3, 1]), math.nan], rel=1e-12, nan_ok=True)
     assert table["error_rate"] == pytest.approx([0.25, math.nan], nan_ok=True)
-    assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
+    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *alike_interval(0.25, 1, SHARE))}
     assert score.values["certainty.count.undefined"].value == 1.0
     assert score.values["certainty.count.invalid"].value == 0.0
 
@@ -251,6 +252,7 @@ def test_the_means_of_a_category_are_those_of_its_questions():
     definitions, facts = score.tables["certainty_by_category"].to_pylist()
     assert (definitions["category"], definitions["questions"], definitions["temperature"]) == ("D", 1, 0.7)
     assert (definitions["entropy"], definitions["error_rate"]) == (0.0, 1.0)
+    assert (definitions["entropy_low"], definitions["entropy_high"]) == alike_interval(0.0, 1, (0, math.log(5)))
     assert (facts["category"], facts["questions"]) == ("F", 2)
     for name in ("entropy", "entropy_miller_madow", "error_rate"):
         expected = alone.curves[f"certainty.{name}"][0.7]
@@ -296,8 +298,10 @@ def test_a_question_with_nothing_but_invalid_answers_is_left_out_of_both_means()
     score = certainty(rows, "q1", "q2")
     q1 = stats.entropy([3, 1])
     assert score.tables["certainty"]["entropy"].to_pylist() == pytest.approx([q1, math.nan], rel=1e-12, nan_ok=True)
-    assert score.curves["certainty.entropy"][0.7] == pytest.approx((q1, q1, q1), rel=1e-12)
-    assert score.curves["certainty.error_rate"] == {0.7: (0.25, 0.25, 0.25)}
+    assert score.curves["certainty.entropy"][0.7] == pytest.approx(
+        (q1, *alike_interval(q1, 1, (0, math.log(5)))), rel=1e-12
+    )
+    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *alike_interval(0.25, 1, SHARE))}
     assert score.values["certainty.count.undefined"].value == 1.0
     assert score.values["certainty.count.invalid"].value == 4.0
 
@@ -316,7 +320,7 @@ def test_questions_of_a_group_are_resampled_together():
     grouped = certainty(rows, *letters, groups=["g", "g", "h", "h"]).curves["certainty.error_rate"][0.7]
     # either group has an error rate of one half; alone, 1 in 16 resamples has none, and 1 in 16 nothing, right
     assert alone == (0.5, 0.0, 1.0)
-    assert grouped == (0.5, 0.5, 0.5)
+    assert grouped == (0.5, *alike_interval(0.5, 2, SHARE))
 
 
 def test_answers_asked_once_are_refused_before_anything_is_sampled():

@@ -24,6 +24,7 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.factual_robustness import FactualRobustness, entropy_against_breaking
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.question import Question
 
 PAPER_D = [1, 2, 5, 10, 50]
@@ -253,7 +254,7 @@ def test_a_question_without_a_greedy_answer_has_no_score_and_is_counted():
     assert table["frs_d1"].to_pylist() == pytest.approx([1, math.nan, math.nan, math.nan], nan_ok=True)
     assert table["breaking_temperature"].to_pylist() == [math.inf, 1.5, 0.5, 1.0]
     assert score.values["frs.count.undefined"].value == 3
-    assert score.values["frs.d1"] == (1.0, 1.0, 1.0)
+    assert score.values["frs.d1"] == alone(1.0)
 
 
 # FactualRobustness.score: the parts
@@ -312,11 +313,16 @@ def test_too_few_log_probabilities_of_an_end_token_that_does_not_count_do_not_ma
     assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([0.0])
 
 
+def alone(value):
+    """The estimate of one question alone."""
+    return value, *alike_interval(value, 1, SHARE)
+
+
 def test_five_of_ten_trials_hold_and_four_break():
     rows = [*trials("a", 0.2, 5, of=10, weight=0.1), *trials("a", 0.4, 4, of=10, weight=0.1)]
     score = score_one(rows)
     assert score.tables["frs"]["breaking_temperature"].to_pylist() == [0.4]
-    assert score.curves["accuracy"] == {0.2: (0.5, 0.5, 0.5), 0.4: (0.4, 0.4, 0.4)}
+    assert score.curves["accuracy"] == {0.2: alone(0.5), 0.4: alone(0.4)}
 
 
 @pytest.mark.parametrize("outcome", ["refused", "empty", "invalid"])
@@ -328,7 +334,7 @@ def test_useless_replies_count_as_wrong(outcome):
     ]
     score = score_one(rows)
     assert score.tables["frs"]["breaking_temperature"].to_pylist() == [0.2]
-    assert score.curves["accuracy"] == {0.2: (0.4, 0.4, 0.4), 0.4: (1.0, 1.0, 1.0)}
+    assert score.curves["accuracy"] == {0.2: alone(0.4), 0.4: alone(1.0)}
 
 
 @pytest.mark.parametrize("outcome", ["error", "filtered_prompt", "filtered_reply"])
@@ -340,14 +346,14 @@ def test_missing_replies_leave_the_denominator(outcome):
     ]
     score = score_one(rows)
     assert score.tables["frs"]["breaking_temperature"].to_pylist() == [math.inf]
-    assert score.curves["accuracy"] == {0.2: (0.5, 0.5, 0.5), 0.4: (1.0, 1.0, 1.0)}
+    assert score.curves["accuracy"] == {0.2: alone(0.5), 0.4: alone(1.0)}
 
 
 def test_exactly_enumerated_answers_enter_with_their_probability():
     weighted = [(0.2, True, 0.7), (0.2, True, 0.2), (0.2, False, 0.1), (0.4, True, 0.3), (0.4, False, 0.7)]
     rows = [answer("a", t, correct, weight=weight) for t, correct, weight in weighted]
     score = score_one(rows)
-    assert score.curves["accuracy"] == {0.2: pytest.approx([0.9] * 3, rel=1e-12), 0.4: pytest.approx([0.3] * 3)}
+    assert score.curves["accuracy"] == {t: pytest.approx(alone(p), rel=1e-12) for t, p in ((0.2, 0.9), (0.4, 0.3))}
     assert score.tables["frs"]["breaking_temperature"].to_pylist() == [0.4]
 
 

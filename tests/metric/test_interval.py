@@ -5,7 +5,15 @@ import pytest
 from scipy import stats
 
 from robust_eval.metric import interval
-from robust_eval.metric.interval import bootstrap, bootstrap_draws
+from robust_eval.metric.interval import (
+    SHARE,
+    UNKNOWN,
+    alike_interval,
+    bootstrap,
+    bootstrap_draws,
+    independent,
+    mean_interval,
+)
 
 
 def mean_without_axis(values):
@@ -224,3 +232,66 @@ def test_each_question_needs_one_group_label():
 def test_at_least_one_resample_is_needed(resamples):
     with pytest.raises(ValueError, match="resamples"):
         bootstrap(np.mean, [1.0, 2.0, 3.0], resamples=resamples)
+
+
+SHARES = [0.002, 0.02, 0.1, 0.3, 0.7]
+"""Of questions that differ from the others."""
+
+
+@pytest.mark.parametrize("n", [1, 5, 29, 30, 200, 6000])
+def test_the_exact_interval_of_zeros_and_of_ones_is_that_of_clopper_and_pearson(n):
+    most = 1 - 0.025 ** (1 / n)
+    assert alike_interval(0.0, n, SHARE) == pytest.approx((0, most), rel=1e-9)
+    assert alike_interval(1.0, n, SHARE) == pytest.approx((1 - most, 1), rel=1e-9)
+    assert alike_interval(0.0, n, (0, 1.609)) == pytest.approx((0, 1.609 * most), rel=1e-9)
+    assert alike_interval(0.65, n, (-1, 1)) == pytest.approx((0.65 - 1.65 * most, 0.65 + 0.35 * most), rel=1e-9)
+
+
+@pytest.mark.parametrize("other", [0.0, 0.4, 0.66, 1.0])
+@pytest.mark.parametrize("differing", SHARES)
+def test_intervals_of_questions_that_may_all_be_alike_cover_as_often_as_they_say(other, differing):
+    """Most questions are worth 0.65, some something else: the mean is missed by less than 2.5 % of the samples that are
+    all alike; the bootstrap's interval, which had no width, missed it by all of them.
+    """
+    generator = np.random.default_rng(13)
+    mean = 0.65 + differing * (other - 0.65)
+    missed = 0
+    for differ in generator.random((400, 12)) < differing:
+        if not differ.any():
+            low, high = mean_interval(np.full(12, 0.65), SHARE)
+            missed += not low <= mean <= high
+    assert missed <= 0.025 * 400 + 3 * math.sqrt(400 * 0.025 * 0.975)
+
+
+def test_a_mean_over_questions_that_are_not_alike_has_the_interval_of_the_bootstrap():
+    sample = np.random.default_rng(14).random(50)
+    groups = np.arange(50) // 5
+    for labels in (None, groups):
+        assert mean_interval(sample, SHARE, labels, seed=3) == bootstrap(np.mean, sample, groups=labels, seed=3)
+
+
+def test_what_differs_by_rounding_is_alike():
+    sample = 0.6545 + 1e-16 * np.arange(30)
+    assert mean_interval(sample, SHARE) == pytest.approx(alike_interval(0.6545, 30, SHARE), rel=1e-12)
+    assert mean_interval(np.array([1 + 2e-16] * 5), SHARE) == alike_interval(1.0, 5, SHARE)
+
+
+def test_groups_whose_means_are_alike_are_as_many_questions():
+    values, groups = [0.0, 1.0, 1.0, 0.0, 0.5], ["a", "a", "b", "b", "c"]
+    assert mean_interval(np.array(values), SHARE, groups) == alike_interval(0.5, 3, SHARE)
+    assert mean_interval(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == alike_interval(2 / 3, 1, SHARE)
+
+
+def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_known_or_leave_no_choice():
+    for limits in (UNKNOWN, (0, math.inf), (0.7, 0.7)):
+        assert all(math.isnan(bound) for bound in mean_interval(np.full(9, 0.7), limits))
+    assert all(math.isnan(bound) for bound in mean_interval(np.zeros(0), SHARE))
+
+
+def test_a_value_outside_of_its_limits_is_refused():
+    with pytest.raises(ValueError, match=r"^value: 1\.2 lies outside of its limits, 0 to 1$"):
+        mean_interval(np.full(3, 1.2), SHARE)
+
+
+def test_groups_are_the_independent_units():
+    assert (independent(4, None), independent(4, ["a", "b", "a", "c"])) == (4, 3)

@@ -39,7 +39,21 @@ def test_the_share_above_zero_can_be_counted_for_two_questions():
 
 
 def test_two_equal_runs_are_neither_above_nor_below():
-    assert paired_difference([1, 0, 1], [1, 0, 1]) == (3, 2 / 3, 2 / 3, 0, 0, 0, 0.5)
+    found = paired_difference([1, 0, 1], [1, 0, 1], limits=(0, 1))
+    most = 1 - 0.025 ** (1 / 3)  # the share of questions that may differ, by 1 at most, in either direction
+    assert found == pytest.approx((3, 2 / 3, 2 / 3, 0, -most, most, 0.5))
+
+
+def test_runs_that_differ_alike_everywhere_have_an_interval_where_their_limits_are_known():
+    first, second = np.full(40, 0.9), np.full(40, 0.4)
+    unknown = paired_difference(first, second)
+    assert (math.isnan(unknown.low), math.isnan(unknown.high)) == (True, True)
+    known = paired_difference(first, second, limits=(0, 2))  # differences lie between -2 and 2
+    share = 1 - 0.025 ** (1 / 40)
+    assert (known.low, known.high) == pytest.approx((0.5 - 2.5 * share, 0.5 + 1.5 * share))
+    grouped = paired_difference(first, second, np.arange(40) // 10, limits=(0, 2))
+    share = 1 - 0.025 ** (1 / 4)
+    assert (grouped.low, grouped.high) == pytest.approx((0.5 - 2.5 * share, 0.5 + 1.5 * share))
 
 
 def test_questions_that_are_undefined_on_either_side_are_left_out():

@@ -7,6 +7,7 @@ from facts_by_hand import score_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import Estimate
 from robust_eval.metric.type_shares import share_estimates, taken, type_shares
 from robust_eval.question import Question
@@ -109,7 +110,18 @@ def test_the_interval_is_that_of_resampled_questions():
 def test_the_interval_resamples_groups_where_questions_have_them():
     # the one group is drawn in every resample
     rows = type_shares(np.array([0.1, 0.2, 0.8, 0.9]), ["HUM", "LOC", "HUM", "LOC"], groups=["p"] * 4).to_pylist()
-    assert [(row["low"], row["share_most_robust"], row["high"]) for row in rows] == [(0.5, 0.5, 0.5)] * 2
+    assert [row["share_most_robust"] for row in rows] == [0.5] * 2
+    assert all(math.isnan(row[bound]) for row in rows for bound in ("low", "high"))  # and says nothing of another group
+
+
+def test_a_type_at_one_end_in_all_resamples_has_the_exact_interval_and_facts_that_tie_have_none():
+    rows = type_shares(np.repeat([0.1, 0.5, 0.9], [10, 40, 10]), ["LOC"] * 10 + ["NUM"] * 40 + ["HUM"] * 10, n=3)
+    bounds = [(row["type"], row["low"], row["high"]) for row in rows.to_pylist()]
+    assert bounds[0] == ("HUM", *alike_interval(1, 10, SHARE))
+    assert bounds[1] == ("LOC", *alike_interval(0, 10, SHARE))
+    tied = type_shares(np.full(60, 0.5), ["HUM", "LOC"] * 30).to_pylist()
+    assert [row["share_most_robust"] for row in tied] == [0.5] * 2
+    assert all(math.isnan(row[bound]) for row in tied for bound in ("low", "high"))
 
 
 def test_the_same_seed_gives_the_same_interval():

@@ -194,7 +194,7 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     assert found.table.schema == SCHEMA
     assert (first.loaded, first.asked) == (1, NAMES)
     assert (second.loaded, second.asked) == (0, [])
-    assert caplog.messages == ["greedy answers: 3 of 3 questions are in the store"]
+    assert caplog.messages == ["greedy answers: the answers to 3 of 3 prompts are in the store"]
 
 
 def test_only_what_is_missing_is_asked(store: SqliteStore):

@@ -53,7 +53,7 @@ def test_end_tokens_and_answers_without_log_probabilities_are_left_out():
 
 def test_rounding_makes_no_probability_above_one():
     (branch,) = top_branches([Path((0,), [1e-7], 1, True)], decode).branches
-    assert branch.as_data() == ["a", 1.0, "right", [["right", 1]], [], []]
+    assert branch.as_data() == ["a", "100", "right", [["right", 1]], [], []]
 
 
 def test_the_answers_of_every_branch_are_counted_by_their_verdicts_those_that_are_not_shown_too():

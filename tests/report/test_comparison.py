@@ -5,6 +5,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from robust_eval.limits import with_limits
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.paired import LogRank
 from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
@@ -30,7 +32,7 @@ def run(figures, ids=None, texts=None, kept=None, groups=None, **changed):
     columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
     means = {name: Estimate(float(np.mean(values[~np.isnan(values)]))) for name, values in columns.items()}
     settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    return FinishedRun(settings, means, pa.table(described | columns))
+    return FinishedRun(settings, means, with_limits(pa.table(described | columns), dict.fromkeys(columns, SHARE)))
 
 
 def pairs(*runs):
@@ -39,18 +41,18 @@ def pairs(*runs):
 
 def test_runs_are_compared_on_the_questions_that_both_kept():
     first = run(
-        {"greedy.accuracy": [1, 1, 1, 0, 0], "frs.d1": [0.5, 0.75, 1.0, NAN, NAN]},
+        {"accuracy.greedy": [1, 1, 1, 0, 0], "frs.d1": [0.5, 0.75, 1.0, NAN, NAN]},
         kept=[1, 1, 1, 0, 0],
     )
     second = run(
-        {"greedy.accuracy": [0, 1, 1, 1, 0], "frs.d1": [NAN, 0.25, 0.75, 0.875, NAN]},
+        {"accuracy.greedy": [0, 1, 1, 1, 0], "frs.d1": [NAN, 0.25, 0.75, 0.875, NAN]},
         kept=[0, 1, 1, 1, 0],
         model__name="large",
     )
     (pair,) = pairs(first, second)
     assert pair[:4] == (0, 1, (3, 3), 2)
-    assert list(pair.differences) == ["greedy.accuracy", "frs.d1"]
-    assert pair.differences["greedy.accuracy"][:4] == (5, 0.6, 0.6, 0)
+    assert list(pair.differences) == ["accuracy.greedy", "frs.d1"]
+    assert pair.differences["accuracy.greedy"][:4] == (5, 0.6, 0.6, 0)
     # differences 1/2 and 1/4: the mean of two draws is either, or 3/8
     assert pair.differences["frs.d1"] == (2, 0.875, 0.5, 0.375, 0.25, 0.5, 1.0)
     assert pair.log_rank is None
@@ -70,7 +72,7 @@ def test_questions_are_the_same_only_if_both_id_and_text_are():
     second = run({"frs.d1": [0.0, 0.0, 0.0]}, ids="abd", texts=["A?", "B!", "C?"], model__name="large")
     (pair,) = pairs(first, second)
     assert pair.shared == 1
-    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, 0.125, 0.125, 1.0)
+    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *alike_interval(0.125, 1, (-1, 1)), 1.0)
 
 
 def test_runs_without_a_common_question_make_no_pair():
@@ -96,7 +98,7 @@ def test_every_two_runs_are_compared_the_earlier_first():
 def test_only_the_telling_figures_of_both_are_compared():
     first = run(
         {
-            "greedy.accuracy": [1, 1],
+            "accuracy.greedy": [1, 1],
             "frs.d1": [0.5, 0.5],
             "frs.d2": [0.5, 0.5],
             "frs.combined.d1": [0.5, 0.5],
@@ -109,7 +111,7 @@ def test_only_the_telling_figures_of_both_are_compared():
     )
     second = run(
         {
-            "greedy.accuracy": [0, 1],
+            "accuracy.greedy": [0, 1],
             "frs.d1": [0.25, 0.5],
             "frs.combined.d1": [0.5, 0.5],
             "accuracy.t0.5": [1, 0],
@@ -121,7 +123,7 @@ def test_only_the_telling_figures_of_both_are_compared():
     )
     (pair,) = pairs(first, second)
     assert {name: difference.value for name, difference in pair.differences.items()} == {
-        "greedy.accuracy": 0.5,
+        "accuracy.greedy": 0.5,
         "frs.d1": 0.125,
         "accuracy.t0.5": 0.5,
         "accuracy.t1": 0.5,
@@ -130,8 +132,8 @@ def test_only_the_telling_figures_of_both_are_compared():
 
 
 def test_a_figure_that_no_common_question_has_is_undefined():
-    first = run({"greedy.accuracy": [1, 0], "frs.d1": [0.5, NAN]}, kept=[1, 0])
-    second = run({"greedy.accuracy": [1, 1], "frs.d1": [NAN, 0.5]}, kept=[0, 1], model__name="large")
+    first = run({"accuracy.greedy": [1, 0], "frs.d1": [0.5, NAN]}, kept=[1, 0])
+    second = run({"accuracy.greedy": [1, 1], "frs.d1": [NAN, 0.5]}, kept=[0, 1], model__name="large")
     (pair,) = pairs(first, second)
     assert (pair.kept, pair.shared) == ((1, 1), 0)
     np.testing.assert_array_equal(pair.differences["frs.d1"], (0, *[NAN] * 6))
@@ -178,11 +180,11 @@ def test_the_log_rank_test_takes_the_questions_of_both_wherever_they_stand():
 
 @pytest.mark.parametrize("other", [{}, survival([0.5, 1.0], [0.5, 1.0, 1.5]), survival([0.5, 2.0], [0.5, 2.0])])
 def test_breaking_temperatures_of_other_grids_are_not_tested(other):
-    first = run({"greedy.accuracy": [1, 1], **survival([0.5, 1.0], [0.5, 1.0])})
-    second = run({"greedy.accuracy": [1, 0], **other}, model__name="large")
+    first = run({"accuracy.greedy": [1, 1], **survival([0.5, 1.0], [0.5, 1.0])})
+    second = run({"accuracy.greedy": [1, 0], **other}, model__name="large")
     (pair,) = pairs(first, second)
     assert pair.log_rank is None
-    assert pair.differences["greedy.accuracy"].value == 0.5
+    assert pair.differences["accuracy.greedy"].value == 0.5
 
 
 def test_a_log_rank_test_that_nothing_decides_is_undefined():
@@ -192,13 +194,13 @@ def test_a_log_rank_test_that_nothing_decides_is_undefined():
 
 
 def test_questions_of_a_group_are_resampled_together():
-    values = {"greedy.accuracy": [1] * 10 + [0] * 10}
-    others = {"greedy.accuracy": [0] * 10 + [1] * 10}
+    values = {"accuracy.greedy": [1] * 10 + [0] * 10}
+    others = {"accuracy.greedy": [0] * 10 + [1] * 10}
     groups = ["a"] * 10 + ["b"] * 10
     (pair,) = pairs(run(values, groups=groups), run(others, groups=groups, model__name="large"))
-    assert pair.differences["greedy.accuracy"][3:6] == (0, -1, 1)
+    assert pair.differences["accuracy.greedy"][3:6] == (0, -1, 1)
     (pair,) = pairs(run(values), run(others, model__name="large"))
-    assert pair.differences["greedy.accuracy"][3:6] == pytest.approx((0, -0.44, 0.44), abs=0.07)  # 1.96 / √20
+    assert pair.differences["accuracy.greedy"][3:6] == pytest.approx((0, -0.44, 0.44), abs=0.07)  # 1.96 / √20
 
 
 def test_the_groups_are_those_of_the_common_questions():
@@ -218,7 +220,7 @@ def test_the_log_rank_test_sums_the_questions_of_a_group_first():
 
 
 def test_runs_that_differ_in_d_alone_are_one_measurement():
-    shared = {"greedy.accuracy": [1, 0]}
+    shared = {"accuracy.greedy": [1, 0]}
     runs = [
         run({"frs.d1": [0.5, NAN], **shared}),
         run({"frs.d5": [0.25, NAN], **shared}, metric__frs__d=5),
@@ -234,7 +236,7 @@ def test_runs_that_differ_in_d_alone_are_one_measurement():
     (pair,) = compared.pairs
     assert {name: difference.value for name, difference in pair.differences.items()} == {
         "frs.d1": -0.25,
-        "greedy.accuracy": 0,
+        "accuracy.greedy": 0,
         "frs.d5": -0.25,
     }
 

@@ -9,6 +9,7 @@ import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
+from robust_eval.metric.interval import alike_interval
 from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
@@ -86,6 +87,7 @@ def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison)
     assert page.tags.count("th") == page.attributes.count(("scope", "col")) + page.attributes.count(("scope", "row"))
 
 
+FEW = "Intervals here rest on as few as 2 questions: below 30 an interval is a warning and no measure."
 KEPT = "Questions kept by some and not by others, facts"
 DIFFER = "Questions that differ most: {}, facts".format
 TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", KEPT]
@@ -104,23 +106,37 @@ TABLES = [
             "mean FRS, d = 5",
         ],
         [
-            *("small, d=1", "4", "3", "1.000 (1.000 to 1.000)", "0.750 (0.500 to 1.000)", "0.333 (0.000 to 1.000)"),
-            *("1.000 (1.000 to 1.000)", "0.500 (0.250 to 1.000)", ""),
+            *(
+                "small, d=1",
+                "4",
+                "3",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.750 (0.500 to 1.000, n = 3)",
+                "0.333 (0.000 to 1.000, n = 3)",
+            ),
+            *("1.000 (0.292 to 1.000, n = 3)", "0.500 (0.250 to 1.000, n = 3)", ""),
         ],
         [
-            *("small, d=5", "4", "3", "1.000 (1.000 to 1.000)", "", "0.333 (0.000 to 1.000)"),
-            *("1.000 (1.000 to 1.000)", "0.500 (0.250 to 1.000)", "0.500 (0.250 to 0.750)"),
+            *("small, d=5", "4", "3", "1.000 (0.398 to 1.000, n = 4)", "", "0.333 (0.000 to 1.000, n = 3)"),
+            *("1.000 (0.292 to 1.000, n = 3)", "0.500 (0.250 to 1.000, n = 3)", "0.500 (0.250 to 0.750, n = 3)"),
         ],
         [
-            *("large, d=1", "4", "3", "1.000 (1.000 to 1.000)", "0.500 (0.250 to 0.750)", "0.000 (0.000 to 0.000)"),
-            *("0.600 (0.500 to 0.800)", "0.250 (0.000 to 0.750)", ""),
+            *(
+                "large, d=1",
+                "4",
+                "3",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.500 (0.250 to 0.750, n = 3)",
+                "0.000 (0.000 to 0.708, n = 3)",
+            ),
+            *("0.600 (0.500 to 0.800, n = 3)", "0.250 (0.000 to 0.750, n = 3)", ""),
         ],
     ],
     [
         ["measured", "d", "FRS, facts", "unbroken facts"],
-        ["small", "1", "0.750 (0.500 to 1.000)", "0.333 (0.000 to 1.000)"],
-        ["small", "5", "0.500 (0.250 to 0.750)", "0.333 (0.000 to 1.000)"],
-        ["large", "1", "0.500 (0.250 to 0.750)", "0.000 (0.000 to 0.000)"],
+        ["small", "1", "0.750 (0.500 to 1.000, n = 3)", "0.333 (0.000 to 1.000, n = 3)"],
+        ["small", "5", "0.500 (0.250 to 0.750, n = 3)", "0.333 (0.000 to 1.000, n = 3)"],
+        ["large", "1", "0.500 (0.250 to 0.750, n = 3)", "0.000 (0.000 to 0.708, n = 3)"],
     ],
     [
         [
@@ -136,12 +152,31 @@ TABLES = [
             "mean FRS, d = 5",
         ],
         [
-            *("small", "multiple choice", "facts", "4", "1.000 (1.000 to 1.000)", "0.750 (0.500 to 1.000)"),
-            *("0.333 (0.000 to 1.000)", "1.000 (1.000 to 1.000)", "0.500 (0.250 to 1.000)", "0.500 (0.250 to 0.750)"),
+            *(
+                "small",
+                "multiple choice",
+                "facts",
+                "4",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.750 (0.500 to 1.000, n = 3)",
+            ),
+            *(
+                "0.333 (0.000 to 1.000, n = 3)",
+                "1.000 (0.292 to 1.000, n = 3)",
+                "0.500 (0.250 to 1.000, n = 3)",
+                "0.500 (0.250 to 0.750, n = 3)",
+            ),
         ],
         [
-            *("large", "multiple choice", "facts", "4", "1.000 (1.000 to 1.000)", "0.500 (0.250 to 0.750)"),
-            *("0.000 (0.000 to 0.000)", "0.600 (0.500 to 0.800)", "0.250 (0.000 to 0.750)", ""),
+            *(
+                "large",
+                "multiple choice",
+                "facts",
+                "4",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.500 (0.250 to 0.750, n = 3)",
+            ),
+            *("0.000 (0.000 to 0.708, n = 3)", "0.600 (0.500 to 0.800, n = 3)", "0.250 (0.000 to 0.750, n = 3)", ""),
         ],
     ],
     [
@@ -150,7 +185,7 @@ TABLES = [
             *("break earlier in first", "in second", "log-rank χ²", "p"),
         ],
         [
-            *("small", "large", "mean FRS, d = 1", "3 and 3", "2", "+0.250 (+0.250 to +0.250)", "100.0%"),
+            *("small", "large", "mean FRS, d = 1", "3 and 3", "2", "+0.250 (-0.802 to +0.881, n = 2)", "100.0%"),
             *("0", "1", "1.00", "0.32"),
         ],
     ],
@@ -170,12 +205,12 @@ TABLES = [
         ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"],
         [
             *("accuracy of all greedy answers", "4", "1.000", "1.000"),
-            *("0.000 (0.000 to 0.000)", "50.0%"),
+            *("0.000 (-0.602 to +0.602)", "50.0%"),
         ],
-        ["mean FRS, d = 1", "2", "0.625", "0.375", "+0.250 (+0.250 to +0.250)", "100.0%"],
-        ["share of unbroken facts (each scores 1)", "2", "0.000", "0.000", "0.000 (0.000 to 0.000)", "50.0%"],
-        ["accuracy at t = 0.5", "2", "1.000", "0.500", "+0.500 (+0.500 to +0.500)", "100.0%"],
-        ["accuracy at t = 1", "2", "0.250", "0.000", "+0.250 (+0.250 to +0.250)", "100.0%"],
+        ["mean FRS, d = 1", "2", "0.625", "0.375", "+0.250 (-0.802 to +0.881)", "100.0%"],
+        ["share of unbroken facts (each scores 1)", "2", "0.000", "0.000", "0.000 (-0.842 to +0.842)", "50.0%"],
+        ["accuracy at t = 0.5", "2", "1.000", "0.500", "+0.500 (-0.763 to +0.921)", "100.0%"],
+        ["accuracy at t = 1", "2", "0.250", "0.000", "+0.250 (-0.802 to +0.881)", "100.0%"],
     ],
 ]
 
@@ -311,6 +346,17 @@ def test_of_many_questions_25_are_shown_and_all_are_in_the_table_for_programs(tm
     assert pq.read_table(tmp_path / "questions.parquet").num_rows == 120
 
 
+def test_only_questions_with_a_range_that_is_shown_are_counted_as_different(tmp_path):
+    unbroken = {"frs.unbroken_share": ([0] * 4, (0.0, 0.0, 0.6))}
+    values = unbroken | {"frs.d1": ([0.5, 0.5, 0.5, 0.25], (0.4375, 0.25, 0.5))}
+    others = unbroken | {"frs.d1": ([0.5, 0.5 + 1e-15, 0.50001, 0.654527], (0.53863175, 0.5, 0.654527))}
+    html, _ = written([measured(values), measured(others, model__name="large")], tmp_path)
+    table = next(table for table in Page(html).tables if table[0][1] == "range")
+    assert "1 question differs." in html
+    assert [row[:2] for row in table[1:]] == [["d?", "0.405"]]
+    assert table[1][3].startswith("0.655 ")
+
+
 def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
     folder, _, _ = comparison
     table = pq.read_table(folder / "runs.parquet")
@@ -320,16 +366,18 @@ def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
         "value": "double",
         "low": "double",
         "high": "double",
+        "n": "int64",
     }
     other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
-    expected = [("small, d=1", name, *each) for name, (_, each) in SMALL.items()]
-    expected += [("small, d=1", "frs", 0.75, 0.5, 1.0)]
-    expected += [("small, d=5", name, *each) for name, (_, each) in other_d.items()]
-    expected += [("small, d=5", "frs.d5", 0.5, 0.25, 0.75), ("small, d=5", "frs", 0.5, 0.25, 0.75)]
-    expected += [("large, d=1", name, *each) for name, (_, each) in LARGE.items()]
-    expected += [("large, d=1", "frs", 0.5, 0.25, 0.75)]
-    expected += [("large, d=1", "frs.breaking_temperature.median", NAN, NAN, NAN)]
-    found = [tuple(row.values()) for row in table.to_pylist()]
+    n = {name: 4 if name == "accuracy.greedy" else 3 for name in [*SMALL, "frs.d5"]}
+    expected = [("small, d=1", name, *each, n[name]) for name, (_, each) in SMALL.items()]
+    expected += [("small, d=1", "frs", 0.75, 0.5, 1.0, NAN)]  # nothing says how many these rest on
+    expected += [("small, d=5", name, *each, n[name]) for name, (_, each) in other_d.items()]
+    expected += [("small, d=5", "frs.d5", 0.5, 0.25, 0.75, 3), ("small, d=5", "frs", 0.5, 0.25, 0.75, NAN)]
+    expected += [("large, d=1", name, *each, n[name]) for name, (_, each) in LARGE.items()]
+    expected += [("large, d=1", "frs", 0.5, 0.25, 0.75, NAN)]
+    expected += [("large, d=1", "frs.breaking_temperature.median", NAN, NAN, NAN, NAN)]
+    found = [tuple(NAN if each is None else each for each in row.values()) for row in table.to_pylist()]
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     np.testing.assert_array_equal([row[2:] for row in found], [row[2:] for row in expected])
 
@@ -342,11 +390,11 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
     assert table.column_names == ["measured", "against", "figure", *names, *tested]
     p_value = math.erfc(math.sqrt(0.5))
     expected = {
-        "greedy.accuracy": (4, 1, 1, 0, 0, 0, 0.5),
-        "frs.d1": (2, 0.625, 0.375, 0.25, 0.25, 0.25, 1),
-        "frs.unbroken_share": (2, 0, 0, 0, 0, 0, 0.5),
-        "accuracy.t0.5": (2, 1, 0.5, 0.5, 0.5, 0.5, 1),
-        "accuracy.t1": (2, 0.25, 0, 0.25, 0.25, 0.25, 1),
+        "accuracy.greedy": (4, 1, 1, 0, *alike_interval(0, 4, (-1, 1)), 0.5),
+        "frs.d1": (2, 0.625, 0.375, 0.25, *alike_interval(0.25, 2, (-1, 1)), 1),
+        "frs.unbroken_share": (2, 0, 0, 0, *alike_interval(0, 2, (-1, 1)), 0.5),
+        "accuracy.t0.5": (2, 1, 0.5, 0.5, *alike_interval(0.5, 2, (-1, 1)), 1),
+        "accuracy.t1": (2, 0.25, 0, 0.25, *alike_interval(0.25, 2, (-1, 1)), 1),
     }
     assert [tuple(row.values()) for row in table.to_pylist()] == [
         ("small", "large", name, *values, 2, 0, 1, 1, pytest.approx(p_value)) for name, values in expected.items()
@@ -402,17 +450,17 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     assert rendered(markdown).tables == page.tables
     differ = DIFFER("answer entropy (nats) at t = 1")
     assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", differ, "small against large"]
-    greedy, even = "0.500 (0.000 to 1.000)", "0.500 (0.500 to 0.500)"
+    greedy, even = "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.079 to 0.921, n = 2)"
     assert [row[3:] for row in page.tables[0]] == [
         [
             "accuracy of all greedy answers",
             "answer entropy (nats) at t = 1",
             "error rate at t = 1",
         ],
-        [greedy, "0.500 (0.250 to 0.750)", even],
-        [greedy, "0.750 (0.500 to 1.000)", even],
+        [greedy, "0.500 (0.250 to 0.750, n = 2)", even],
+        [greedy, "0.750 (0.500 to 1.000, n = 2)", even],
     ]
-    same = "0.000 (0.000 to 0.000)"
+    same = "0.000 (-0.842 to +0.842)"
     assert page.tables[3] == [
         ["question", "range", "small", "large"],
         ["a?", "0.250", "0.250 “A by small” ✓ right", "0.500 “A by large” ✓ right"],
@@ -420,7 +468,7 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     ]
     assert page.tables[4][1:] == [
         ["accuracy of all greedy answers", "2", "0.500", "0.500", same, "50.0%"],
-        ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-0.250 to -0.250)", "0.0%"],
+        ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-1.302 to +1.223)", "0.0%"],
         ["error rate at t = 1", "2", "0.500", "0.500", same, "50.0%"],
     ]
     assert page.tables[2][1][7:] == ["", "", "", ""]
@@ -438,24 +486,24 @@ def test_one_run_alone_has_no_pairs(tmp_path):
     assert page.headings == ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario"]
     assert rendered(markdown).tables == page.tables
     assert [row[0] for row in page.tables[0]] == ["run", "small"]
-    assert page.tables[1][1:] == [["small", "1", "0.750 (0.500 to 1.000)", "0.333 (0.000 to 1.000)"]]
+    assert page.tables[1][1:] == [["small", "1", "0.750 (0.500 to 1.000, n = 3)", "0.333 (0.000 to 1.000, n = 3)"]]
     assert markdown.startswith("# Comparison\n\n1 run of small on facts.\n\n")
     pairs = pq.read_table(tmp_path / "pairs.parquet")
     assert (pairs.num_rows, pairs.num_columns) == (0, 15)
 
 
 def test_an_undefined_figure_is_called_so(tmp_path):
-    nothing = {name: ([1, NAN] if name == "greedy.accuracy" else [NAN] * 2, (NAN,)) for name in SMALL}
+    nothing = {name: ([1, NAN] if name == "accuracy.greedy" else [NAN] * 2, (NAN,)) for name in SMALL}
     some = {name: ([1, 0], (0.5, 0.0, 1.0)) for name in SMALL}
     html, markdown = written([measured(nothing), measured(some, model__name="large")], tmp_path)
     page = Page(html)
     assert rendered(markdown).tables == page.tables
-    assert page.tables[0][1] == ["small", "2", "2", *["undefined"] * 5]
+    assert page.tables[0][1] == ["small", "2", "2", "undefined (n = 1)", *["undefined (n = 0)"] * 4]
     assert page.tables[1][1:] == [
-        ["small", "1", "undefined", "undefined"],
-        ["large", "1", "0.500 (0.000 to 1.000)", "0.500 (0.000 to 1.000)"],
+        ["small", "1", "undefined (n = 0)", "undefined (n = 0)"],
+        ["large", "1", "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.000 to 1.000, n = 2)"],
     ]
-    assert page.tables[2][1][3:] == ["2", "1.000 (1.000 to 1.000)", *["undefined"] * 4]
+    assert page.tables[2][1][3:] == ["2", "1.000 (0.025 to 1.000, n = 1)", *["undefined (n = 0)"] * 4]
     assert page.tables[3][1] == [
         *("small", "large", "mean FRS, d = 1", "2 and 2", "2", "undefined", "undefined"),
         *("0", "0", "undefined", "undefined"),
@@ -500,11 +548,12 @@ def test_the_terminal_shows_the_main_figures_of_every_run(tmp_path, capsys, monk
         "3 runs",
         ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
         ["small, d=1", "3 of 4", "1.000", "0.750", "0.333"],
-        ["", "", "1.000 to 1.000", "0.500 to 1.000", "0.000 to 1.000"],
+        ["", "", "0.398 to 1.000, n = 4", "0.500 to 1.000", "0.000 to 1.000, n = 3"],
         ["small, d=5", "3 of 4", "1.000", "0.500", "0.333"],
-        ["", "", "1.000 to 1.000", "0.250 to 0.750", "0.000 to 1.000"],
+        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 1.000, n = 3"],
         ["large, d=1", "3 of 4", "1.000", "0.500", "0.000"],
-        ["", "", "1.000 to 1.000", "0.250 to 0.750", "0.000 to 0.000"],
+        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 0.708, n = 3"],
+        FEW,
         f"comparison: {tmp_path / 'comparison.html'}",
     ]
 
@@ -512,12 +561,12 @@ def test_the_terminal_shows_the_main_figures_of_every_run(tmp_path, capsys, monk
 def test_the_terminal_shows_what_a_run_without_a_score_has(tmp_path, capsys, monkeypatch):
     runs = [*frs_runs()[2:], measured(CERTAINTY)]
     rows = printed(runs, tmp_path, capsys, monkeypatch)
-    assert rows[1:-1] == [
+    assert rows[1:-2] == [
         ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
         ["large", "3 of 4", "1.000", "0.500", "0.000"],
-        ["", "", "1.000 to 1.000", "0.250 to 0.750", "0.000 to 0.000"],
+        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 0.708, n = 3"],
         ["small", "2 of 2", "0.500", "", ""],
-        ["", "", "0.000 to 1.000", "", ""],
+        ["", "", "0.000 to 1.000, n = 2", "", ""],
     ]
 
 
@@ -526,7 +575,8 @@ def test_the_terminal_shows_the_first_figures_where_the_main_ones_are_missing(tm
     assert printed([measured(entropy)], tmp_path, capsys, monkeypatch)[1:] == [
         ["run", "kept", "answer entropy (nats) at t = 1"],
         ["small", "2 of 2", "undefined"],
-        ["", "", ""],
+        ["", "", "n = 1"],
+        FEW,
         f"comparison: {tmp_path / 'comparison.html'}",
     ]
 

@@ -34,9 +34,9 @@ SETTINGS = {
 }
 SUMMARY = {
     "questions.asked": 3,
-    "greedy.accuracy": 0.5,
-    "greedy.accuracy.low": 0.25,
-    "greedy.accuracy.high": 0.75,
+    "accuracy.greedy": 0.5,
+    "accuracy.greedy.low": 0.25,
+    "accuracy.greedy.high": 0.75,
     "frs.d5": 0.6,
     "frs.d5.low": 0.5,
     "frs.d5.high": 0.7,
@@ -48,7 +48,7 @@ SUMMARY = {
     "accuracy.t1.5": 0.3,
     "accuracy.t3": None,
 }
-MEASURED = ["greedy.accuracy", "frs.d5", "frs.d1", "frs.combined.d5"]
+MEASURED = ["accuracy.greedy", "frs.d5", "frs.d1", "frs.combined.d5"]
 MEASURED += ["accuracy.t0.5", "accuracy.t1", "accuracy.t1.5", "accuracy.t3"]
 
 
@@ -82,7 +82,7 @@ def test_a_run_is_read_whole(folder):
     assert run.settings == SETTINGS
     expected = {
         "questions.asked": (3.0, NAN, NAN),
-        "greedy.accuracy": (0.5, 0.25, 0.75),
+        "accuracy.greedy": (0.5, 0.25, 0.75),
         "frs.d5": (0.6, 0.5, 0.7),
         "frs.d1": (0.8, NAN, NAN),
         "frs.breaking_temperature.median": (NAN, NAN, NAN),
@@ -97,6 +97,25 @@ def test_a_run_is_read_whole(folder):
     assert run.questions.schema == TABLE.schema
     for name in TABLE.column_names:
         np.testing.assert_array_equal(run.questions[name].to_pylist(), TABLE[name].to_pylist())
+
+
+def test_a_run_of_an_earlier_version_has_its_figures_under_their_present_names(folder):
+    earlier = {name.replace("accuracy.greedy", "greedy.accuracy"): value for name, value in SUMMARY.items()}
+    (folder / "summary.json").write_text(json.dumps(earlier))
+    names = [name.replace("accuracy.greedy", "greedy.accuracy") for name in TABLE.column_names]
+    pq.write_table(TABLE.rename_columns(names), folder / "questions.parquet")
+    run = read_run(folder)
+    assert run.figures["accuracy.greedy"] == (0.5, 0.25, 0.75)
+    assert run.measured == MEASURED
+    assert (run.asked, run.n("accuracy.greedy"), run.n("frs.breaking_temperature.median")) == (3, 2, None)
+
+
+def test_a_run_says_how_many_questions_its_figures_rest_on(folder):
+    told = {"frs.breaking_temperature.median.n": 2.0, "frs.d1.n": 2.0}
+    (folder / "summary.json").write_text(json.dumps(SUMMARY | told))
+    run = read_run(folder)
+    assert [run.n(name) for name in ("frs.breaking_temperature.median", "frs.d1", "questions.asked")] == [2, 2, None]
+    assert "frs.d1.n" not in run.figures
 
 
 def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
@@ -119,7 +138,7 @@ def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
 def test_a_run_says_which_of_its_figures_are_means_and_which_a_person_wants_first(folder):
     run = read_run(folder)
     assert run.measured == MEASURED
-    assert run.telling == ["greedy.accuracy", "frs.d5", "frs.d1", "accuracy.t0.5", "accuracy.t1", "accuracy.t3"]
+    assert run.telling == ["accuracy.greedy", "frs.d5", "frs.d1", "accuracy.t0.5", "accuracy.t1", "accuracy.t3"]
 
 
 def test_the_scores_and_curves_of_a_run_lie_by_d_and_by_temperature(folder):
@@ -253,7 +272,7 @@ def kept_places(found, runs):
 
 
 def test_a_run_with_the_settings_and_values_of_an_earlier_one_is_left_out():
-    values = {"greedy.accuracy": [1.0, 0.0, 1.0]}
+    values = {"accuracy.greedy": [1.0, 0.0, 1.0]}
     runs = [run(values), run(values), run(values, seed=1), run(values)]
     assert kept_places(without_repetitions(runs), runs) == [0, 2]
 
@@ -264,7 +283,7 @@ def test_undefined_values_do_not_hide_a_repetition():
 
 
 def test_where_a_run_lies_does_not_make_it_another():
-    values = {"greedy.accuracy": [1.0, 0.0, 1.0]}
+    values = {"accuracy.greedy": [1.0, 0.0, 1.0]}
     runs = [run(values), run(values, store__folder="/b", tracking__experiment="y", paths__mlruns="/n")]
     assert kept_places(without_repetitions(runs), runs) == [0]
 
@@ -275,12 +294,12 @@ def test_other_values_under_the_same_settings_are_no_repetition():
 
 
 def test_another_choice_of_kept_questions_is_no_repetition():
-    values = {"greedy.accuracy": [1.0, 0.0, 1.0]}
+    values = {"accuracy.greedy": [1.0, 0.0, 1.0]}
     runs = [run(values), run(values, questions(values, kept=(True, True, True)))]
     assert kept_places(without_repetitions(runs), runs) == [0, 1]
 
 
-SHARED = {"greedy.accuracy": [1.0, 0.0, 1.0], "accuracy.t1": [0.5, NAN, 0.25]}
+SHARED = {"accuracy.greedy": [1.0, 0.0, 1.0], "accuracy.t1": [0.5, NAN, 0.25]}
 
 
 def test_runs_that_differ_in_d_alone_become_one_with_the_scores_of_both():
@@ -291,16 +310,16 @@ def test_runs_that_differ_in_d_alone_become_one_with_the_scores_of_both():
     assert one.settings == first.settings
     assert one.figures == {
         "frs.d1": (0.375, 0.0, 1.0),
-        "greedy.accuracy": (pytest.approx(2 / 3), 0.0, 1.0),
+        "accuracy.greedy": (pytest.approx(2 / 3), 0.0, 1.0),
         "accuracy.t1": (0.375, 0.0, 1.0),
         "frs.d5": (0.5, 0.0, 1.0),
         "frs": pytest.approx((0.375, NAN, NAN), nan_ok=True),
     }
-    assert one.measured == ["frs.d1", "greedy.accuracy", "accuracy.t1", "frs.d5"]
+    assert one.measured == ["frs.d1", "accuracy.greedy", "accuracy.t1", "frs.d5"]
     assert list(one.scores()) == [1.0, 5.0]
     np.testing.assert_array_equal(one.values("frs.d1"), [0.5, NAN, 0.25])
     np.testing.assert_array_equal(one.values("frs.d5"), [0.25, NAN, 0.75])
-    assert first.measured == ["frs.d1", "greedy.accuracy", "accuracy.t1"]
+    assert first.measured == ["frs.d1", "accuracy.greedy", "accuracy.t1"]
 
 
 def test_lists_of_d_that_overlap_are_merged_where_their_common_scores_agree():
@@ -310,7 +329,7 @@ def test_lists_of_d_that_overlap_are_merged_where_their_common_scores_agree():
     assert [list(one.scores()) for one in merged([first, second, third])] == [[1.0, 2.0, 5.0], [2.0, 9.0]]
 
 
-@pytest.mark.parametrize("other", [{"greedy.accuracy": [1.0, 1.0, 1.0]}, {"accuracy.t1": [0.5, 0.0, 0.25]}])
+@pytest.mark.parametrize("other", [{"accuracy.greedy": [1.0, 1.0, 1.0]}, {"accuracy.t1": [0.5, 0.0, 0.25]}])
 def test_runs_of_other_values_are_not_merged(other):
     runs = [run(SHARED), run(SHARED | other, metric__frs__d=5)]
     assert kept_places(merged(runs), runs) == [0, 1]

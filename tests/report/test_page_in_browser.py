@@ -1,13 +1,19 @@
 """The page of a run, opened and used in a browser."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from browser import NARROW, WIDE, Opened, chromium
 from playwright.sync_api import Browser, Locator, Page
 from recorded_run import TEMPERATURES, recorded_run
+
+import robust_eval.report
+from robust_eval.answer import rows
+from robust_eval.number import number
 
 QUESTIONS = 60
 KEPT = QUESTIONS - 9  # each seventh is answered wrong
@@ -109,6 +115,19 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
     assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept, right", "not kept, wrong"]
     assert column(page, "t_b")[KEPT] == "–"
     assert page.get_by_role("button", name="more", exact=False).count() == 0
+
+
+def test_numbers_are_rounded_in_the_page_as_they_are_everywhere(page: Page, report: Path):
+    facts = pq.read_table(report.parent / "frs.parquet")
+    page.get_by_role("button", name="Show 10 more").click()
+    shown = dict(zip(listed(page), zip(column(page, "FRS (d = 1)"), column(page, "H"), strict=True), strict=True))
+    for question_id, frs, entropy in rows(facts, "question_id", "frs_d1", "entropy"):
+        assert shown[int(question_id.removeprefix("q"))] == (number(frs), number(entropy))
+    halves = [k / 2**m for m in range(1, 12) for k in range(-(2**m), 2**m)]
+    source = (Path(robust_eval.report.__file__).parent / "page.js").read_text(encoding="utf-8")
+    (function,) = re.findall(r"const rounded = (.*);", source)
+    written = page.evaluate(f"(values) => values.map((value) => ({function})(value, 3))", halves)
+    assert written == [number(value) for value in halves]
 
 
 def test_a_click_on_a_column_sorts_and_another_turns_it_round_with_undefined_values_last(page: Page):

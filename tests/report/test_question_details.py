@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,18 +59,29 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
     assert shown["samplers"]["perturbation"] == {
         "temperatures": [1.0],
         "rows": [
-            [0, "answer 3", "answer 3", "right", "ok", True, [1.0]],
-            [1, "answer 3", "answer 3", "right", "ok", False, [1.0]],
-            [2, "answer 3", "answer 3", "right", "ok", False, [1.0]],
+            [0, "answer 3", "answer 3", "right", "ok", True, ["1"]],
+            [1, "answer 3", "answer 3", "right", "ok", False, ["1"]],
+            [2, "answer 3", "answer 3", "right", "ok", False, ["1"]],
         ],
         "labels": False,
         "others": [],
-        "whole": [["right", [3.0]]],
+        "whole": [["right", ["3"]]],
     }
-    expected = [float(sum((trial + 1) / 5 > t / 2.4 * (1.2 - 3 / 14) for trial in range(4))) for t in TEMPERATURES]
+    expected = [sum((trial + 1) / 5 > t / 2.4 * (1.2 - 3 / 14) for trial in range(4)) for t in TEMPERATURES]
     right, wrong = shown["samplers"]["temperature_sweep"]["rows"]
-    assert right[6] == expected
-    assert wrong[6] == [4 - count for count in expected]
+    assert right[6] == [str(count or "") for count in expected]
+    assert wrong[6] == [str(4 - count or "") for count in expected]
+
+
+def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Result):
+    weights = [0.654527, 0.0625, 0.28247, 0.000003]
+    table = answers(*"abcd")
+    place = table.schema.get_field_index("weight")
+    table = table.set_column(place, table.schema.field("weight"), pa.array(weights))
+    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"exact": table})
+    (shown,) = details(run, run.asked, 600, None)
+    counts = {text: count for _, text, *_, (count,) in shown["samplers"]["exact"]["rows"]}
+    assert counts == {"a": "0.655", "b": "0.063", "c": "0.282", "d": "0.000"}
 
 
 def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: Result):
@@ -93,12 +103,17 @@ def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: 
     (shown,) = details(run, run.asked, 600, None)
     found = shown["samplers"]["repetition"]
     assert [(text, said, count) for _, text, _, said, _, _, (count,) in found["rows"]] == [
-        ("no 0", "wrong", 2),
-        ("no 1", "wrong", 2),
-        *((f"no {number}", "wrong", 1) for number in range(2, ANSWERS)),
+        ("no 0", "wrong", "2"),
+        ("no 1", "wrong", "2"),
+        *((f"no {number}", "wrong", "1") for number in range(2, ANSWERS)),
     ]
-    assert found["others"] == [["right", 2, [2]], ["wrong", 3, [3]], ["not judged", 1, [1]], ["no reply", 1, [1]]]
-    assert found["whole"] == [["right", [2]], ["wrong", [17]], ["not judged", [1]], ["no reply", [1]]]
+    assert found["others"] == [
+        ["right", 2, ["2"]],
+        ["wrong", 3, ["3"]],
+        ["not judged", 1, ["1"]],
+        ["no reply", 1, ["1"]],
+    ]
+    assert found["whole"] == [["right", ["2"]], ["wrong", ["17"]], ["not judged", ["1"]], ["no reply", ["1"]]]
 
 
 def test_the_counts_of_every_question_add_up_to_its_accuracy(tmp_path: Path):
@@ -116,9 +131,9 @@ def test_the_counts_of_every_question_add_up_to_its_accuracy(tmp_path: Path):
         lines += [(said, counts) for said, _, counts in found["others"]]
         for t, (_, accuracy, _, _) in enumerate(shown["curve"]["counted"]):
             right, replies = told[shown["id"], TEMPERATURES[t]]
-            assert sum(counts[t] for said, counts in lines if said == "right") == right == accuracy * replies
-            assert sum(counts[t] for said, counts in lines if said == "wrong") == replies - right
-            assert sum(counts[t] for said, counts in found["whole"] if said == "right") == right
+            assert sum(int(counts[t] or 0) for said, counts in lines if said == "right") == right == accuracy * replies
+            assert sum(int(counts[t] or 0) for said, counts in lines if said == "wrong") == replies - right
+            assert sum(int(counts[t] or 0) for said, counts in found["whole"] if said == "right") == right
             checked += 1
     assert checked == len(run.kept) * len(TEMPERATURES)
 
@@ -163,13 +178,13 @@ def test_the_answer_tree_is_that_of_all_answers_to_the_question_as_it_stands(res
     run = of_one_question(result, baseline=asked("yes", -0.5, temperature=0.0), graded=graded)
     (shown,) = details(run, run.asked, 600, tokenizer.decode)
     one, other = ["right", 1], ["wrong", 1]
-    leaf = ["h", round(math.exp(-2.03), 4), "wrong", [other], [], []]
+    leaf = ["h", "13", "wrong", [other], [], []]
     branches = [
-        ["a", round(math.exp(-0.03), 4), "", [other], [], [leaf]],
-        ["s", round(math.exp(-0.52), 4), "right", [one], [], []],
+        ["a", "97", "", [other], [], [leaf]],
+        ["s", "59", "right", [one], [], []],
     ]
-    beginning = ["ye", round(math.exp(-0.02), 4), "", [one, other], [], branches]
-    assert shown["tree"] == ["", 1.0, "", [one, other], [], [beginning]]
+    beginning = ["ye", "98", "", [one, other], [], branches]
+    assert shown["tree"] == ["", "100", "", [one, other], [], [beginning]]
 
 
 def test_without_a_tokenizer_there_is_no_tree(result: Result):

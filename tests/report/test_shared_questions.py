@@ -82,13 +82,22 @@ def test_those_that_some_kept_come_by_how_firmly_they_were_held():
 
 
 def test_without_a_score_they_come_in_the_order_in_which_they_were_asked():
-    one = run("small", {"greedy.accuracy": [1, 1, 1]}, "abc", kept=[0, 1, 0])
-    other = run("large", {"greedy.accuracy": [1, 1, 1]}, "abc", kept=[0, 0, 1])
+    one = run("small", {"accuracy.greedy": [1, 1, 1]}, "abc", kept=[0, 1, 0])
+    other = run("large", {"accuracy.greedy": [1, 1, 1]}, "abc", kept=[0, 0, 1])
     assert only(one, other).disputed(25).tolist() == [1, 2]
 
 
 def test_only_questions_that_differ_are_among_those_that_differ_most():
     assert only(SMALL, LARGE).differing("frs.d1", 25).tolist() == [3]
+
+
+def test_values_that_are_shown_alike_do_not_differ():
+    """By rounding (0.1 + 0.2), by what was computed beside them (1e-5), and by what 0.000 shows."""
+    one = run("small", {"frs.d1": [0.3, 0.5, 0.5, 0.5, 0.5]}, "abcde")
+    other = run("large", {"frs.d1": [0.1 + 0.2, 0.50001, 0.5004, 0.5006, 0.25]}, "abcde")
+    found = only(one, other)
+    assert found.differs("frs.d1").tolist() == [False, False, False, True, True]
+    assert found.differing("frs.d1", 25).tolist() == [4, 3]
 
 
 def test_facts_of_equal_difference_come_by_where_they_break():

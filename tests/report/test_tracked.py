@@ -33,7 +33,8 @@ def test_the_note_of_a_comparison_shows_its_runs_and_pairs():
     runs, pairs = runs_table(compared), pair_table(compared)
     assert page.tables == [[runs.header, *cells(runs)], [pairs.header, *cells(pairs)]]
     assert re.sub(r"<table>.*?</table>\n", "", html, flags=re.DOTALL) == (
-        f"<p>{' '.join(sentences(compared))}</p>\n<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
+        f"<p>{' '.join([*sentences(compared), compared.warning])}</p>\n"
+        "<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
         "<p>The whole report is comparison.html, under Artifacts.</p>\n"
     )
 
@@ -97,7 +98,7 @@ def test_the_note_of_a_run_is_its_sentence_and_its_figures():
         *("figure", "mean FRS, d = 1", "mean FRS, d = 2", "share of unbroken facts (each scores 1)"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),
     ]
-    assert page.tables[0][3] == ["share of unbroken facts (each scores 1)", "0.500", "0.250 to 0.750"]
+    assert page.tables[0][3] == ["share of unbroken facts (each scores 1)", "0.500", "0.250 to 0.750", ""]
     assert html.endswith("<p>The whole report is report.html, under Artifacts.</p>\n")
 
 

@@ -118,7 +118,7 @@ def test_the_answers_of_a_run_give_its_figures(ask: Ask, tiny_folder: Path, tmp_
     for file in files:
         result, again = ask("sampler=recorded", f"sampler.recorded.file={file}", "model.name=tiny", *same)
         assert figures(result) == pytest.approx(figures(first), nan_ok=True)
-        assert (result.answers_asked, result.answers_found) == (0, 0)
+        assert (result.prompts_asked, result.prompts_found) == (0, 0)
         assert result.description["loaded.name"] == "tiny"
         assert len(str(result.description["identity.answers.sha256"])) == 64
         if file.suffix != ".tsv":
@@ -208,7 +208,7 @@ def test_questions_go_on_by_their_greedy_answers(ask: Ask, tmp_path: Path, selec
     )
     assert len(result.asked) == 3
     assert [question.id for question in result.kept] == [questions[number - 1].id for number in kept]
-    assert result.summary()["greedy.accuracy"] == 1
+    assert result.summary()["accuracy.greedy"] == 1
 
 
 def test_rows_may_come_in_any_order(tmp_path: Path):
