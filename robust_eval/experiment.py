@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.aggregator.base import Aggregator
@@ -37,6 +37,7 @@ from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, GRADED, QUESTIONS, SUMMARY
+from robust_eval.runtime.locks import kept_lock
 from robust_eval.sampler.recorded import RecordedAnswers
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, NoStore, Store
@@ -88,7 +89,7 @@ def run(
 @contextmanager
 def _owned(folder: Path, composed: DictConfig) -> Iterator[None]:
     """Hold the folder of a run; UserError where another run has it, or had it with another configuration."""
-    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.regular import regular
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """How the names of files that can be read end."""
@@ -55,7 +56,7 @@ def read_records(
 
 def lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """The lines of a text with their numbers, without the mark that may open it; only a line feed ends a line."""
-    with open(file, "rb") as raw:
+    with open(regular(file), "rb") as raw:
         for number, line in enumerate(raw, start=1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
@@ -113,7 +114,7 @@ def _table(file: Path, encoding: str, delimiter: str, header: Sequence[str], quo
 
 def _parquet(file: Path) -> Iterator[Record]:
     try:
-        with pq.ParquetFile(file) as table:
+        with pq.ParquetFile(regular(file)) as table:
             for batch in table.iter_batches(batch_size=_ROWS):
                 yield from batch.to_pylist()
     except (pa.ArrowException, UnicodeDecodeError) as problem:

@@ -9,6 +9,7 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.regular import regular
 
 FOLDER = Path(__file__).with_name("builtin")
 """Where the sets lie that come with the package."""
@@ -55,7 +56,7 @@ class JsonLines(Selection):
         builtin = self.path.startswith(BUILTIN)
         file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
         try:
-            return file.read_text(encoding="utf-8-sig")
+            return regular(file).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
             there = f"; there are {names}" if builtin else ""

@@ -10,6 +10,7 @@ from robust_eval.error import UserError
 from robust_eval.model.stored import StoredModel
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten, normal_form
+from robust_eval.runtime.regular import regular
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def _squad(setting: str, path: Path) -> list[dict[str, str]]:
 
 def _text(setting: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return regular(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else problem
         raise UserError(f"{setting}: {path} cannot be read: {reason}") from problem

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.regular import regular
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact"))
@@ -91,6 +92,7 @@ class AnswerFile:
         if self._kind not in readers:
             raise UserError(f"sampler.recorded.file must end in {', '.join(readers)}; {self.path} does not")
         try:
+            regular(self.path)
             table = readers[self._kind]()
             table.validate(full=True)
         except OSError as problem:
