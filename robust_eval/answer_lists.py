@@ -18,6 +18,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS
 from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.parsed import parsed_json
 from robust_eval.runtime.regular import regular
 
 MOST_CHARACTERS = 10_000
@@ -94,10 +95,10 @@ def question_ids(path: Path) -> list[str]:
     lines = _lines(path)
     try:
         if lines and lines[0].lstrip().startswith("["):
-            questions = json.loads("\n".join(lines))
+            questions = parsed_json("\n".join(lines))
         else:
-            questions = [json.loads(line) for line in lines if line.strip()]
-    except (ValueError, RecursionError) as problem:
+            questions = [parsed_json(line) for line in lines if line.strip()]
+    except ValueError as problem:
         raise UserError(f"{path} is neither a JSON list nor JSON Lines: {first_line(problem)}") from problem
     ids: dict[str, int] = {}
     for number, question in enumerate(questions, start=1):

@@ -232,7 +232,7 @@ class SqliteEntries:
                 self._connection = sqlite3.connect(self._file, timeout=FOREIGN, isolation_level=None)
                 self._connection.text_factory = bytes  # damaged text need not be any
                 self._inode = self._file.stat().st_ino
-                _prepare(self._connection, new=self._file.stat().st_size == 0)
+                _prepare(self._connection)
         except (OSError, sqlite3.OperationalError) as problem:
             if not self._may_only_read(problem):
                 if isinstance(problem, OSError):
@@ -357,7 +357,7 @@ class SqliteEntries:
         rescued = 0
         try:
             with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                _prepare(connection, new=True)
+                _prepare(connection)
                 readable = _readable(self._file)
                 while rows := list(islice(readable, AT_ONCE)):
                     _insert(connection, rows, used_at=0)
@@ -397,14 +397,20 @@ def _code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
     return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
 
 
-def _prepare(connection: sqlite3.Connection, new: bool) -> None:
+def _prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in a new file, and make sure that it can be written."""
-    if new:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if _new(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes the first page
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     connection.execute("PRAGMA cell_size_check = ON")
     with _transaction(connection):
         pass
+
+
+def _new(connection: sqlite3.Connection) -> bool:
+    """Whether nothing was ever put into a file: whoever made it may have been stopped before it had tables."""
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
 
 @contextmanager

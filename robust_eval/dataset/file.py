@@ -1,7 +1,6 @@
 """Records of a file: JSON, JSON Lines, CSV, TSV, Parquet, or plain lines."""
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.parsed import parsed_json
 from robust_eval.runtime.regular import regular
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
@@ -84,8 +84,8 @@ def _json(file: Path, encoding: str) -> Iterator[Record]:
 def _parsed(text: str, where: str = "") -> Any:
     """What a JSON text says; where it is broken, UserError if a place is given, else None."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        return parsed_json(text)
+    except ValueError as problem:
         if where:
             raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
         return None

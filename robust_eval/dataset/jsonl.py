@@ -9,6 +9,7 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.parsed import parsed_json
 from robust_eval.runtime.regular import regular
 
 FOLDER = Path(__file__).with_name("builtin")
@@ -69,7 +70,7 @@ def _reason(problem: OSError | UnicodeDecodeError) -> str:
 
 def _question(line: str, where: str) -> Question:
     try:
-        record = json.loads(line)
+        record = parsed_json(line)
     except json.JSONDecodeError as problem:
         raise UserError(
             f"{where}: broken JSON ({problem.msg} at column {problem.colno}); nothing was loaded"

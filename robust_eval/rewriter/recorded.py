@@ -10,6 +10,7 @@ from robust_eval.error import UserError
 from robust_eval.model.stored import StoredModel
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten, normal_form
+from robust_eval.runtime.parsed import parsed_json
 from robust_eval.runtime.regular import regular
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def _squad(setting: str, path: Path) -> list[dict[str, str]]:
     try:
         found = [
             {"id": str(item["id"]), "question": str(item["question"]), "context": str(paragraph["context"])}
-            for article in json.loads(text)["data"]
+            for article in parsed_json(text)["data"]
             for paragraph in article["paragraphs"]
             for item in paragraph["qas"]
         ]
@@ -108,7 +109,7 @@ def _read(path: Path) -> dict[str, tuple[str, ...]]:
             continue
         where = f"rewriter.file: {path}, line {number}"
         try:
-            record = json.loads(line)
+            record = parsed_json(line)
         except json.JSONDecodeError as problem:
             raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
         question_id, rewrites = (record.get("id"), record.get("rewrites")) if isinstance(record, dict) else (None, None)
