@@ -11,13 +11,15 @@ The layout of Reganova & Steinbach, "Testing Uncertainty of Large Language Model
 import argparse
 import ast
 import json
-import sys
 import warnings
 from pathlib import Path
 
-from robust_eval.command_line import say
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS
+from robust_eval.runtime.command import command
+from robust_eval.runtime.console import Console
+from robust_eval.runtime.parsed import parsed_json
+from robust_eval.runtime.regular import regular
 
 MOST_CHARACTERS = 10_000
 """Of one line: some two thousand answers."""
@@ -27,7 +29,7 @@ _LISTS = "a list of letters and None, such as ['D', None, 'B']"
 def main() -> None:
     """Write the answers; exits with status 1 and a sentence where a file is wrong, and then writes nothing."""
     arguments = _parser().parse_args()
-    try:
+    with command():
         ids = question_ids(arguments.questions)
         lists = answer_lists(arguments.responses, arguments.choices)
         if len(lists) != len(ids):
@@ -44,11 +46,9 @@ def main() -> None:
             arguments.output.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
         except OSError as problem:
             raise UserError(f"{arguments.output} cannot be written: {problem.strerror}") from problem
-    except UserError as problem:
-        say(problem)
-        sys.exit(1)
-    none = sum(record["text"] is None for record in records)
-    print(f"{arguments.output}: {len(records):,} answers to {len(ids):,} questions, {none:,} of them no letter")
+        none = sum(record["text"] is None for record in records)
+        said = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them no letter"
+        Console().print(f"{arguments.output}: {said}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,10 +95,10 @@ def question_ids(path: Path) -> list[str]:
     lines = _lines(path)
     try:
         if lines and lines[0].lstrip().startswith("["):
-            questions = json.loads("\n".join(lines))
+            questions = parsed_json("\n".join(lines))
         else:
-            questions = [json.loads(line) for line in lines if line.strip()]
-    except (ValueError, RecursionError) as problem:
+            questions = [parsed_json(line) for line in lines if line.strip()]
+    except ValueError as problem:
         raise UserError(f"{path} is neither a JSON list nor JSON Lines: {first_line(problem)}") from problem
     ids: dict[str, int] = {}
     for number, question in enumerate(questions, start=1):
@@ -116,7 +116,7 @@ def question_ids(path: Path) -> list[str]:
 def _lines(path: Path) -> list[str]:
     """The lines of a file, without an empty one at its end."""
     try:
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
+        lines = regular(path).read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
     except OSError as problem:
         raise UserError(f"{path} cannot be read: {problem.strerror}") from problem
     decoded = []

@@ -7,7 +7,6 @@ Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Pert
 """
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ import pyarrow as pa
 
 from robust_eval.aggregator.base import ENSEMBLE, Aggregator
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
-from robust_eval.command_line import exit_after, say
 from robust_eval.config import Config, register
 from robust_eval.engine.base import Engine
 from robust_eval.error import UserError
@@ -34,6 +32,8 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
+from robust_eval.runtime.command import command, say
+from robust_eval.runtime.logs import log_plainly
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -82,10 +82,10 @@ def main() -> None:
         "--temperatures", action="store_true", help="also the accuracy at rising temperature, and the FRS of this fact"
     )
     arguments = parser.parse_intermixed_args()
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    log_plainly()
     collect_seldom()
     register()
-    try:
+    with command():
         truth = None if arguments.truth is None else _numbers(arguments.truth)
         if arguments.temperatures and truth is None and not _somebody_is_there():
             raise UserError("--temperatures must know what is right: add --truth N")
@@ -94,11 +94,6 @@ def main() -> None:
         engine: Engine = config.engine
         with store.open() as entries, engine.open():
             _ask(config, arguments.question.strip(), truth, arguments.temperatures, entries)
-    except UserError as problem:
-        say(problem)
-        sys.exit(1)
-    except KeyboardInterrupt as problem:
-        exit_after(problem)
 
 
 def _composed(overrides: Sequence[str]) -> Config:

@@ -1,28 +1,23 @@
 """What stands between the command line and an experiment: checks first, and one sentence where something is wrong."""
 
-import logging
 import re
-import signal
 import sys
-import threading
-import traceback
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NoReturn
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.markup import escape
 
 from robust_eval.config import register, to_config
 from robust_eval.error import UserError
 from robust_eval.garbage import collect_seldom
 from robust_eval.overrides import Checked, as_meant, checked_overrides, jobs
 from robust_eval.repeat import repeating_arguments
+from robust_eval.runtime.command import command, say
+from robust_eval.runtime.logs import log_plainly
 from robust_eval.sweep import run_sweep, write_error
 
 DRY_RUN = "dry_run="
@@ -36,16 +31,13 @@ def main(launch: Callable[[], None]) -> None:
     """
     collect_seldom()
     register()
-    _heed_termination()
-    try:
+    with command():
         _refuse_options(sys.argv[1:])
-    except UserError as problem:
-        _stop(problem)
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])
     if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
         launch()
         return
-    try:
+    with command():
         if dry := [line for line in known.overrides if line.startswith(DRY_RUN)]:
             known.overrides = [line for line in known.overrides if line not in dry]
             sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in dry]
@@ -64,10 +56,6 @@ def main(launch: Callable[[], None]) -> None:
             _sweep(launch, checked)
         else:
             launch()
-    except UserError as problem:
-        _stop(problem)
-    except KeyboardInterrupt as problem:
-        exit_after(problem)
 
 
 def _refuse_options(arguments: Sequence[str]) -> None:
@@ -101,7 +89,7 @@ def _dry_run(checked: Checked, multirun: bool) -> None:
     from robust_eval.plan import unplanned
     from robust_eval.report.terminal import print_plan
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    log_plainly()
     planned: dict[bytes, set[tuple[float, int]]] = {}
     stages = {", ".join(telling): unplanned(dry_run(config), planned) for telling, config in jobs(checked.overrides)}
     print_plan(stages)
@@ -120,10 +108,6 @@ def _sweep(launch: Callable[[], None], checked: Checked) -> None:
     run_sweep(launch, checked.config, checked.swept, checked.jobs, Path(folder))
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came, which stops a run as Ctrl-C does."""
-
-
 def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: Path | None = None) -> None:
     """Run one experiment into ``folder``, or once more the one in the folder ``repeated``.
 
@@ -131,43 +115,14 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
     Ctrl-C or SIGTERM. As a job of a sweep, which differs from the others by the overrides ``swept``, it only says what
     is wrong, so that the next one has its turn.
     """
-    _heed_termination()
-    try:
-        config = to_config(composed)
-        from robust_eval import experiment
+    with command():
+        try:
+            config = to_config(composed)
+            from robust_eval import experiment
 
-        experiment.run(config, composed, Path(folder), swept, repeated)
-    except Exception as problem:
-        if swept is not None:
+            experiment.run(config, composed, Path(folder), swept, repeated)
+        except Exception as problem:
+            if swept is None:
+                raise
             write_error(problem, Path(folder))
-            say(problem if isinstance(problem, UserError) else "".join(traceback.format_exception(problem)))
-        elif isinstance(problem, UserError):
-            _stop(problem)
-        else:
-            raise
-    except KeyboardInterrupt as problem:
-        exit_after(problem)
-
-
-def _heed_termination() -> None:
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
-
-
-def _terminate(*_: object) -> NoReturn:
-    raise Terminated
-
-
-def exit_after(problem: KeyboardInterrupt) -> NoReturn:
-    """Exit with the status of a command that was stopped by Ctrl-C or SIGTERM."""
-    sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
-
-
-def _stop(problem: UserError) -> NoReturn:
-    say(problem)
-    sys.exit(1)
-
-
-def say(problem: object) -> None:
-    """What is wrong, on standard error."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(problem))}")
+            say(problem)

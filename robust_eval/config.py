@@ -50,7 +50,7 @@ from robust_eval.store import NoStore
 from robust_eval.tracking import Mlflow, Untracked
 
 PROJECT = Path(__file__).resolve().parents[1]
-"""The folder that holds run.py, conf/ and mlruns/."""
+"""The folder that holds run.py and conf/."""
 CONF = PROJECT / "conf"
 
 
@@ -129,7 +129,7 @@ def own_device(devices: int) -> str:
     return str(number % devices)
 
 
-OmegaConf.register_new_resolver("project", lambda: str(PROJECT), replace=True)  # also where only a job is run
+OmegaConf.register_new_resolver("here", lambda: str(Path.cwd()), replace=True)  # also where only a job is run
 OmegaConf.register_new_resolver("own_device", own_device, replace=True)
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.aggregator.base import Aggregator
@@ -38,6 +38,7 @@ from robust_eval.reproduction import compared
 from robust_eval.result import Result, write_summary
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.run_folder import ANSWERS, CONFIG, ERROR, GRADED, LOG, QUESTIONS, SUMMARY
+from robust_eval.runtime.locks import kept_lock
 from robust_eval.sampler.recorded import RecordedAnswers
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import Entries, NoStore, Store
@@ -102,7 +103,7 @@ def _owned(folder: Path, composed: DictConfig) -> Iterator[None]:
 
     Where the run has not begun when it ends, the folder goes: it holds nothing but what was logged.
     """
-    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:

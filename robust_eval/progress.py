@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from robust_eval.runtime.console import Console
+from robust_eval.runtime.printable import printable
 
 
 @contextmanager
@@ -16,18 +18,18 @@ def progress(stage: str, total: int, unit: str, passing: bool = False) -> Iterat
     """
     console = Console(stderr=True)
     columns: list[ProgressColumn] = [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(unit),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[status]}"),
+        TextColumn("{task.fields[status]}", markup=False),
     ]
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=passing) as bar:
-        task = bar.add_task(stage, total=total, status="")
+        task = bar.add_task(printable(stage), total=total, status="")
 
         def advance(share: float, status: str = "") -> None:
-            bar.update(task, advance=share, status=status)
+            bar.update(task, advance=share, status=printable(status))
 
         yield advance
 

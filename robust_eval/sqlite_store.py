@@ -22,9 +22,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from robust_eval.error import UserError
+from robust_eval.runtime.locks import kept_lock
 from robust_eval.store import PLACES, Entries, tell_of_others
 
 log = logging.getLogger(__name__)
@@ -48,18 +49,19 @@ _TABLES = f"""
     CREATE TABLE entries (id INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL);
     CREATE TABLE uses (id INTEGER PRIMARY KEY, used_at INTEGER NOT NULL);
 """
-_SURROUNDINGS = (
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_INTERRUPT,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-)
-"""Errors that say nothing about the file."""
+_COLUMNS = {"format": "name", "entries": "id, key, value, checksum", "uses": "id, used_at"}
+"""Of the tables."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""Errors of a file that is damaged."""
+_PERHAPS_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FULL)
+"""Errors of a file whose tables cannot be read any more, or which says that it cannot grow, and of a mistake, or a full
+disk."""
 _ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes from a damaged file
+
+
+class DamagedError(sqlite3.DatabaseError):
+    """Damage that is not SQLite's to see."""
+
 
 Row = tuple[bytes, bytes, bytes]
 """Key, value, checksum."""
@@ -104,7 +106,7 @@ class SqliteEntries:
         self._over_full = False
         self._opened_at = time.time_ns()
         self._read_only = False
-        self._lock = FileLock(folder / "store.lock")
+        self._lock = kept_lock(folder / "store.lock")
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         try:
@@ -145,13 +147,13 @@ class SqliteEntries:
         digest = hashlib.blake2b(b"".join(sorted(keys)), digest_size=4).digest()
         locks = self._folder / "locks"
         locks.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
+        lock = kept_lock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
         try:
-            lock.acquire(timeout=1)
-        except Timeout:
-            log.info("store: another process is asking the same; waiting for its answers")
-            lock.acquire()
-        try:
+            try:
+                lock.acquire(timeout=1)
+            except Timeout:
+                log.info("store: another process is asking the same; waiting for its answers")
+                lock.acquire()
             yield
         finally:
             lock.release()
@@ -174,6 +176,22 @@ class SqliteEntries:
             yield
             return
         try:
+            self._acquire()
+            if self._connection is not None:
+                self._whole(self._settle)
+                if self._replaced():
+                    self._whole(self._reopen)
+            yield
+        finally:
+            self._lock.release()
+
+    def _settle(self) -> None:
+        """End a transaction that is open still: an interrupt came at a moment at which nobody could end it."""
+        if self._connected.in_transaction:
+            self._connected.rollback()
+
+    def _acquire(self) -> None:
+        try:
             self._lock.acquire(timeout=PATIENCE[0])
         except Timeout:
             log.info("store: another process is using it; waiting")
@@ -182,12 +200,6 @@ class SqliteEntries:
             except Timeout as problem:
                 waited = f"another process has been using it for {PATIENCE[1]} s"
                 raise UserError(f"store: {waited}; {self._goes_on()}") from problem
-        try:
-            if self._connection is not None and self._replaced():
-                self._whole(self._reopen)
-            yield
-        finally:
-            self._lock.release()
 
     def _whole(self, work: Callable[[], Result]) -> Result:
         """Do the work, once more if the file turns out to be damaged and is mended; UserError where that fails."""
@@ -220,7 +232,7 @@ class SqliteEntries:
                 self._connection = sqlite3.connect(self._file, timeout=FOREIGN, isolation_level=None)
                 self._connection.text_factory = bytes  # damaged text need not be any
                 self._inode = self._file.stat().st_ino
-                _prepare(self._connection, new=self._file.stat().st_size == 0)
+                _prepare(self._connection)
         except (OSError, sqlite3.OperationalError) as problem:
             if not self._may_only_read(problem):
                 if isinstance(problem, OSError):
@@ -230,7 +242,7 @@ class SqliteEntries:
         names = self._connected.execute("SELECT name FROM format").fetchall()
         known = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
         if not known:
-            raise sqlite3.DatabaseError("its format cannot be read")
+            raise DamagedError("its format cannot be read")
         if int(known.group(1)) > FORMAT:
             raise UserError(
                 f"store: {self._file} was written by a newer robust_eval (format {int(known.group(1))}, this one knows "
@@ -264,7 +276,7 @@ class SqliteEntries:
                 log.warning("store: %d entries are damaged; what they held is asked again", len(found) - len(intact))
             return intact
         if len(intact) < len(found):  # to write in the place of these would lose their neighbours
-            raise sqlite3.DatabaseError(f"{len(found) - len(intact)} entries are damaged")
+            raise DamagedError(f"{len(found) - len(intact)} entries are damaged")
         uses = [(_number(key), time.time_ns()) for key in intact]
         with _transaction(self._connected):
             self._connected.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", uses)
@@ -302,7 +314,7 @@ class SqliteEntries:
 
     def _mend(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
         """Go on with a new file that holds what can still be read of this one; UserError where that is not to be."""
-        if not _damaged(problem, self._read_only) and not self._says_full(problem):
+        if not self._damaged(problem):
             raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
         if self._read_only:
             raise UserError(f"store: {self._file} is damaged ({problem}) and can only be read") from problem
@@ -315,13 +327,28 @@ class SqliteEntries:
                     raise UserError(f"store: {self._file} is damaged, and cannot be mended: {second}") from second
             self._reopen()
 
-    def _says_full(self, problem: Exception) -> bool:
-        """Whether SQLite takes a damaged file for one that cannot grow any more."""
-        if not isinstance(problem, sqlite3.OperationalError) or _code(problem) != sqlite3.SQLITE_FULL:
+    def _damaged(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
+        """Whether the file itself is broken, rather than locked, full, out of reach, or used in a wrong way."""
+        if isinstance(problem, UnicodeDecodeError | DamagedError):
+            return True
+        if _code(problem) in _DAMAGE or _code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
+            return True
+        if _code(problem) == sqlite3.SQLITE_READONLY and not self._read_only:  # a header may be damaged to say so
+            return True
+        return _code(problem) in _PERHAPS_DAMAGE and not self._sound()
+
+    def _sound(self) -> bool:
+        """Whether SQLite, asked anew, finds nothing wrong with the file."""
+        try:
+            with closing(sqlite3.connect(self._file, timeout=FOREIGN, isolation_level=None)) as connection:
+                connection.text_factory = bytes
+                for name, columns in _COLUMNS.items():
+                    connection.execute(f"SELECT {columns} FROM {name} LIMIT 1").fetchall()
+                return bool(connection.execute("PRAGMA quick_check(1)").fetchall() == [(b"ok",)])
+        except UnicodeDecodeError:
             return False
-        with suppress(*_ERRORS):
-            return bool(self._connected.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)])
-        return True
+        except sqlite3.Error as problem:
+            return _code(problem) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
     def _rebuild(self, problem: Exception) -> None:
         """Put a new file in the place of the damaged one, once it holds all that is left."""
@@ -330,7 +357,7 @@ class SqliteEntries:
         rescued = 0
         try:
             with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                _prepare(connection, new=True)
+                _prepare(connection)
                 readable = _readable(self._file)
                 while rows := list(islice(readable, AT_ONCE)):
                     _insert(connection, rows, used_at=0)
@@ -365,35 +392,32 @@ def _intact(key: object, value: object, checksum: object) -> Iterator[Row]:
         yield key, value, checksum
 
 
-def _damaged(problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
-    """Whether the file itself is broken, rather than locked, full or out of reach."""
-    if not isinstance(problem, sqlite3.OperationalError):
-        return type(problem) in _ERRORS
-    if getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ:
-        return True
-    says_read_only = _code(problem) == sqlite3.SQLITE_READONLY and not read_only  # a header may be damaged to say so
-    return says_read_only or _code(problem) not in _SURROUNDINGS
+def _code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
+    """What SQLite calls an error; with more ``bits`` more exactly. One of Python's own is a mistake."""
+    return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
 
 
-def _code(problem: sqlite3.Error) -> int:
-    return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
-
-
-def _prepare(connection: sqlite3.Connection, new: bool) -> None:
+def _prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in a new file, and make sure that it can be written."""
-    if new:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if _new(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes the first page
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     connection.execute("PRAGMA cell_size_check = ON")
     with _transaction(connection):
         pass
 
 
+def _new(connection: sqlite3.Connection) -> bool:
+    """Whether nothing was ever put into a file: whoever made it may have been stopped before it had tables."""
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+
+
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All of it or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")  # an interrupt that comes meanwhile is raised when it has begun
         yield
         connection.execute("COMMIT")
     except BaseException:

@@ -8,6 +8,7 @@ from pathlib import Path
 from robust_eval.config import Config
 from robust_eval.error import UserError, first_line
 from robust_eval.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
+from robust_eval.runtime.printable import printable, printable_lines
 from robust_eval.tracking import Run, Tracking
 
 
@@ -69,4 +70,4 @@ def write_error(problem: Exception, folder: Path) -> None:
     """Leave the reason in the folder of a job that failed, and under it where it came from."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(traceback.format_exception(problem))
-    (folder / ERROR).write_text(f"{first_line(problem)}\n\n{lines}", encoding="utf-8")
+    (folder / ERROR).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-from filelock import FileLock
 
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.run_folder import ERROR
+from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.printable import printable_lines
 from robust_eval.secret import holds_password
 
 log = logging.getLogger(__name__)
@@ -216,7 +217,7 @@ class Mlflow:
         """A client, and the id of the experiment, which is made if it is not there."""
         mlflow = mlflow_library()
         mlruns.mkdir(parents=True, exist_ok=True)
-        with FileLock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+        with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
             if self.uri is None:
                 _make_database(mlruns / DATABASE)
             client = mlflow.MlflowClient(self.store(mlruns))
@@ -326,8 +327,9 @@ class _MlflowRun:
         if self._discarded:
             return
         try:
-            self._client.set_tag(self.run_id, "error", f"{type(problem).__name__}: {problem}"[:5000])
-            self._client.log_text(self.run_id, "".join(traceback.format_exception(problem)), ERROR)
+            reason = printable_lines(f"{type(problem).__name__}: {problem}")
+            self._client.set_tag(self.run_id, "error", reason[:5000])
+            self._client.log_text(self.run_id, printable_lines("".join(traceback.format_exception(problem))), ERROR)
             stopped = isinstance(problem, SystemExit) and problem.code in (130, 143)  # a job of a sweep, by a signal
             self.end("KILLED" if stopped or isinstance(problem, KeyboardInterrupt) else "FAILED")
         except (MlflowException, OSError) as second:

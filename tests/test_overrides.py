@@ -354,3 +354,11 @@ def test_a_configuration_with_a_model_that_rewrites_composes_to_the_same_from_it
     assert repeatable(again) == repeatable(first)
     assert to_config(again) == to_config(first)
     assert (to_config(again).rewriter.model is not None) == bool(more)
+
+
+def test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert checked_overrides([]).config.paths.mlruns == str(tmp_path / "mlruns")
+    assert checked_overrides(["paths.mlruns=elsewhere"]).config.paths.mlruns == "elsewhere"

@@ -1,3 +1,4 @@
+import gc
 import inspect
 import itertools
 import logging
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from robust_eval import sqlite_store
 from robust_eval.error import UserError
@@ -173,6 +175,94 @@ def test_no_store_keeps_nothing():
         with opened.asking(ENTRIES), beside.asking(ENTRIES):
             pass
         assert opened.size() == "none: nothing was kept"
+
+
+# Interrupts.
+
+
+class Interrupted(sqlite3.Connection):
+    """Interrupted when a transaction has begun, before anybody knows."""
+
+    interrupts = True
+
+    def execute(self, sql: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+        found = super().execute(sql, *values)
+        if Interrupted.interrupts and sql == "BEGIN IMMEDIATE":
+            raise KeyboardInterrupt
+        return found
+
+
+@contextmanager
+def interrupted_at_begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An interrupt comes whenever SQLite begins a transaction, while ``Interrupted.interrupts``."""
+    connect = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *places, **more: connect(*places, factory=Interrupted, **more))
+        yield
+
+
+def test_an_interrupt_that_comes_while_a_transaction_begins_leaves_a_healthy_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put(tmp_path, ENTRIES)
+    with interrupted_at_begin(monkeypatch), listening() as warnings:
+        Interrupted.interrupts = False
+        with SqliteStore(str(tmp_path)).open() as opened:
+            Interrupted.interrupts = True
+            with pytest.raises(KeyboardInterrupt):
+                opened.put(NEW)
+            with pytest.raises(KeyboardInterrupt):
+                dict(opened.get(list(ENTRIES)))
+            Interrupted.interrupts = False
+            opened.put(NEW)
+            assert dict(opened.get(list(ENTRIES | NEW))) == ENTRIES | NEW
+    assert (warnings, set_aside(tmp_path)) == ([], [])
+
+
+def test_a_transaction_that_an_interrupt_left_open_is_ended_before_the_next(tmp_path: Path):
+    put(tmp_path, ENTRIES)
+    with listening() as warnings, SqliteStore(str(tmp_path)).open() as opened:
+        assert isinstance(opened, SqliteEntries)
+        opened._connected.execute("BEGIN IMMEDIATE")
+        opened._connected.execute("DELETE FROM entries")
+        assert dict(opened.get(list(ENTRIES))) == ENTRIES
+        opened._connected.execute("BEGIN IMMEDIATE")
+        opened.put(NEW)
+    assert found(tmp_path, ENTRIES | NEW) == ENTRIES | NEW
+    assert (warnings, set_aside(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize("statement", ["BEGIN; BEGIN", "SELECT nothing FROM nowhere", "not SQL"])
+def test_a_mistake_of_ours_is_no_damage_to_the_file(tmp_path: Path, statement: str):
+    put(tmp_path, ENTRIES)
+    with SqliteStore(str(tmp_path)).open() as opened:
+        assert isinstance(opened, SqliteEntries)
+        with pytest.raises(UserError, match="cannot be used"):
+            opened._whole(lambda: opened._connected.executescript(statement))
+    assert set_aside(tmp_path) == []
+    assert found(tmp_path, ENTRIES) == ENTRIES
+
+
+def test_a_store_whose_making_was_interrupted_is_made(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    assert (tmp_path / FILE).stat().st_size == PAGE
+    with listening() as warnings:
+        put(tmp_path, ENTRIES)
+    assert found(tmp_path, ENTRIES) == ENTRIES
+    assert (warnings, set_aside(tmp_path)) == ([], [])
+
+
+def test_no_lock_is_dropped_while_a_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    dropped: list[object] = []
+    monkeypatch.setattr(FileLock, "__del__", lambda lock: dropped.append(lock.lock_file))
+    with SqliteStore(str(tmp_path)).open() as opened:
+        opened.put(ENTRIES)
+        with opened.asking(ENTRIES):
+            assert dict(opened.get(list(ENTRIES))) == ENTRIES
+    del opened
+    gc.collect()
+    assert [file for file in dropped if str(tmp_path) in str(file)] == []
 
 
 # Refusals.

@@ -1,7 +1,6 @@
 """Records of a file: JSON, JSON Lines, CSV, TSV, Parquet, or plain lines."""
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,8 @@ import pyarrow.parquet as pq
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.parsed import parsed_json
+from robust_eval.runtime.regular import regular
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """How the names of files that can be read end."""
@@ -55,7 +56,7 @@ def read_records(
 
 def lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """The lines of a text with their numbers, without the mark that may open it; only a line feed ends a line."""
-    with open(file, "rb") as raw:
+    with open(regular(file), "rb") as raw:
         for number, line in enumerate(raw, start=1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
@@ -83,8 +84,8 @@ def _json(file: Path, encoding: str) -> Iterator[Record]:
 def _parsed(text: str, where: str = "") -> Any:
     """What a JSON text says; where it is broken, UserError if a place is given, else None."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        return parsed_json(text)
+    except ValueError as problem:
         if where:
             raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
         return None
@@ -113,7 +114,7 @@ def _table(file: Path, encoding: str, delimiter: str, header: Sequence[str], quo
 
 def _parquet(file: Path) -> Iterator[Record]:
     try:
-        with pq.ParquetFile(file) as table:
+        with pq.ParquetFile(regular(file)) as table:
             for batch in table.iter_batches(batch_size=_ROWS):
                 yield from batch.to_pylist()
     except (pa.ArrowException, UnicodeDecodeError) as problem:

@@ -9,6 +9,8 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.parsed import parsed_json
+from robust_eval.runtime.regular import regular
 
 FOLDER = Path(__file__).with_name("builtin")
 """Where the sets lie that come with the package."""
@@ -60,7 +62,7 @@ class JsonLines(Selection):
         builtin = self.path.startswith(BUILTIN)
         file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
         try:
-            return file.read_text(encoding="utf-8-sig")
+            return regular(file).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             if isinstance(problem, UnicodeDecodeError):
                 raise UserError(f"the data file {self.path} cannot be read: {problem}; {self._table()}") from problem
@@ -82,7 +84,7 @@ def _shown(line: str) -> str:
 
 def _question(line: str, where: str) -> Question:
     try:
-        record = json.loads(line)
+        record = parsed_json(line)
     except json.JSONDecodeError as problem:
         raise UserError(
             f"{where}: broken JSON ({problem.msg} at column {problem.colno}); nothing was loaded"

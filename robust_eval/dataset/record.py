@@ -1,7 +1,6 @@
 """A record of a data set, read with care: what is not as it should be makes the record unusable, with a reason."""
 
 import ast
-import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS
+from robust_eval.runtime.parsed import parsed_json
 
 Record = Mapping[str, Any]
 """Values under the names that a source gives them; empty where a row could not be read as such."""
@@ -103,8 +103,8 @@ def items(value: Any) -> list[Any]:
 
 def _literal(value: str) -> Any:
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return parsed_json(value)
+    except ValueError:
         pass
     try:
         with warnings.catch_warnings(action="ignore"):  # of escapes in texts that Python would write otherwise

@@ -132,7 +132,7 @@ class AnswerAgreement:
             result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in even._asdict().items()}
         result.tables["agreement"] = pa.table(
             {
-                "question_id": np.tile(ids, len(temperatures)),
+                "question_id": ids * len(temperatures),  # numpy would cut them off at a NUL
                 "temperature": np.repeat(temperatures, len(ids)),
                 "raters": np.concatenate([raters.counts.sum(axis=1) for raters in by_temperature]),
                 "labels": np.concatenate([np.count_nonzero(raters.counts, axis=1) for raters in by_temperature]),

@@ -167,8 +167,8 @@ class AnswerCertainty:
         result.values["certainty.count.invalid"] = Estimate(float(unanswered.sum()))
         result.tables["certainty"] = pa.table(
             {
-                "question_id": np.repeat(ids, len(temperatures)),
-                "category": np.repeat([question.category for question in questions], len(temperatures)),
+                "question_id": [name for name in ids for _ in temperatures],  # numpy would cut them off at a NUL
+                "category": [question.category for question in questions for _ in temperatures],
                 "temperature": np.tile(temperatures, len(ids)),
                 "labels": np.column_stack([np.count_nonzero(table, axis=1) for table in weights]).ravel(),
                 "invalid": unanswered.ravel(),

@@ -170,7 +170,7 @@ class FactualRobustness:
         result.tables["frs"] = pa.table(by_question)
         result.tables["frs_accuracy"] = pa.table(
             {
-                "question_id": np.repeat(ids, len(temperatures)),
+                "question_id": [name for name in ids for _ in temperatures],  # numpy would cut them off at a NUL
                 "temperature": np.tile(temperatures, len(ids)),
                 "correct": answers.correct.ravel(),
                 "replies": answers.replies.ravel(),

@@ -18,6 +18,9 @@ from robust_eval.prompt.prompt import Prompt
 FILTERED = "content_filter"
 """What servers call an answer, or the refusal of a prompt, that a content filter is behind."""
 
+MOST_TOKENS = 2**31 - 1
+"""Of one answer: no server has counted more, and no table of answers has room for more."""
+
 
 class Token(NamedTuple):
     """One generated token: its text, its natural log-probability, and the largest ones at its place."""
@@ -147,7 +150,9 @@ class Service:
             reply = json.loads(text)
             choices = [_choice(each, self._chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
             usage = reply.get("usage") or {}
-            counted = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
+            counted = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+        except _CountError as problem:
+            raise UnansweredError("lost", self._clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise UnansweredError("lost", f"the server sent no completion: {self._clean(text)[:80]!r}") from None
         if not choices:
@@ -163,6 +168,21 @@ class Service:
 _MOST_SAID = 10_000  # characters of what a server says that are looked at
 _FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+
+
+class _CountError(Exception):
+    """A server counted something else than tokens."""
+
+
+def _count(said: Any) -> int:
+    """How many tokens a server says that it counted; 0 where it says nothing."""
+    if said is None:
+        return 0
+    if type(said) is not int or not 0 <= said <= MOST_TOKENS:
+        raise _CountError(
+            f"the server counted {str(said)[:80]!r} tokens, and a whole number from 0 to {MOST_TOKENS:,} is wanted"
+        )
+    return said
 
 
 def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:

@@ -1,12 +1,12 @@
 """All figures of a finished run on one page: ``python -m robust_eval.plot RUN``."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from robust_eval.command_line import say
 from robust_eval.error import UserError, first_line
 from robust_eval.report.gallery import write_gallery
+from robust_eval.runtime.command import command
+from robust_eval.runtime.console import Console
 
 
 def main() -> None:
@@ -16,15 +16,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where they are written; by default RUN/gallery")
     arguments = parser.parse_args()
     folder = arguments.output or arguments.run / "gallery"
-    try:
+    with command():
         try:
             page = write_gallery(arguments.run, folder)
         except OSError as problem:
             raise UserError(f"the gallery cannot be written to {folder}: {first_line(problem)}") from problem
-    except UserError as problem:
-        say(problem)
-        sys.exit(1)
-    print(f"gallery: {page}")
+        Console().print(f"gallery: {page}")
 
 
 if __name__ == "__main__":

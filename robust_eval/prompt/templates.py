@@ -11,6 +11,7 @@ import yaml
 
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS, Scenario
+from robust_eval.runtime.regular import regular
 
 FOLDER = Path(__file__).parent
 BUILTIN = "builtin:"
@@ -63,7 +64,7 @@ def read_templates(path: str) -> Templates:
     """The templates in a YAML file; UserError says what is wrong in it."""
     file = FOLDER / path.removeprefix(BUILTIN) if path.startswith(BUILTIN) else Path(path)
     try:
-        read = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+        read = yaml.safe_load(regular(file).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         mark = getattr(problem, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""

@@ -7,7 +7,6 @@ was fine-tuned on TREC (METHODS §1).
 import argparse
 import json
 import logging
-import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,8 +17,6 @@ import pyarrow as pa
 from rich.table import Table
 
 from robust_eval.answer import write_parquet
-from robust_eval.command_line import exit_after, say
-from robust_eval.config import PROJECT
 from robust_eval.environment import environment
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.classification import classification
@@ -35,6 +32,8 @@ from robust_eval.question_type.trec import read_trec
 from robust_eval.report.figures import save
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.report.wording import interval
+from robust_eval.runtime.command import command
+from robust_eval.runtime.logs import log_plainly
 from robust_eval.tracking import Mlflow
 
 log = logging.getLogger("robust_eval.question_type.train")  # __name__ is __main__
@@ -54,15 +53,10 @@ EXPERIMENT = "question_types"
 def main() -> None:
     """Train, test, record, save; exits with status 1 and a sentence where something is wrong."""
     arguments = _parser().parse_args()
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    log_plainly()
     logging.getLogger("robust_eval").setLevel(logging.INFO)
-    try:
+    with command():
         _train(arguments)
-    except UserError as problem:
-        say(problem)
-        sys.exit(1)
-    except KeyboardInterrupt as problem:
-        exit_after(problem)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, help=_default("batch_size"))
     parser.add_argument("--epochs", type=int, help=_default("epochs"))
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the classifier is saved")
-    parser.add_argument("--mlruns", type=Path, default=PROJECT / "mlruns", metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
     parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
     return parser
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from robust_eval.error import UserError
 from robust_eval.question import QUESTION_TYPES, Question
+from robust_eval.runtime.regular import regular
 
 _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in DESC:manner How did serfdom develop ?"
 
@@ -15,7 +16,7 @@ def read_trec(path: Path) -> list[Question]:
     cannot be read, holds no question, or has a line that is none.
     """
     try:
-        text = path.read_bytes().decode("latin-1")
+        text = regular(path).read_bytes().decode("latin-1")
     except OSError as problem:
         raise UserError(f"{path} cannot be read: {problem.strerror}") from problem
     questions = []

@@ -1,19 +1,17 @@
 """Compare finished runs: ``python -m robust_eval.report --experiment NAME``, or run ids, or folders."""
 
 import argparse
-import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from robust_eval.command_line import say
-from robust_eval.config import PROJECT
 from robust_eval.error import UserError, first_line
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished import FinishedRun, read_run
 from robust_eval.report.terminal import print_comparison
 from robust_eval.run_folder import finished_jobs
+from robust_eval.runtime.command import command
 from robust_eval.tracked_runs import TrackedRuns
 
 
@@ -22,7 +20,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
     folder = arguments.output or arguments.mlruns / "comparisons" / now
-    try:
+    with command():
         if not arguments.runs and not arguments.experiment:
             raise UserError("name runs (folders, run ids, sweeps) or an --experiment; see --help")
         compared = compare(_runs(arguments))
@@ -30,10 +28,7 @@ def main() -> None:
             write_comparison(compared, folder)
         except OSError as problem:
             raise UserError(f"the comparison cannot be written to {folder}: {first_line(problem)}") from problem
-    except UserError as problem:
-        say(problem)
-        sys.exit(1)
-    print_comparison(compared, folder)
+        print_comparison(compared, folder)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
     parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
-    parser.add_argument("--mlruns", type=Path, default=PROJECT / "mlruns", metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the comparison is written")
     return parser
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter
 
 from robust_eval.plot.style import figure
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.findings import Findings, findings
 from robust_eval.result import Result
+from robust_eval.runtime.printable import printable_lines
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def save(drawn: Figure, path: Path) -> Path:
 
     Equal figures give equal files. Text of the SVG stays text.
     """
+    _make_printable(drawn)
     layout = drawn.get_layout_engine()
     assert layout is not None
     layout.execute(drawn)
@@ -57,6 +61,19 @@ def save(drawn: Figure, path: Path) -> Path:
     drawn.savefig(drawing, format="svg", transparent=True, metadata=without, dpi=100)
     path.with_suffix(".svg").write_text(_lean(drawing.getvalue()), encoding="utf-8")
     return path.with_suffix(".svg")
+
+
+def _make_printable(drawn: Figure) -> None:
+    """Show what cannot be seen: titles, legends and the words along an axis may be those of a server or a data set."""
+    for text in drawn.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_text(printable_lines(text.get_text()))
+    for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
+        words = axis.get_major_formatter()
+        if isinstance(words, FuncFormatter):  # so matplotlib keeps words that were set
+            axis.set_major_formatter(
+                FuncFormatter(lambda place, number, said=words: printable_lines(said(place, number)))
+            )
 
 
 def _lean(drawing: str) -> str:

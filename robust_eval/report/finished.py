@@ -1,6 +1,5 @@
 """Runs that have finished, read from their folders, and what tells them apart."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, po
 from robust_eval.report.standing import verdict
 from robust_eval.report.wording import label_of
 from robust_eval.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
+from robust_eval.runtime.parsed import parsed_json
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""
@@ -172,7 +172,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
 def _numbers(text: str) -> dict[str, float]:
     """The numbers of a summary, NaN where it has none, under the names that they have by now."""
     return {
-        _present_name(name): math.nan if number is None else float(number) for name, number in json.loads(text).items()
+        _present_name(name): math.nan if number is None else float(number) for name, number in parsed_json(text).items()
     }
 
 

@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable
 
 from robust_eval.report.comparison_tables import Cell, Table
+from robust_eval.runtime.printable import printable
 
 
 def escaped(text: str) -> str:
     """Text on one line that is shown as it is: no markup, and no address where a reader of Markdown looks for some."""
-    plain = html.escape(" ".join(text.split()), quote=False)
+    plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
+from markupsafe import Markup
 
 from robust_eval.answer import rows
 from robust_eval.metric.score import nearest_to_one
@@ -26,6 +27,7 @@ from robust_eval.report.standing import verdict
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.wording import bounds, few, few_kept, headline, sentence, type_name
 from robust_eval.result import Result
+from robust_eval.runtime.printable import printable_lines
 
 EXTREMES = 12
 """Facts listed at either end."""
@@ -140,7 +142,13 @@ def _data_set(result: Result) -> str:
 
 def template(name: str) -> Template:
     """A template of this package."""
-    return Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True).get_template(name)
+    loader = PackageLoader("robust_eval.report", ".")
+    return Environment(loader=loader, autoescape=True, finalize=_shown).get_template(name)
+
+
+def _shown(value: Any) -> Any:
+    """What a template is given to show, in which nothing is hidden; what is markup has been looked through."""
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def inlined(figures: Mapping[str, Path]) -> dict[str, str]:

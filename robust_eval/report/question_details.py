@@ -18,6 +18,7 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.report.branches import Path, top_branches
 from robust_eval.report.standing import VERDICTS, verdict
 from robust_eval.result import Result
+from robust_eval.runtime.printable import printable_lines
 
 ANSWERS = 12
 """Different answers to one wording that are shown; the others are counted."""
@@ -43,7 +44,10 @@ def details(
     trees = {} if decode is None else _trees(result, ids, longest, decode)
     found = []
     for question in questions:
-        shown: dict[str, Any] = {"id": question.id, "answers": [cut(answer, longest) for answer in question.answers]}
+        shown: dict[str, Any] = {
+            "id": printable_lines(question.id),
+            "answers": [cut(answer, longest) for answer in question.answers],
+        }
         if question.choices:
             letters = zip(LETTERS, question.choices, strict=False)
             shown["choices"] = [f"{letter}) {cut(choice, longest)}" for letter, choice in letters]
@@ -64,7 +68,8 @@ def details(
 
 
 def cut(text: str, longest: int) -> str:
-    """The beginning of a text that is too long to be shown, with its length."""
+    """What is shown of a text: all of it, or of one that is too long the beginning and its length."""
+    text = printable_lines(text)
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 

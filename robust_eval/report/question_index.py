@@ -7,6 +7,7 @@ from robust_eval.report.packed import packed
 from robust_eval.report.question_details import cut
 from robust_eval.report.question_table import Column, as_data, word_columns
 from robust_eval.result import Result
+from robust_eval.runtime.printable import printable_lines
 
 INDEX_LIMIT = 8_000_000
 """Characters that the index may take of a page, compressed: 100,000 questions take 3 to 7 million."""
@@ -48,9 +49,9 @@ def _index(
     asked = [result.asked[row] for row in rows]
     return {
         "shown": [place for place, row in enumerate(rows) if row in shown],
-        "ids": [question.id for question in asked],
+        "ids": [printable_lines(question.id) for question in asked],
         "texts": [
-            cut(question.title, TEXT) if row in shown else question.title[:texts]
+            cut(question.title, TEXT) if row in shown else printable_lines(question.title[:texts])
             for row, question in zip(rows, asked, strict=True)
         ],
         "words": {name: _coded([values[row] for row in rows]) for name, values in word_columns(result).items()},
@@ -61,4 +62,4 @@ def _index(
 def _coded(values: Sequence[str]) -> list[list[Any]]:
     """[the different values, the place of each value among them]."""
     places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    return [list(places), [places[value] for value in values]]
+    return [[printable_lines(value) for value in places], [places[value] for value in values]]

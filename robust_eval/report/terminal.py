@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from robust_eval.metric.score import point
@@ -15,6 +14,7 @@ from robust_eval.report.left_out import unanswered
 from robust_eval.report.wording import few_kept, headline, interval, label_of, sentence
 from robust_eval.result import Result
 from robust_eval.run_folder import COMPARISON_PAGE, GRADED
+from robust_eval.runtime.console import Console
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -186,5 +186,5 @@ def titled(title: str) -> Table:
 
 
 def terminal() -> Console:
-    """Where results are shown: whole lines, nothing coloured by what it holds."""
-    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+    """Where results are shown."""
+    return Console()

@@ -13,6 +13,8 @@ from robust_eval.model.stored import StoredModel
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten, normal_form
+from robust_eval.runtime.parsed import parsed_json
+from robust_eval.runtime.regular import regular
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +139,7 @@ def _squad(setting: str, path: Path) -> list[_Asked]:
                 str(paragraph["context"]),
                 frozenset(normalize(str(answer["text"])) for answer in item.get("answers", [])),
             )
-            for article in json.loads(text)["data"]
+            for article in parsed_json(text)["data"]
             for paragraph in article["paragraphs"]
             for item in paragraph["qas"]
         ]
@@ -153,7 +155,7 @@ def _squad(setting: str, path: Path) -> list[_Asked]:
 
 def _text(setting: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return regular(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else problem
         raise UserError(f"{setting}: {path} cannot be read: {reason}") from problem
@@ -168,7 +170,7 @@ def _read(path: Path) -> dict[str, tuple[str, ...]]:
             continue
         where = f"rewriter.file: {path}, line {number}"
         try:
-            record = json.loads(line)
+            record = parsed_json(line)
         except json.JSONDecodeError as problem:
             raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
         question_id, rewrites = (record.get("id"), record.get("rewrites")) if isinstance(record, dict) else (None, None)

@@ -1,7 +1,6 @@
 """A file of answers that somebody else collected, read as an answer table: Parquet, CSV, TSV or JSON Lines."""
 
 import csv
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.parsed import parsed_json
+from robust_eval.runtime.regular import regular
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact"))
@@ -91,6 +92,7 @@ class AnswerFile:
         if self._kind not in readers:
             raise UserError(f"sampler.recorded.file must end in {', '.join(readers)}; {self.path} does not")
         try:
+            regular(self.path)
             table = readers[self._kind]()
             table.validate(full=True)
         except OSError as problem:
@@ -144,7 +146,12 @@ class AnswerFile:
         there = [name for name in table.column_names if table[name].null_count < table.num_rows]
         if table.num_rows:
             with open(self.path, encoding="utf-8-sig") as lines:
-                first = json.loads(next(line for line in lines if line.strip()))
+                opening = next(line for line in lines if line.strip())
+            try:
+                first = parsed_json(opening)
+            except ValueError:  # Arrow reads more deeply nested values than Python
+                self._refuse_line(fields)
+                raise
             self._wanted(there, [*there, *(name for name in first if name not in there)])
         return table.select(there)
 
@@ -187,8 +194,8 @@ class AnswerFile:
             for number, line in enumerate(lines, start=1):
                 where = f"{self.path}, line {number}"
                 try:
-                    record = json.loads(line, object_pairs_hook=_pairs) if line.strip() else {}
-                except (ValueError, RecursionError) as problem:
+                    record = parsed_json(line, object_pairs_hook=_pairs) if line.strip() else {}
+                except ValueError as problem:
                     raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
                 if not isinstance(record, dict):
                     raise UserError(f"{where}: an answer is a JSON object, not {line.strip()[:40]!r}")
@@ -361,7 +368,9 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     text = pa.types.is_string(there) or pa.types.is_large_string(there)
     if pa.types.is_list(kind):
         if text:
-            return pa.chunked_array([[None if cell is None else json.loads(cell) for cell in column.to_pylist()]], kind)
+            return pa.chunked_array(
+                [[None if cell is None else parsed_json(cell) for cell in column.to_pylist()]], kind
+            )
         return column.cast(kind)
     if pa.types.is_string(kind):
         if not text and not pa.types.is_integer(there):

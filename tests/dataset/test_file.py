@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,13 +87,18 @@ def test_what_is_broken_is_named_with_its_place(tmp_path):
     )
     assert refusal(lines, "[1,\n 2") == f"{lines}: broken JSON (Expecting ',' delimiter: line 2 column 3 (char 6))"
     deep = refusal(lines, '{"a": 1}\n{"a": ' + "[" * 100_000)
-    assert deep.startswith(f"{lines}, line 2: broken JSON (maximum recursion depth exceeded")
+    assert deep.startswith(f"{lines}, line 2: broken JSON (nested too deep")
     assert refusal(table, "a,b\n1,é\n".encode("latin-1")) == (
         f"{table}, line 2: not UTF-8 (invalid continuation byte at byte 3)"
     )
     assert refusal(table, "a,b,a\n") == f"{table} has several columns of the name 'a'"
     assert refusal(table, "a\n1\n" + "x" * 200_000) == f"{table}, line 3: field larger than field limit (131072)"
     assert refusal(tmp_path / "r.parquet", "no Parquet").startswith(f"{tmp_path / 'r.parquet'} cannot be read: Parquet")
+    for kind in ("csv", "json", "parquet"):
+        os.mkfifo(pipe := tmp_path / f"pipe.{kind}")
+        with pytest.raises(UserError) as caught:
+            list(read_records(pipe))
+        assert str(caught.value) == f"{pipe} cannot be read: it is a named pipe, and no file"
     with pytest.raises(UserError) as caught:
         list(read_records(tmp_path / "none.csv"))
     assert str(caught.value) == f"{tmp_path / 'none.csv'} cannot be read: No such file or directory"

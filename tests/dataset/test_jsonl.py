@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -180,6 +181,16 @@ def test_a_missing_file_is_refused(file):
 
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path):
     assert refusal(tmp_path) == f"the data file {tmp_path} cannot be read: Is a directory"
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(file):
+    os.mkfifo(file)
+    assert refusal(file) == f"the data file {file} cannot be read: it is a named pipe, and no file"
+
+
+def test_json_that_is_nested_without_end_is_refused_as_any_that_is_broken(file):
+    file.write_text(json.dumps(GOOD) + "\n" + "[" * 100_000 + "]" * 100_000)
+    assert refusal(file) == f"{file}, line 2: broken JSON (nested too deep at column 1); nothing was loaded"
 
 
 def test_a_file_that_is_not_utf_8_is_refused(file):

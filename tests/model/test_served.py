@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import re
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 import pytest
 from api_server import api_server
 from fault_proxy import FAULTS, INSTEAD, Exchange, FaultProxy, Message, _error
+from interrupts import interrupted
 from support import stub_server as stub
 
 from robust_eval.answer import SCHEMA, rows
@@ -434,6 +436,18 @@ def test_what_was_written_before_a_crash_is_not_asked_again(
     assert list(rows(table, *WHAT)) == list(rows(undisturbed, *WHAT))
 
 
+@pytest.fixture
+def no_callbacks_of_gc() -> Iterator[None]:
+    """Python throws away what is raised in a callback of its garbage collector, where hypothesis has one: an interrupt
+    that comes then is lost, and not by us.
+    """
+    before = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(before)
+
+
+@pytest.mark.usefixtures("no_callbacks_of_gc")
 def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
     known: Callable[[Capabilities], None], store: SqliteStore
 ):
@@ -454,6 +468,33 @@ def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
         again = asked(proxy.bodies)
     assert TOTAL - came <= again <= TOTAL - came + 2 * 4 * 2  # at most what was under way, and in hand, is lost
     assert list(rows(table, *WHAT)) == list(rows(whole, *WHAT))
+
+
+@pytest.mark.usefixtures("no_callbacks_of_gc")
+def test_no_interrupt_is_lost_and_no_healthy_store_set_aside_whenever_it_comes(instant: str, tmp_path: Path):
+    ended = interrupted(instant, tmp_path, 150, seed=1)
+    counted = {name: ended[name] for name in ("raised", "lost", "with other answers", "set aside")}
+    assert counted == {"raised": 150, "lost": 0, "with other answers": 0, "set aside": 0}, ended
+    assert ended["runs that ended"] > 10
+
+
+@pytest.mark.parametrize(
+    ("status", "usage"), [(200, {"completion_tokens": 10**12}), (200, "deep"), (500, "deep"), (400, "deep")]
+)
+def test_what_a_server_counts_or_nests_without_end_is_an_error_like_others(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture, status: int, usage: Any
+):
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        if "number 1." not in body["messages"][-1]["content"]:
+            return 200, good(body)
+        return status, "[" * 100_000 + "]" * 100_000 if usage == "deep" else good(body) | {"usage": usage}
+
+    with scripted(says) as url:
+        table = ask(config(url, retries=1, max_error_rate=0.5), store, questions(3, temperatures=(1.0,), trials=1))
+    assert table["outcome"].to_pylist() == ["ok", "error", "ok"]
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith("question q1: ")
+    assert len(warning) < 400
 
 
 def test_more_trials_and_other_temperatures_ask_only_for_what_is_new(proxy: Proxy, store: SqliteStore):

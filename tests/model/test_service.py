@@ -360,8 +360,6 @@ def test_passes_on_how_long_the_server_asks_to_wait(
         {"choices": [{"index": 0, "message": None}]},
         {"choices": [said("Paris"), said("Rome", index=None)]},  # type: ignore[arg-type]
         completion(said("Paris"), usage="many"),
-        completion(said("Paris"), usage={"prompt_tokens": "many"}),
-        b'{"choices": [{"index": 0, "message": {"content": "a"}}], "usage": {"prompt_tokens": NaN}}',
         with_logprobs([1]),
         with_logprobs({"content": [{"token": "n"}]}),
         with_logprobs({"content": [{"token": "n", "logprob": None}]}),
@@ -393,13 +391,13 @@ def test_a_reply_without_choices_is_lost(server: ScriptedServer, body: Body) -> 
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"choices": [{"index": 0, "message": {"content": "a"}}], "usage": {"prompt_tokens": 1e999}}',
-        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"choices":' * 100_000 + b"1" + b"}" * 100_000,
         completion(said(["Paris"])),  # type: ignore[arg-type]
         completion(said(7)),  # type: ignore[arg-type]
         completion(said("Paris", finish_reason=["stop"])),  # type: ignore[arg-type]
     ],
-    ids=["infinitely many tokens", "nested too deeply", "parts of a text", "a number", "a list of reasons"],
+    ids=["nested too deep", "nested too deep as well", "parts of a text", "a number", "a list of reasons"],
 )
 def test_a_reply_that_is_strange_is_lost(server: ScriptedServer, body: Any) -> None:
     assert unanswered(server, replied(body)).kind == "lost"
@@ -470,6 +468,23 @@ def test_whatever_stands_in_a_reply_it_is_an_answer_that_can_be_stored_or_lost(
             assert isinstance(token.text, bytes)
             assert {type(value) for value in (token.logprob, *token.top)} == {float}
             assert not any(a < b for a, b in pairwise(value for value in token.top if not math.isnan(value)))
+
+
+@pytest.mark.parametrize("counted", ["10e11", "1000000000000", "-1", "7.0", '"7"', "true", "NaN", "1e999", "[7]"])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_a_count_that_is_none_is_a_fault(server: ScriptedServer, name: str, counted: str) -> None:
+    choice = json.dumps(said("Paris"))
+    body = f'{{"choices": [{choice}], "usage": {{"{name}": {counted}}}}}'.encode()
+    told = unanswered(server, replied(body))
+    counted = str(json.loads(counted))
+    sentence = f"the server counted {counted!r} tokens, and a whole number from 0 to 2,147,483,647 is wanted"
+    assert told == UnansweredError("lost", sentence)
+
+
+def test_an_error_nested_without_end_is_told_as_any(server: ScriptedServer) -> None:
+    deep = b'{"error": {"message": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    told = unanswered(server, lambda _: (400, {}, deep))
+    assert (told.kind, told.reason[:30]) == ("wrong", '400 {"error": {"message": [[[[')
 
 
 def test_half_a_character_is_text_that_can_be_stored(server: ScriptedServer) -> None:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,10 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path):
     with pytest.raises(UserError) as problem:
         read_trec(tmp_path / "none.label")
     assert str(problem.value) == f"{tmp_path / 'none.label'} cannot be read: No such file or directory"
+    os.mkfifo(tmp_path / "pipe.label")
+    with pytest.raises(UserError) as problem:
+        read_trec(tmp_path / "pipe.label")
+    assert str(problem.value) == f"{tmp_path / 'pipe.label'} cannot be read: it is a named pipe, and no file"
 
 
 @pytest.mark.skipif(not TREC.is_dir(), reason="the published files are not here")

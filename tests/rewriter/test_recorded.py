@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,13 @@ def test_a_file_that_is_not_there_or_no_file_is_named(tmp_path: Path):
     gone = tmp_path / "gone.jsonl"
     assert refusal(gone) == f"rewriter.file: {gone} cannot be read: No such file or directory"
     assert refusal(tmp_path) == f"rewriter.file: {tmp_path} cannot be read: Is a directory"
+    os.mkfifo(pipe := tmp_path / "pipe.jsonl")
+    assert refusal(pipe) == f"rewriter.file: {pipe} cannot be read: it is a named pipe, and no file"
+
+
+def test_a_file_that_is_nested_without_end_is_refused_as_any_that_is_broken(file: Path):
+    file.write_text("[" * 100_000)
+    assert refusal(file) == f"rewriter.file: {file}, line 1: broken JSON (nested too deep at column 1)"
 
 
 def test_a_file_in_another_encoding_is_named(file: Path):

@@ -428,6 +428,14 @@ WRONG_ROWS: Mapping[str, tuple[list[Mapping[str, object]], str]] = {
 }
 WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
     "empty": ("a.jsonl", b"", " cannot be read: Empty JSON file"),
+    "nested without end": (
+        "a.jsonl",
+        b'{"question_id": "facts-001", "text": "a", "temperature": 1, "more": '
+        + b"[" * 100_000
+        + b"]" * 100_000
+        + b"}",
+        ", line 1: broken JSON (nested too deep: line 1 column 1 (char 0))",
+    ),
     "blank": ("a.jsonl", b"\n\n", " holds no answers"),
     "no rows": ("a.csv", b"question_id,text,temperature\n", " holds no answers"),
     "empty table": ("a.csv", b"", " holds no answers"),

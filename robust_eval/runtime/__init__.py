@@ -1,0 +1,1 @@
+"""What a program needs of the machine around it, and nothing of the field."""
