@@ -24,7 +24,7 @@ from robust_eval.config import CONF, to_config
 from robust_eval.error import UserError
 from robust_eval.model.files import folder_hash
 from robust_eval.model.transformers import Transformers
-from robust_eval.report.wording import sentence
+from robust_eval.report.wording import few_kept, sentence
 from robust_eval.result import Result
 
 Measure = Callable[..., tuple[Result, Path]]
@@ -193,7 +193,9 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     assert found.data.params["identity.files"] == files
     assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {"certainty.parquet", "tables"}
     assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == ["tables/questions.json"]
-    assert found.data.tags["mlflow.note.content"].startswith(f"{sentence(result)}\n\n**Figures**\n\n| figure |")
+    assert found.data.tags["mlflow.note.content"].startswith(
+        f"{sentence(result)} {few_kept(result)}\n\n**Figures**\n\n| figure |"
+    )
 
 
 def failed_run(base: Path) -> mlflow.entities.Run:

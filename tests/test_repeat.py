@@ -91,6 +91,7 @@ def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path
         "/schema/model/transformers@model",
         "_self_",
         {"override hydra/job_logging": "plain"},
+        {"override hydra/hydra_logging": "plain"},
     ]
     assert set(copy.pop("hydra")) == {"run", "sweep", "output_subdir"}
     assert copy == settings

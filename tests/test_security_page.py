@@ -26,7 +26,7 @@ PROOFS = {
     "test_a_stored_answer_that_cannot_be_believed_is_asked_again",
     "A redirect to another host": "model/test_client.py::test_a_redirect_to_another_place_is_not_followed",
     "A data set is read as data": "dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
-    "A file that is no regular file": "dataset/test_file.py::"
+    "A file that is no regular file": "dataset/test_jsonl.py::"
     "test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for",
     "Weights that are pickled code": "model/test_transformers.py::"
     "test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run",

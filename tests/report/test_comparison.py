@@ -270,3 +270,25 @@ def test_measurements_are_found_by_data_set_and_subject():
     assert [(name, runs.index(one)) for name, one in compared.on("facts")] == [("small", 0), ("large", 2)]
     assert [(name, runs.index(one)) for name, one in compared.on("facts", "large")] == [("large", 2)]
     assert compared.on("physics", "large") == []
+
+
+def test_few_questions_are_warned_of_as_independent_ones():
+    def warning(n, groups=None, kept=None):
+        ids = [f"q{row}" for row in range(n)]
+        return compare([run({"frs.d1": np.linspace(0, 1, n)}, ids, kept=kept, groups=groups)]).warning
+
+    assert warning(30) == ""
+    assert "as few as 29 questions:" in warning(29)
+    assert "as few as 8 groups of questions:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
+    assert "as few as 10 questions:" in warning(40, kept=[row < 10 for row in range(40)])
+    assert (
+        "as few as 12 questions:"
+        in compare(
+            [
+                run(
+                    {"frs.d1": np.linspace(0, 1, 40)}, [f"q{row}" for row in range(start, start + 40)], model__name=name
+                )
+                for name, start in (("small", 0), ("large", 28))
+            ]
+        ).warning
+    )

@@ -1,0 +1,38 @@
+import math
+
+import pytest
+
+from robust_eval.metric.score import Estimate
+from robust_eval.report.wording import bounds, few, interval, with_interval
+
+
+@pytest.mark.parametrize(
+    ("questions", "grouped", "said"),
+    [
+        (1, False, "1 question"),
+        (29, False, "29 questions"),
+        (1, True, "1 group of questions"),
+        (29, True, "29 groups of questions"),
+    ],
+)
+def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
+    expected = f"Intervals here rest on as few as {said}: below 30 an interval is a warning and no measure."
+    assert few(questions, grouped) == expected
+
+
+def test_from_30_questions_on_and_of_none_nothing_is_said():
+    assert [few(n, grouped) for n in (0, 30, 6000) for grouped in (False, True)] == [""] * 6
+
+
+def test_bounds_have_the_digits_that_tell_them_apart():
+    assert bounds(0.25, 0.5) == "0.250 to 0.500"
+    assert bounds(0.64958, 0.65022) == "0.6496 to 0.6502"
+    assert bounds(0.0, 0.0006, ".0%") == "0.00% to 0.06%"
+    assert bounds(-0.0004, -0.00035, "+.3f") == "-0.00040 to -0.00035"
+
+
+def test_an_estimate_without_bounds_is_shown_without():
+    assert (interval(Estimate(0.5)), with_interval(Estimate(0.5))) == ("", "0.500")
+    narrow = Estimate(0.65, 0.64958, 0.65022)
+    assert (interval(narrow), with_interval(narrow)) == ("0.6496 to 0.6502", "0.650 (0.6496 to 0.6502)")
+    assert with_interval(Estimate(math.nan)) == "undefined"
