@@ -472,9 +472,9 @@ def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
 
 @pytest.mark.usefixtures("no_callbacks_of_gc")
 def test_no_interrupt_is_lost_and_no_healthy_store_set_aside_whenever_it_comes(instant: str, tmp_path: Path):
-    ended = interrupted(instant, tmp_path, 150, seed=1)
+    ended = interrupted(instant, tmp_path, 100, seed=1)
     counted = {name: ended[name] for name in ("raised", "lost", "with other answers", "set aside")}
-    assert counted == {"raised": 150, "lost": 0, "with other answers": 0, "set aside": 0}, ended
+    assert counted == {"raised": 100, "lost": 0, "with other answers": 0, "set aside": 0}, ended
     assert ended["runs that ended"] > 10
 
 
