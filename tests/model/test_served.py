@@ -437,17 +437,20 @@ def test_what_was_written_before_a_crash_is_not_asked_again(
 
 
 @pytest.fixture
-def no_callbacks_of_gc() -> Iterator[None]:
-    """Python throws away what is raised in a callback of its garbage collector, where hypothesis has one: an interrupt
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is raised, also where a shell has started the tests in the background and it is ignored.
+
+    Python throws away what is raised in a callback of its garbage collector, where hypothesis has one: an interrupt
     that comes then is lost, and not by us.
     """
-    before = gc.callbacks[:]
+    callbacks, handler = gc.callbacks[:], signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.callbacks.clear()
     yield
-    gc.callbacks.extend(before)
+    gc.callbacks.extend(callbacks)
+    signal.signal(signal.SIGINT, handler)
 
 
-@pytest.mark.usefixtures("no_callbacks_of_gc")
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
     known: Callable[[Capabilities], None], store: SqliteStore
 ):
@@ -470,7 +473,7 @@ def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
     assert list(rows(table, *WHAT)) == list(rows(whole, *WHAT))
 
 
-@pytest.mark.usefixtures("no_callbacks_of_gc")
+@pytest.mark.usefixtures("interruptible")
 def test_no_interrupt_is_lost_and_no_healthy_store_set_aside_whenever_it_comes(instant: str, tmp_path: Path):
     ended = interrupted(instant, tmp_path, 100, seed=1)
     counted = {name: ended[name] for name in ("raised", "lost", "with other answers", "set aside")}
