@@ -1,6 +1,7 @@
 """What reaches Hydra of a command line, and what a sweep is told."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ def test_texts_with_signs_reach_the_configuration_without_quotes(shell: Shell, t
 def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[str]):
     told: list[Any] = []
     monkeypatch.setattr(command_line, "run_sweep", lambda *arguments: told.extend(arguments))
-    for process_wide in ("collect_seldom", "_heed_termination"):
-        monkeypatch.setattr(command_line, process_wide, lambda: None)
+    monkeypatch.setattr(command_line, "collect_seldom", lambda: None)
+    monkeypatch.setattr(command_line, "command", nullcontext)  # which heeds signals, for all that follows as well
     mlruns = tmp_path / "my (runs)"
     swept = ["-m", "dataset=local", f"dataset.path={FILE},b.csv", f"paths.mlruns={mlruns}"]
     monkeypatch.setattr(sys, "argv", ["run.py", *swept, *(line.format(tmp_path) for line in given)])
