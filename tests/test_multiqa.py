@@ -224,13 +224,15 @@ def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(a
 def test_what_cannot_be_scored_is_refused_before_a_model_is_loaded(
     ask: Ask, settings: list[str], start: str, tmp_path: Path
 ):
+    (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
     with pytest.raises(UserError) as problem:
-        ask(*settings, f"model.path={tmp_path}")  # there is no model
+        ask(*settings, f"model.path={tmp_path}")
     assert str(problem.value).startswith(start)
 
 
 def test_questions_without_rewrites_are_refused_before_a_model_is_loaded(ask: Ask, tmp_path: Path):
     file = tmp_path / "mine.jsonl"
     file.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n')
+    (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
     with pytest.raises(UserError, match=r"^none of the 1 questions has rewrites"):
         ask("experiment=multiqa", "dataset=jsonl", f"dataset.path={file}", f"model.path={tmp_path}")
