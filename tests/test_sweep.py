@@ -12,8 +12,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 from shell import Shell
 from tiny_model import save_tiny_model
+from unseen import HOSTILE, unseen
 
+from robust_eval.error import UserError
 from robust_eval.report.__main__ import main as report
+from robust_eval.sweep import write_error
 
 FIGURES = ("frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type")
 COUNTING = """
@@ -304,3 +307,10 @@ def test_eight_runs_that_start_at_once_on_nothing_all_finish(shell: Shell, model
     assert [found.info.status for found in runs] == ["FINISHED"] * 8
     asked = Counter((found.data.params["model.path"], found.data.metrics["prompts.asked"]) for found in runs)
     assert asked == {(str(model), asked): count for model in models for asked, count in ((12, 1), (0, 3))}
+
+
+def test_why_a_job_failed_is_written_down_in_what_can_be_seen(tmp_path: Path):
+    write_error(UserError(f"no {HOSTILE}\nforged"), tmp_path / "job")
+    first, _, *others = (tmp_path / "job" / "error.txt").read_text().split("\n")
+    assert first.startswith(r"no \x00\x01")
+    assert unseen("\n".join([first, *others])) == set()

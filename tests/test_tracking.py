@@ -14,10 +14,12 @@ import mlflow
 import pyarrow as pa
 import pytest
 from shell import Shell
+from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Score
 from robust_eval.question import Question
+from robust_eval.run_folder import ERROR
 from robust_eval.tracking import Mlflow, Untracked, integer_steps
 
 SCORE = Score(
@@ -42,7 +44,7 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record.tables({"questions": pa.table({"question": ["Why?", "<b>"], "frs.d1": [0.5, float("nan")]})})
         record.folder(folder)
     with pytest.raises(KeyboardInterrupt), Mlflow().run("bad", path):
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(HOSTILE)
     return path
 
 
@@ -101,7 +103,10 @@ def test_a_curve_is_logged_by_integer_step(mlruns: Path):
 def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):
     bad = runs(mlruns)["bad"]
     assert bad.info.status == "KILLED"
-    assert bad.data.tags["error"] == "KeyboardInterrupt: "
+    assert bad.data.tags["error"].startswith(r"KeyboardInterrupt: \x00\x01")
+    assert unseen(bad.data.tags["error"]) == set()
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    assert unseen(Path(client.download_artifacts(bad.info.run_id, ERROR)).read_text()) == set()
 
 
 def test_several_processes_can_start_a_fresh_store(shell: Shell, tmp_path: Path):
