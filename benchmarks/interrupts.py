@@ -30,6 +30,7 @@ from robust_eval.model.capabilities import Capabilities
 from robust_eval.model.openai import OpenAI
 from robust_eval.model.stored import StoredModel
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.command import AGAIN, no_interrupt_lost
 from robust_eval.sqlite_store import SqliteStore
 from robust_eval.stopwatch import Stopwatch
 from robust_eval.store import NoStore, Store
@@ -67,7 +68,7 @@ def interrupted(url: str, folder: Path, interrupts: int, seed: int) -> dict[str,
         seconds.append(time.perf_counter() - began)
     longest = 1.2 * min(seconds)
     generator, counts, removed = random.Random(seed), Counter[str](), 0
-    with _thrown_away() as ignored:
+    with _thrown_away() as ignored, no_interrupt_lost():
         for _ in range(interrupts):
             came = False
             for number in range(removed, counts["runs that ended"]):
@@ -79,7 +80,8 @@ def interrupted(url: str, folder: Path, interrupts: int, seed: int) -> dict[str,
                 came = True
                 raise KeyboardInterrupt
 
-            signal.signal(signal.SIGALRM, interrupt)
+            for number in (signal.SIGALRM, signal.SIGINT):
+                signal.signal(number, interrupt)
             try:
                 signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-4, longest))
                 while not came:
@@ -88,6 +90,7 @@ def interrupted(url: str, folder: Path, interrupts: int, seed: int) -> dict[str,
                     counts["with other answers"] += list(_answers(table)) != list(_answers(expected))
                     counts["set aside"] += len(list(store.glob("damaged-*")))
                     counts["runs that ended"] += 1
+                time.sleep(4 * AGAIN)  # one that was thrown away comes again
                 counts["lost"] += 1
             except KeyboardInterrupt:
                 counts["raised"] += 1
@@ -97,7 +100,7 @@ def interrupted(url: str, folder: Path, interrupts: int, seed: int) -> dict[str,
 
 @contextmanager
 def _thrown_away() -> Iterator[Counter[str]]:
-    """Where Python throws away exceptions, and says so."""
+    """Where Python throws away exceptions other than interrupts, and says so."""
     found = Counter[str]()
     before = sys.unraisablehook
     sys.unraisablehook = lambda thrown: found.update([getattr(thrown.object, "__qualname__", repr(thrown.object)[:60])])

@@ -1,5 +1,6 @@
 """What every command has around it: how it speaks, and how it ends."""
 
+import _thread
 import io
 import signal
 import sys
@@ -14,6 +15,9 @@ from rich.text import Text
 from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.printable import printable, printable_lines
+
+AGAIN = 0.05
+"""Seconds after which an interrupt comes again that Python has thrown away."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -30,12 +34,33 @@ def command() -> Iterator[None]:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone shows κ as \u03ba
     try:
-        yield
+        with no_interrupt_lost():
+            yield
     except KeyboardInterrupt as problem:
         sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
     except Exception as problem:
         say(problem)
         sys.exit(1)
+
+
+@contextmanager
+def no_interrupt_lost() -> Iterator[None]:
+    """Ctrl-C and SIGTERM come again, a moment later, where Python throws them away: it does so with whatever is raised
+    while an object is ended (``__del__``, the callback of a weak reference).
+    """
+
+    def hook(thrown: "sys.UnraisableHookArgs") -> None:
+        if isinstance(thrown.exc_value, KeyboardInterrupt):
+            number = signal.SIGTERM if isinstance(thrown.exc_value, Terminated) else signal.SIGINT
+            threading.Timer(AGAIN, _thread.interrupt_main, [number]).start()
+        else:
+            before(thrown)
+
+    before, sys.unraisablehook = sys.unraisablehook, hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def say(problem: Exception) -> None:

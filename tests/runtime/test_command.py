@@ -2,6 +2,7 @@ import io
 import os
 import signal
 import sys
+import threading
 
 import pytest
 from unseen import HOSTILE, unseen
@@ -13,10 +14,11 @@ from robust_eval.runtime.console import Console
 
 @pytest.fixture(autouse=True)
 def heeding() -> object:
-    """SIGTERM means afterwards what it meant before."""
-    before = signal.getsignal(signal.SIGTERM)
+    """Signals mean afterwards what they meant before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def ended(problem: BaseException) -> int:
@@ -49,6 +51,25 @@ def test_ctrl_c_and_termination_have_the_statuses_of_their_signals(capsys: pytes
         os.kill(os.getpid(), signal.SIGTERM)
     assert end.value.code == 143
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_that_python_throws_away_comes_again(number: signal.Signals, status: int):
+    class Ending:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    @command()
+    def wait() -> None:
+        Ending()
+        threading.Event().wait(60)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background this runs ignores it
+    hook = sys.unraisablehook
+    with pytest.raises(SystemExit) as end:
+        wait()
+    assert end.value.code == status
+    assert sys.unraisablehook is hook
 
 
 def test_a_terminal_that_knows_ascii_alone_is_told_which_characters_these_are(monkeypatch: pytest.MonkeyPatch):
