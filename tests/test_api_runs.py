@@ -277,6 +277,10 @@ def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
     assert KEY not in caplog.text + printed
     assert holding(tmp_path, KEY) == []
 
+    if end in ("key refused", "bad requests"):  # nothing was asked, and nothing is left
+        assert not folder.exists()
+        assert holding(tmp_path, "PLANTED_KEY") == []
+        return
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlruns' / 'mlflow.db'}")
     (recorded,) = client.search_runs(["1"])
     assert recorded.info.status == ("FINISHED" if end == "success" else "FAILED")
@@ -310,7 +314,8 @@ def test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process(
             said = process.stdout.read()
     assert process.returncode == status, said
     assert KEY not in said
-    assert holding(tmp_path, "PLANTED_KEY")  # the search looks where it should
+    asked = end != "refused"  # a run that has asked nothing leaves nothing
+    assert bool(holding(tmp_path, "PLANTED_KEY")) == asked  # the search looks where it should
     assert holding(tmp_path, KEY) == []
 
 

@@ -180,7 +180,7 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     singles = {name: value for name, value in finite.items() if ".t" not in name}
     assert {name: found.data.metrics.get(name) for name in singles} == singles
     for name in ("accuracy", "accuracy.low", "certainty.entropy", "certainty.error_rate.high", "frs.survival"):
-        history = {entry.step: entry.value for entry in client.get_metric_history(found.info.run_id, name)}
+        history = {entry.step: entry.value for entry in client.get_metric_history(found.info.run_id, f"curve/{name}")}
         base = name.removesuffix(".low").removesuffix(".high")
         bound = name.removeprefix(base)
         expected = {
@@ -298,7 +298,7 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
     assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
     loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
     assert {name: again.description[name] for name in loaded} == loaded
-    figures = {name: value for name, value in first.summary().items() if not name.startswith(("seconds.", "answers."))}
+    figures = {name: value for name, value in first.summary().items() if not name.startswith(("seconds.", "prompts."))}
     assert {name: again.summary()[name] for name in figures} == figures
 
 
@@ -367,13 +367,13 @@ def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
     assert row.search(capsys.readouterr().out)
     assert f">{why}</td>" in (folder / "report.html").read_text()
     assert result.description["undefined.frs.combined.d1"] == why
-    expected = {name.removesuffix(".low").removesuffix(".high") for name in fresh.summary()}
+    expected = {name for name in fresh.summary() if not name.endswith((".low", ".high", ".n"))}
     found = result.summary()
     assert {name for name in expected - set(found) if not name.startswith("seconds.")} == set()
-    lacking = {name for name, value in found.items() if value is None and fresh.summary().get(name) is not None}
+    lacking = {name for name in expected & set(found) if found[name] is None and fresh.summary()[name] is not None}
     assert lacking == {name for name in expected if "combined" in name and fresh.summary()[name] is not None}
     again, _ = measure(fewer, "sampler.temperature_sweep.estimator=combined", base=complete)
-    assert again.answers_asked == 12  # as the log says: the model draws them anew
+    assert again.prompts_asked == 12  # as the log says: the model draws them anew
 
 
 def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture):

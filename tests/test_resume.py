@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -104,7 +105,7 @@ def assert_the_same(folder: Path, other: Path) -> None:
 def asked(folder: Path) -> int:
     """How many requests a run sent to the model."""
     log = folder.with_name(f"{folder.name}.log").read_text()
-    found = sum(int(line.split(": ")[-1].split()[0]) for line in log.splitlines() if "are in the store" in line)
+    found = sum(map(int, re.findall(r"the answers to (\d+) of \d+ prompts are in the store", log)))
     return 80 - found
 
 

@@ -226,7 +226,7 @@ def test_a_real_model_gives_the_same_numbers_with_one_actor_and_with_four_whatev
             tables.append(model.answers(asked, "test", needs_curves=True))
     assert tables[0].table.num_rows == 24 * 10 * 3
     assert tables[0].curves.num_rows == 24 * 10
-    for table, curves in tables[1:]:
+    for table, curves, _ in tables[1:]:
         assert table.equals(tables[0].table)
         assert curves.equals(tables[0].curves)
 

@@ -15,6 +15,7 @@ from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished import FinishedRun, GreedyAnswer
 from robust_eval.report.terminal import print_comparison
+from robust_eval.runtime.printable import printable_lines
 
 
 def rendered(markdown):
@@ -300,11 +301,12 @@ def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
     assert page.tags == harmless.tags
     assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
     assert page.headings == harmless.headings == TITLES
-    shown = text if len(text) <= 298 else f"{text[:298]}…"
+    seen = printable_lines(text)
+    shown = seen if len(seen) <= 298 else f"{seen[:298]}…"
     assert [row[0] for row in page.tables[4][1:]] == [f"c {shown}", f"d {shown}"]
     assert [row[2] for row in page.tables[4][1:]] == [
-        f"not kept “{text if len(text) <= 300 else text[:300] + '…'}” ✗ wrong",
-        f"kept (FRS 0.750) “{text if len(text) <= 300 else text[:300] + '…'}” ✓ right",
+        f"not kept “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✗ wrong",
+        f"kept (FRS 0.750) “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✓ right",
     ]
     read = rendered(markdown)
     assert read.tags == rendered(plain[1]).tags
@@ -318,7 +320,7 @@ def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
 def test_names_of_models_change_no_structure(text, tmp_path):
     html, markdown = written(frs_runs(small=text), tmp_path)
     page = Page(html)
-    assert page.tables[4][0] == ["question", text, "large"]
+    assert page.tables[4][0] == ["question", printable_lines(text), "large"]
     assert len(page.headings) == len(TITLES)
     tags = Page((tmp_path / "comparison.html").read_text("utf-8")).tags
     assert {tag: tags.count(tag) for tag in ("table", "h1", "h2", "script")} == {

@@ -27,8 +27,8 @@ def test_from_30_questions_on_and_of_none_nothing_is_said():
 def test_bounds_have_the_digits_that_tell_them_apart():
     assert bounds(0.25, 0.5) == "0.250 to 0.500"
     assert bounds(0.64958, 0.65022) == "0.6496 to 0.6502"
-    assert bounds(0.0, 0.0006, ".0%") == "0.00% to 0.06%"
-    assert bounds(-0.0004, -0.00035, "+.3f") == "-0.00040 to -0.00035"
+    assert bounds(0.0, 0.0006, ".0%") == "0.0% to 0.1%"
+    assert bounds(-0.0004, -0.00035, "+.3f") == "-0.0004 to -0.0003"
 
 
 def test_an_estimate_without_bounds_is_shown_without():
