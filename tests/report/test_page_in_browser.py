@@ -93,6 +93,21 @@ def test_the_page_opens_without_trouble_fits_the_screen_and_is_accessible(opened
     assert opened.troubles == []
 
 
+def test_nothing_moves_under_the_reader_when_a_drawing_comes(opened: Opened):
+    """What is clicked must still be there when the button is let go."""
+    page = opened.page
+    height = "document.querySelector('{}').getBoundingClientRect().height"
+    empty = page.evaluate(height.format("#scatter"))
+    assert page.locator("#scatter svg").count() == 0
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.wait_for_selector("#scatter svg")
+    assert page.evaluate(height.format("#scatter")) == empty
+    opening = "document.querySelectorAll('table.questions button.question')[1].click()"
+    empty = page.evaluate(f"{opening}; {height.format('.curve')}")
+    page.wait_for_selector(".curve svg")
+    assert page.evaluate(height.format(".curve")) == empty
+
+
 def test_the_table_shows_each_question_with_its_figures(page: Page):
     known = [number for number in range(60) if number % 7]
     assert listed(page) == known[:50]  # the least robust first: here those that were asked first
