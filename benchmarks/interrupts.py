@@ -26,14 +26,14 @@ from support.stub_server import stub_server
 from robust_eval.answer import rows
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Request
-from robust_eval.model.capabilities import Capabilities
-from robust_eval.model.openai import OpenAI
-from robust_eval.model.stored import StoredModel
+from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.command import AGAIN, no_interrupt_lost
-from robust_eval.sqlite_store import SqliteStore
-from robust_eval.stopwatch import Stopwatch
-from robust_eval.store import NoStore, Store
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.base import NoStore, Store
+from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.stored_model import StoredModel
 
 QUESTIONS = 3
 TWO = Capabilities("max_tokens", True, True, {}, 2.0, 20, False, choices=2, seed=True)

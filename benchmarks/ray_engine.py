@@ -29,21 +29,22 @@ import psutil
 from support.command import Command, write_figures
 from support.counted_model import tiny
 
-from robust_eval.config import PROJECT
+from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.engine.actors import Actors
 from robust_eval.engine.local import Local
-from robust_eval.engine.ray import Ray
+from robust_eval.engine.ray.actors import Actors
+from robust_eval.engine.ray.engine import Ray
 from robust_eval.grader.matching import Matching
 from robust_eval.metric.interval import bootstrap
-from robust_eval.model.arrived import Arrived
-from robust_eval.model.base import Completion, Division, Item, ModelConfig, Reply, Request
-from robust_eval.model.stored import StoredModel
-from robust_eval.model.transformers import Transformers
-from robust_eval.parquet_store import ParquetStore
+from robust_eval.model.base import Completion, Item, Reply, Request
+from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.reply_tables import Arrived
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
-from robust_eval.stopwatch import Stopwatch
+from robust_eval.store.parquet import ParquetStore
+from robust_eval.store.stored_model import StoredModel
 
 FACTS = PROJECT / "robust_eval" / "dataset" / "builtin" / "facts.jsonl"
 EMBEDDED = {

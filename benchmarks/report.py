@@ -2,10 +2,10 @@
 
     python benchmarks/report.py [--questions 1000 100000] [--quick] [--json FILE]
 
-Runs of made-up answers (tests/recorded_run.py) go through the whole program. Each page is opened in headless Chromium
-three times; measured is the time from asking for the file until the first row of the table of questions stands, until
-a question that is clicked is open with its drawing, and until the last question asked is found by its id. The texts of
-the questions are made of random words, so that they can hardly be compressed better than real ones.
+Runs of made-up answers (tests/support/recorded_run.py) go through the whole program. Each page is opened in headless
+Chromium three times; measured is the time from asking for the file until the first row of the table of questions
+stands, until a question that is clicked is open with its drawing, and until the last question asked is found by its id.
+The texts of the questions are made of random words, so that they can hardly be compressed better than real ones.
 """
 
 import random
@@ -17,7 +17,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from browser import Opened, chromium
 from recorded_run import recorded_run

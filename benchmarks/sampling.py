@@ -40,7 +40,7 @@ from support.ways import Search, Way, combined, exact, other_ways, timed, tree, 
 
 from robust_eval.grader.base import accepted_answers
 from robust_eval.model.base import Request
-from robust_eval.model.embedded import package_folder
+from robust_eval.model.local.embedded import package_folder
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -92,7 +92,7 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str) -> None:
     blocks = [requests[start : start + options.block] for start in range(0, len(requests), options.block)]
     torch.manual_seed(0)
     tree_model = CountedModel(settings)
-    with patch("robust_eval.model.cpu_linear.use_faster_linear", return_value="torch"):
+    with patch("robust_eval.model.local.cpu_linear.use_faster_linear", return_value="torch"):
         plain_model = CountedModel(settings)
 
     progress = Console(width=120, stderr=True)

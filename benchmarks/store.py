@@ -19,10 +19,10 @@ from support.command import Command, of_its_own, peak_megabytes, write_figures
 
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Completion, Item, Reply, Request
-from robust_eval.model.stored import StoredModel
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.sqlite_store import FILE, SqliteStore
-from robust_eval.stopwatch import Stopwatch
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.sqlite import FILE, SqliteStore
+from robust_eval.store.stored_model import StoredModel
 
 TEMPERATURES = tuple(step / 5 for step in range(1, 11))
 TRIALS = 10

@@ -27,13 +27,14 @@ from support.command import Command, write_figures
 from support.stub_server import stub_server
 
 from robust_eval.engine.local import Here, Local
-from robust_eval.model.arrived import Arrived
-from robust_eval.model.base import LanguageModel, ModelConfig, Request
-from robust_eval.model.openai import OpenAI
-from robust_eval.model.stored import StoredModel
+from robust_eval.model.base import LanguageModel, Request
+from robust_eval.model.config import ModelConfig
+from robust_eval.model.reply_tables import Arrived
+from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.sqlite_store import SqliteStore
-from robust_eval.stopwatch import Stopwatch
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.stored_model import StoredModel
 
 
 def main() -> None:

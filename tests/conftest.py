@@ -3,24 +3,12 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from kept_models import kept_models
 from shell import Shell
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-PROJECT = Path(__file__).parents[1]
-
-
-@contextmanager
-def without_figures() -> Iterator[None]:
-    """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +21,7 @@ def models_kept() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def embedded() -> object:
     """The embedded SmolLM2, loaded as a run loads it."""
-    from robust_eval.model.transformers import Transformers
+    from robust_eval.model.local.transformers import Transformers
 
     return Transformers(
         name="smollm2-135m",

@@ -12,10 +12,11 @@ from typing import Any
 import hydra
 from torch import Tensor
 
-from robust_eval import config
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import LanguageModel, Reply, Request
-from robust_eval.model.transformers import Transformers
+from robust_eval.model.local.transformers import Transformers
 from robust_eval.question import Question
 
 GRADER = Matching()
@@ -56,15 +57,15 @@ class CountedModel:
 
 def setting(dtype: str, *overrides: str) -> tuple[Transformers, list[Question]]:
     """The default model, on the CPU, and the default questions."""
-    config.register()
-    with hydra.initialize_config_dir(str(config.CONF), version_base="1.3"):
-        composed = config.to_config(hydra.compose("config", list(overrides)))
+    register()
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = to_config(hydra.compose("config", list(overrides)))
     return replace(composed.model, dtype=dtype, device="cpu"), composed.dataset.load()
 
 
 def tiny(settings: Transformers, folder: str) -> Transformers:
     """The same settings for a model with few and random weights, which is written to a folder."""
-    sys.path.append(str(Path(__file__).parents[2] / "tests"))
+    sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
     from tiny_model import save_tiny_model
 
     return replace(settings, name="tiny", path=str(save_tiny_model(Path(folder))), sha256=None)

@@ -18,7 +18,7 @@ from support.counted_model import GRADER, CountedModel, answered
 from support.llama_server import LlamaServer
 
 from robust_eval.model.base import Request
-from robust_eval.model.transformers import Transformers
+from robust_eval.model.local.transformers import Transformers
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 

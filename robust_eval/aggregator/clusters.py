@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import with_votes
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.error import UserError
-from robust_eval.model.sentences import Sentences, Vectors, fit_of_answers
+from robust_eval.model.local.sentences import Sentences, Vectors, fit_of_answers
 from robust_eval.normalization import normalize, numbers_differ
-from robust_eval.parts import in_parts
 from robust_eval.question import Question
+from robust_eval.runtime.parallel import in_parts
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.parsed import parsed_json
-from robust_eval.runtime.regular import regular
+from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.regular_file import regular
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """How the names of files that can be read end."""

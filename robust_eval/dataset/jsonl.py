@@ -9,8 +9,8 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.parsed import parsed_json
-from robust_eval.runtime.regular import regular
+from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.regular_file import regular
 
 FOLDER = Path(__file__).with_name("builtin")
 """Where the sets lie that come with the package."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS
-from robust_eval.runtime.parsed import parsed_json
+from robust_eval.runtime.json_text import parsed_json
 
 Record = Mapping[str, Any]
 """Values under the names that a source gives them; empty where a row could not be read as such."""

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from robust_eval.model.arrived import Arrived
-from robust_eval.model.base import Item, ModelConfig, Request
+from robust_eval.model.base import Item, Request
+from robust_eval.model.config import ModelConfig
+from robust_eval.model.reply_tables import Arrived
 
 
 class Workplace(Protocol):

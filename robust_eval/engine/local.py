@@ -5,10 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from robust_eval.garbage import collect_as_usual
-from robust_eval.model.arrived import Arrived, arrived
-from robust_eval.model.base import Item, LanguageModel, ModelConfig, Request
-from robust_eval.progress import progress
+from robust_eval.model.base import Item, LanguageModel, Request
+from robust_eval.model.config import ModelConfig
+from robust_eval.model.reply_tables import Arrived, arrived
+from robust_eval.runtime.gc_tuning import collect_as_usual
+from robust_eval.runtime.progress import progress
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Local:
         """Set what must be set before a model is loaded."""
         import torch
 
-        from robust_eval.engine.threads import fastest_threads
+        from robust_eval.engine.thread_count import fastest_threads
 
         collect_as_usual()
         torch.set_num_threads(self.threads or fastest_threads())

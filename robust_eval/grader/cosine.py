@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from robust_eval.grader.base import FreeReply, Grader
-from robust_eval.model.sentences import Sentences
+from robust_eval.model.local.sentences import Sentences
 from robust_eval.normalization import has_words, is_one_character, normalize
 
 

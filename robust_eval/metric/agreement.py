@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from robust_eval.metric.score import Floats
-from robust_eval.parts import generators, in_parts
+from robust_eval.runtime.parallel import generators, in_parts
 
 Integers = NDArray[np.int64]
 _PART = 2**22  # labels that are mapped in one part of the work, which takes about a second

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.logprobs import MOST, is_whole
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
@@ -33,6 +32,7 @@ from robust_eval.metric.score import (
     question_groups,
 )
 from robust_eval.metric.type_shares import share_estimates, type_shares
+from robust_eval.model.logprobs import MOST, is_whole
 from robust_eval.question import QUESTION_TYPES, Question
 
 

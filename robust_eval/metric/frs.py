@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
-from robust_eval.logprobs import MOST
 from robust_eval.metric.score import Floats
+from robust_eval.model.logprobs import MOST
 
 TOLERANCE = 1e-9
 """An accuracy this close below the threshold is a tie and holds: sums of probabilities are not exact."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from robust_eval.parts import generators, in_parts
+from robust_eval.runtime.parallel import generators, in_parts
 
 Limits = tuple[float, float]
 """The lowest and the highest value that a figure of one question can have."""

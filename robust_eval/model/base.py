@@ -1,14 +1,12 @@
 """What a sampler asks of a language model, and what it gets back."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.model.effort import Terms
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 from robust_eval.prompt.prompt import Prompt
 
@@ -161,17 +159,6 @@ class Reply(NamedTuple):
     share: float = 1.0
 
 
-class Division(NamedTuple):
-    """Requests in blocks, each of which can be answered by itself, on another machine, with the same numbers.
-
-    ``beside`` is what the numbers of a block depend on besides its own requests: something small, which
-    LanguageModel.complete is given with each.
-    """
-
-    blocks: list[list[Request]]
-    beside: Any
-
-
 class LanguageModel(Protocol):
     """A model that is loaded and ready."""
 
@@ -185,7 +172,7 @@ class LanguageModel(Protocol):
 
         The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
         another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
-        one block of a :class:`Division`, ``beside`` is what comes with it.
+        one block of a :class:`robust_eval.model.config.Division`, ``beside`` is what comes with it.
         """
 
     def status(self) -> str:
@@ -193,33 +180,3 @@ class LanguageModel(Protocol):
 
     def description(self) -> dict[str, Any]:
         """What was loaded and the generation settings in effect, flat, for the record of the run."""
-
-
-class ModelConfig(Protocol):
-    """Settings from which a model is loaded; a dataclass whose fields are its configuration."""
-
-    name: str
-
-    @property
-    def remote(self) -> bool:
-        """Whether the model computes somewhere else, so that this machine need not be prepared for it."""
-
-    def terms(self) -> Terms:
-        """On which terms it answers."""
-
-    def identity(self) -> Mapping[str, Any]:
-        """Everything that determines the answers and is not part of a request, found without loading the model.
-
-        UserError where there is no such model.
-        """
-
-    def tokenizer_file(self) -> Path | None:
-        """The file of its tokenizer in the format of the library tokenizers, if it is on this machine."""
-
-    def divide(self, requests: Sequence[Request]) -> Division:
-        """How requests, at least one, can be divided among several that have loaded the model; it is not loaded for
-        that. UserError if that is not possible.
-        """
-
-    def load(self) -> LanguageModel:
-        """Load the model; UserError if that is not possible."""

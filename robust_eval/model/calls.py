@@ -1,14 +1,9 @@
-"""What a server is asked for at once, and the answers that come of it."""
+"""What a server is asked for at once."""
 
-import codecs
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from robust_eval.model.base import Completion, Request
-from robust_eval.model.service import FILTERED, Answered, Choice, Token
-
-_MOST_SEEDS = 2**31 - 2**20
+from robust_eval.model.base import Request
 
 
 class Call(NamedTuple):
@@ -35,102 +30,3 @@ def calls(request: Request, choices: int) -> Iterator[Call]:
                 together.append(trial)
         if together:
             yield Call(request, temperature, tuple(together))
-
-
-def seed_of(call: Call) -> int:
-    """The seed of a call, with which each of its answers has the seed that it would have alone.
-
-    Servers give choice i of a request with seed s what seed s + i gives; so the seed of a trial is that of the first
-    one of its temperature plus its number. Those that are asked together follow on one another for that.
-    """
-    request = call.request
-    name = f"{request.seed}\0{request.question_id}\0{request.rewrite}\0{call.temperature!r}"
-    first = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % _MOST_SEEDS
-    return first + call.trials[0]
-
-
-def completions(call: Call, trials: Sequence[int], answered: Answered, style: str) -> list[Completion]:
-    """The answers that came to these trials; the prompt is counted with the first of them, as services bill it."""
-    number = len(answered.choices)
-    found = []
-    for place, (trial, choice) in enumerate(zip(trials, answered.choices, strict=False)):  # some send more than asked
-        share, rest = divmod(answered.completion_tokens, number)
-        found.append(
-            _completion(
-                call,
-                trial,
-                choice,
-                style,
-                prompt_tokens=0 if place else answered.prompt_tokens,
-                completion_tokens=len(choice.tokens) if choice.tokens else share + (rest if not place else 0),
-            )
-        )
-    return found
-
-
-def _completion(
-    call: Call, trial: int, choice: Choice, style: str, prompt_tokens: int, completion_tokens: int
-) -> Completion:
-    text, end, broken = _answer(choice.text, style, call.request.first_line)
-    outcome = None
-    if choice.finish_reason == FILTERED:
-        outcome = "filtered_reply"
-    elif choice.refused:
-        outcome = "refused"
-    tokens = choice.tokens
-    return Completion(
-        temperature=call.temperature,
-        trial=trial,
-        text=text,
-        weight=1 / call.request.trials,
-        token_ids=None,
-        token_logprobs=[token.logprob for token in tokens] if tokens else None,
-        sampling_logprobs=None,
-        top_logprobs=[token.top for token in tokens] if tokens else None,
-        answer_tokens=_carrying(tokens, end) if tokens else None,
-        finish_reason="stop" if broken else choice.finish_reason,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-        outcome=outcome,
-    )
-
-
-def unanswered(call: Call, trial: int, outcome: str) -> Completion:
-    """An answer that did not come."""
-    return Completion(
-        temperature=call.temperature,
-        trial=trial,
-        text="",
-        weight=1 / call.request.trials,
-        token_ids=None,
-        token_logprobs=None,
-        sampling_logprobs=None,
-        top_logprobs=None,
-        answer_tokens=None,
-        finish_reason=None,
-        prompt_tokens=None,
-        completion_tokens=None,
-        outcome=outcome,
-    )
-
-
-def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
-    """What a reply answers: its first line (in a conversation: that is not blank); where in the reply that ends, 0 if
-    it is blank; and whether a line break ended it.
-    """
-    if not first_line:
-        return text.strip(), len(text.rstrip()), False
-    start = len(text) - len(text.lstrip()) if style == "chat" else 0
-    line, broken, _ = text[start:].partition("\n")
-    return line.strip(), start + len(line.rstrip()) if line.strip() else 0, bool(broken)
-
-
-def _carrying(tokens: Sequence[Token], end: int) -> int:
-    """How many of the leading tokens carry the first ``end`` characters of the text that they write."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be written by several
-    written = 0
-    for number, token in enumerate(tokens):
-        if written >= end:
-            return number
-        written += len(decoder.decode(token.text))
-    return len(tokens) if tokens and tokens[-1].text else max(0, len(tokens) - 1)

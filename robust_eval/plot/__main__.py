@@ -1,28 +1,6 @@
-"""All figures of a finished run on one page: ``python -m robust_eval.plot RUN``."""
+"""``python -m robust_eval.plot`` is :mod:`robust_eval.cli.plot`."""
 
-import argparse
-from pathlib import Path
-
-from robust_eval.error import UserError, first_line
-from robust_eval.report.gallery import write_gallery
-from robust_eval.runtime.command import command
-from robust_eval.runtime.console import Console
-
-
-def main() -> None:
-    """Draw the figures of the run that the arguments name, and say where they lie."""
-    parser = argparse.ArgumentParser(prog="python -m robust_eval.plot", description="All figures of a finished run.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where they are written; by default RUN/gallery")
-    arguments = parser.parse_args()
-    folder = arguments.output or arguments.run / "gallery"
-    with command():
-        try:
-            page = write_gallery(arguments.run, folder)
-        except OSError as problem:
-            raise UserError(f"the gallery cannot be written to {folder}: {first_line(problem)}") from problem
-        Console().print(f"gallery: {page}")
-
+from robust_eval.cli.plot import main
 
 if __name__ == "__main__":
     main()

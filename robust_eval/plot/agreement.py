@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from robust_eval.metric.score import Estimate
-from robust_eval.number import number
 from robust_eval.plot.style import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL, ink, legend_below, root
+from robust_eval.runtime.rounding import number
 
 BINS = 10
 """Of the certainty from 0 to 1; both ends belong to a bin."""

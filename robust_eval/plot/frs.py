@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
 from robust_eval.metric.score import Estimate
-from robust_eval.number import number
 from robust_eval.plot.style import BLUE, GREY, MANY, QUALITATIVE, RED, SEQUENTIAL, legend_below, root
 from robust_eval.question import QUESTION_TYPES
+from robust_eval.runtime.rounding import number
 
 
 def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], threshold: float = 0.5) -> Axes:

@@ -11,7 +11,7 @@ import yaml
 
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS, Scenario
-from robust_eval.runtime.regular import regular
+from robust_eval.runtime.regular_file import regular
 
 FOLDER = Path(__file__).parent
 BUILTIN = "builtin:"

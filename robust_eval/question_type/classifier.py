@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.files import folder_hash
-from robust_eval.model.memory import cuda_is_there
-from robust_eval.model.sentences import located
-from robust_eval.progress import progress
+from robust_eval.model.local.fingerprint import folder_hash
+from robust_eval.model.local.memory import cuda_is_there
+from robust_eval.model.local.sentences import located
 from robust_eval.question import QUESTION_TYPES, Question
+from robust_eval.runtime.progress import progress
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def read_classifier(folder: Path) -> TypeClassifier:
     if labels != list(QUESTION_TYPES):
         raise UserError(
             f"classifier of question types {folder} tells {', '.join(labels)} apart, and not "
-            f"{', '.join(QUESTION_TYPES)}: train one with python -m robust_eval.question_type.train"
+            f"{', '.join(QUESTION_TYPES)}: train one with python -m robust_eval.cli.train_question_types"
         )
     return classifier
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.progress import progress
 from robust_eval.question import QUESTION_TYPES, Question
 from robust_eval.question_type.classifier import TypeClassifier, from_encoder
+from robust_eval.runtime.progress import progress
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from robust_eval.error import UserError
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.runtime.regular import regular
+from robust_eval.runtime.regular_file import regular
 
 _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in DESC:manner How did serfdom develop ?"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from robust_eval.number import number
-from robust_eval.report.standing import VERDICTS, verdict
+from robust_eval.report.question_status import VERDICTS, verdict
+from robust_eval.runtime.rounding import number
 
 BRANCHES = 24
 """Beginnings shown of one question at most."""

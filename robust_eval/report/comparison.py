@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robust_eval.metric.interval import Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
-from robust_eval.report.finished import WEIGHT, FinishedRun, Labels, merged, without_repetitions
+from robust_eval.report.finished_runs import WEIGHT, FinishedRun, Labels, merged, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions

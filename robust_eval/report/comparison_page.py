@@ -14,14 +14,14 @@ from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import comparison as plot
 from robust_eval.plot.certainty import entropy_histogram
 from robust_eval.plot.style import figure
+from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_tables import Table, comparison_tables
 from robust_eval.report.figures import save
-from robust_eval.report.finished import SURVIVAL
+from robust_eval.report.finished_runs import SURVIVAL
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import inlined, template
 from robust_eval.report.wording import label_of, with_interval
-from robust_eval.run_folder import COMPARISON_PAGE, QUESTIONS
 
 MOST_PAIRS = 40
 """Pairs that one figure shows."""

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from robust_eval.metric.paired import Difference
 from robust_eval.metric.score import Estimate, curve_and_temperature
 from robust_eval.metric.type_shares import PAPER_N, taken
-from robust_eval.number import number, signed
+from robust_eval.record.run_folder import QUESTIONS
 from robust_eval.report.comparison import Comparison, Pair
 from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import bounds, interval, label_of, type_name
-from robust_eval.run_folder import QUESTIONS
+from robust_eval.runtime.rounding import number, signed
 
 MOST = 25
 """Questions in each table of those that differ most."""

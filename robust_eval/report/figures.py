@@ -11,9 +11,9 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
 from robust_eval.plot.style import figure
+from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.findings import Findings, findings
-from robust_eval.result import Result
 from robust_eval.runtime.printable import printable_lines
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, nearest_to_one
-from robust_eval.report.finished import read_run
-from robust_eval.result import Result
+from robust_eval.record.result import Result
+from robust_eval.report.finished_runs import read_run
 
 TABLES = (
     "profile",

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from robust_eval.report.standing import WHY_NOT, standings
-from robust_eval.result import Result
+from robust_eval.record.result import Result
+from robust_eval.report.question_status import WHY_NOT, standings
 
 _NO_ANSWER = {
     "filtered_prompt": "prompts filtered",

@@ -14,20 +14,20 @@ from markupsafe import Markup
 from robust_eval.answer import rows
 from robust_eval.metric.score import nearest_to_one
 from robust_eval.metric.type_shares import PAPER_N, taken
-from robust_eval.number import number
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
+from robust_eval.record.result import Result
+from robust_eval.report.compressed import compressed, packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
-from robust_eval.report.packed import compressed, packed
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_index import TEXT, question_index
+from robust_eval.report.question_status import verdict
 from robust_eval.report.question_table import Column, as_data, chosen, number_columns
-from robust_eval.report.standing import verdict
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.wording import bounds, few, few_kept, headline, sentence, type_name
-from robust_eval.result import Result
 from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.rounding import number
 
 EXTREMES = 12
 """Facts listed at either end."""

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from robust_eval.answer import rows
 from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
-from robust_eval.number import number
 from robust_eval.question import LETTERS, Question
+from robust_eval.record.result import Result
 from robust_eval.report.branches import Path, top_branches
-from robust_eval.report.standing import VERDICTS, verdict
-from robust_eval.result import Result
+from robust_eval.report.question_status import VERDICTS, verdict
 from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.rounding import number
 
 ANSWERS = 12
 """Different answers to one wording that are shown; the others are counted."""

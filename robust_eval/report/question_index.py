@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from robust_eval.report.packed import packed
+from robust_eval.record.result import Result
+from robust_eval.report.compressed import packed
 from robust_eval.report.question_details import cut
 from robust_eval.report.question_table import Column, as_data, word_columns
-from robust_eval.result import Result
 from robust_eval.runtime.printable import printable_lines
 
 INDEX_LIMIT = 8_000_000

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from robust_eval.metric.score import Floats, nearest_to_one, point
-from robust_eval.report.sample import sample
-from robust_eval.report.standing import standings
-from robust_eval.result import Result
+from robust_eval.record.result import Result
+from robust_eval.report.question_sample import sample
+from robust_eval.report.question_status import standings
 
 
 @dataclass(frozen=True)

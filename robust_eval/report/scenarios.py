@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from robust_eval.metric.answer_agreement import of_scenario
 from robust_eval.metric.interval import bootstrap_draws, with_width
 from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, mean_estimate, point
-from robust_eval.report.finished import FinishedRun
+from robust_eval.report.finished_runs import FinishedRun
 
 _TOGETHER = {"agreement.kappa": "agreement.count.unrated", "agreement.alpha": "agreement.count.incomplete"}
 """The curves of Table 5 that are no means over questions, and the counts of the questions that do not enter them."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.metric.score import Floats, curve_and_temperature, nearest_to_one, point
-from robust_eval.report.finished import FinishedRun, Labels
+from robust_eval.report.finished_runs import FinishedRun, Labels
 
 MAIN_CURVES = {
     "agreement.difficulty": "agreement.worst",

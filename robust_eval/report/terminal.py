@@ -1,20 +1,18 @@
 """What a run says in the terminal before it asks, and a run, a job of a sweep, and a comparison when they end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.table import Table
 
 from robust_eval.metric.score import point
-from robust_eval.model.effort import Effort
-from robust_eval.number import number
-from robust_eval.plan import Stage, duration, in_words, total
+from robust_eval.record.result import Result
+from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import unanswered
 from robust_eval.report.wording import few_kept, headline, interval, label_of, sentence
-from robust_eval.result import Result
-from robust_eval.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.rounding import number
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -123,61 +121,6 @@ _MAIN = {
     "agreement.worst.t1": "of the worst rater",
     "agreement.kappa.t1": "κ",
 }
-
-
-def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
-    """What runs would ask, stage by stage; the key of each tells it from the others, if there are several."""
-    console = terminal()
-    stages = [stage for plan in plans.values() for stage in plan]
-    whole = total(stages)
-    if not whole.answers:
-        console.print("nothing would be asked: every answer is there")
-        return
-    terms = [stage.model.config.terms() for stage in stages if stage.missing]
-    served = any(each.at_once for each in terms)
-    if len(plans) > 1:
-        for job, plan in plans.items():
-            console.print(f"{job}: {in_words(plan)}")
-        console.print(f"together: {in_words(stages)}; what several jobs ask for counts once")
-    else:
-        console.print(_plan_table(stages, served, bool(whole.cost)))
-    if found := sum(stage.requests - len(stage.missing) for stage in stages):
-        console.print(f"The answers to {found:,} other prompts are in the store.")
-    console.print("Tokens read are estimated; those written are as many as there may be at most.")
-    if any(stage.at_most for stage in stages):
-        console.print("At most (≤): how many it will be follows from answers that are not there yet.")
-    if any(each.choices is None for each in terms):
-        console.print("Each answer counts as a request: whether one brings several is asked when the run begins.")
-    if whole.seconds:
-        console.print(f"Time: {duration(whole.seconds)} at least, by the limits for a minute.")
-    elif served:
-        at_once = max(each.at_once or 0 for each in terms)
-        console.print(
-            f"Time: no limit is set; {at_once} requests at once of one second each would take "
-            f"{duration(whole.requests / at_once)}."
-        )
-    for budget in {each.budget for each in terms if each.budget is not None and (whole.cost or 0) > each.budget}:
-        console.print(f"The budget of {budget:,.2f} may end the run before, which then can be continued.")
-
-
-def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
-    table = titled("What would be asked")
-    table.add_column("", overflow="fold")
-    columns = ["answers", *(["requests"] if served else []), "tokens read", "written", *(["cost"] if priced else [])]
-    for name in columns:
-        table.add_column(name, justify="right")
-
-    def add(name: str, effort: Effort, most: bool) -> None:
-        requests = [f"{effort.requests:,}"] if served else []
-        cost = [f"{effort.cost:,.3f}"] if priced and effort.cost is not None else []
-        tokens = [f"{effort.prompt_tokens:,}", f"{effort.completion_tokens:,}"]
-        table.add_row(name, f"{'≤ ' if most else ''}{effort.answers:,}", *requests, *tokens, *cost)
-
-    for stage in stages:
-        add(stage.name.removeprefix("answers of "), stage.effort(), stage.at_most)
-    table.add_section()
-    add("together", total(stages), any(stage.at_most for stage in stages))
-    return table
 
 
 def titled(title: str) -> Table:

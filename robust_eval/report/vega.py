@@ -3,8 +3,8 @@
 from importlib.metadata import version
 from typing import Any
 
-from robust_eval.cache import cache_folder, keep, kept
 from robust_eval.plot.style import BLUE, RED
+from robust_eval.runtime.cache import cache_folder, keep, kept
 
 _INK: dict[str, Any] = {
     "labelColor": "currentColor",

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from robust_eval.metric.interval import independent
 from robust_eval.metric.score import Estimate, Score, curve_and_temperature, nearest_to_one, point, question_groups
-from robust_eval.number import number
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.result import Result
+from robust_eval.record.result import Result
+from robust_eval.runtime.rounding import number
 
 
 class Row(NamedTuple):

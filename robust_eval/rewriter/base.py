@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
-from robust_eval.model.stored import StoredModel
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
+from robust_eval.store.stored_model import StoredModel
 
 FOUND = pa.schema(
     [

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.model.base import Request
-from robust_eval.model.sentences import Sentences
-from robust_eval.model.stored import StoredModel
+from robust_eval.model.local.sentences import Sentences
 from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FOUND, Rewritten, normal_form
-from robust_eval.rewriter.listed import asks, finished, listed
+from robust_eval.rewriter.question_list import asks, finished, listed
+from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.parsed import parsed_json
-from robust_eval.runtime.regular import regular
+from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.regular_file import regular
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact"))

@@ -1,0 +1,78 @@
+"""What a run, or the jobs of a sweep, would ask (``dry_run=true``)."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from robust_eval.cli.overrides import Checked, jobs
+from robust_eval.error import UserError
+from robust_eval.experiment.plan import Stage, duration, in_words, total, unplanned
+from robust_eval.experiment.run import stages_of
+from robust_eval.model.workload import Workload
+from robust_eval.report.terminal import terminal, titled
+from robust_eval.runtime.logs import log_plainly
+
+
+def dry_run(checked: Checked, multirun: bool) -> None:
+    """Show what would be asked; nothing is asked, and nothing is left behind."""
+    if checked.swept and not multirun:
+        raise UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m")
+    log_plainly()
+    planned: dict[bytes, set[tuple[float, int]]] = {}
+    stages = {", ".join(telling): unplanned(stages_of(config), planned) for telling, config in jobs(checked.overrides)}
+    print_plan(stages)
+
+
+def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
+    """What runs would ask, stage by stage; the key of each tells it from the others, if there are several."""
+    console = terminal()
+    stages = [stage for plan in plans.values() for stage in plan]
+    whole = total(stages)
+    if not whole.answers:
+        console.print("nothing would be asked: every answer is there")
+        return
+    terms = [stage.model.config.terms() for stage in stages if stage.missing]
+    served = any(each.at_once for each in terms)
+    if len(plans) > 1:
+        for job, plan in plans.items():
+            console.print(f"{job}: {in_words(plan)}")
+        console.print(f"together: {in_words(stages)}; what several jobs ask for counts once")
+    else:
+        console.print(_plan_table(stages, served, bool(whole.cost)))
+    if found := sum(stage.requests - len(stage.missing) for stage in stages):
+        console.print(f"The answers to {found:,} other prompts are in the store.")
+    console.print("Tokens read are estimated; those written are as many as there may be at most.")
+    if any(stage.at_most for stage in stages):
+        console.print("At most (≤): how many it will be follows from answers that are not there yet.")
+    if any(each.choices is None for each in terms):
+        console.print("Each answer counts as a request: whether one brings several is asked when the run begins.")
+    if whole.seconds:
+        console.print(f"Time: {duration(whole.seconds)} at least, by the limits for a minute.")
+    elif served:
+        at_once = max(each.at_once or 0 for each in terms)
+        console.print(
+            f"Time: no limit is set; {at_once} requests at once of one second each would take "
+            f"{duration(whole.requests / at_once)}."
+        )
+    for budget in {each.budget for each in terms if each.budget is not None and (whole.cost or 0) > each.budget}:
+        console.print(f"The budget of {budget:,.2f} may end the run before, which then can be continued.")
+
+
+def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
+    table = titled("What would be asked")
+    table.add_column("", overflow="fold")
+    columns = ["answers", *(["requests"] if served else []), "tokens read", "written", *(["cost"] if priced else [])]
+    for name in columns:
+        table.add_column(name, justify="right")
+
+    def add(name: str, workload: Workload, most: bool) -> None:
+        requests = [f"{workload.requests:,}"] if served else []
+        cost = [f"{workload.cost:,.3f}"] if priced and workload.cost is not None else []
+        tokens = [f"{workload.prompt_tokens:,}", f"{workload.completion_tokens:,}"]
+        table.add_row(name, f"{'≤ ' if most else ''}{workload.answers:,}", *requests, *tokens, *cost)
+
+    for stage in stages:
+        add(stage.name.removeprefix("answers of "), stage.workload(), stage.at_most)
+    table.add_section()
+    add("together", total(stages), any(stage.at_most for stage in stages))
+    return table

@@ -1,0 +1,116 @@
+"""What stands between the command line and an experiment: checks first, and one sentence where something is wrong."""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from robust_eval.cli.overrides import Checked, as_meant, checked_overrides
+from robust_eval.cli.repeat import repeating_arguments
+from robust_eval.cli.sweep import run_sweep, write_error
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import register
+from robust_eval.error import UserError
+from robust_eval.runtime.command import command, say
+from robust_eval.runtime.gc_tuning import collect_seldom
+
+DRY_RUN = "dry_run="
+"""What the command line says for a run that only shows what it would ask."""
+
+
+def main(launch: Callable[[], None]) -> None:
+    """Check the command line, then ``launch`` what Hydra makes of it: a run, or with ``-m`` the jobs of a sweep.
+
+    Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
+    """
+    collect_seldom()
+    register()
+    with command():
+        _refuse_options(sys.argv[1:])
+    known, _ = get_args_parser().parse_known_args(sys.argv[1:])
+    if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
+        launch()
+        return
+    with command():
+        if dry := [line for line in known.overrides if line.startswith(DRY_RUN)]:
+            known.overrides = [line for line in known.overrides if line not in dry]
+            sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in dry]
+        if dry and _wanted(dry[-1]):
+            from robust_eval.cli.dry_run import dry_run  # it takes a second
+
+            dry_run(checked_overrides(known.overrides), known.multirun)
+            return
+        if any(line.startswith("repeat=") for line in known.overrides):
+            with TemporaryDirectory() as copy:
+                sys.argv[1:] = repeating_arguments(known.overrides, Path(copy))
+                launch()
+            return
+        checked = checked_overrides(known.overrides)
+        expanded = dict(zip(known.overrides, checked.overrides, strict=True))
+        sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
+        if known.multirun:
+            _sweep(launch, checked)
+        else:
+            launch()
+
+
+def _refuse_options(arguments: Sequence[str]) -> None:
+    """UserError for a setting with dashes before it: Hydra would take ``--experiment`` for one of its own options."""
+    known = get_args_parser()._option_string_actions
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name in known or not re.match(r"--[a-zA-Z]|-[abd-oq-z][a-zA-Z]", name):  # -cjob is -c job, and so is -p
+            continue
+        following = next(iter(arguments[place + 1 :]), "")
+        if not value and following and "=" not in following and not following.startswith("-"):
+            value = following
+        raise UserError(
+            f"{name} is no option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
+            "(--help names the settings, --hydra-help the options)"
+        )
+
+
+def _wanted(line: str) -> bool:
+    said = line.removeprefix(DRY_RUN).lower()
+    if said not in ("true", "false"):
+        raise UserError(f"dry_run must be true or false, not {said or 'empty'}")
+    return said == "true"
+
+
+def _sweep(launch: Callable[[], None], checked: Checked) -> None:
+    given = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
+    started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+    if not given:
+        given = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
+        sys.argv += given
+    folder = str(OverridesParser.create().parse_override(given[-1]).value())
+    swept = [line.partition("=")[0] for line in checked.swept]
+    fixed = {line.partition("=")[0] for line in checked.overrides} - set(swept) | {"model", "dataset"}
+    sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # what is left tells jobs apart
+    run_sweep(launch, checked.config, checked.swept, checked.jobs, Path(folder))
+
+
+def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: Path | None = None) -> None:
+    """Run one experiment into ``folder``, or once more the one in the folder ``repeated``.
+
+    Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
+    Ctrl-C or SIGTERM. As a job of a sweep, which differs from the others by the overrides ``swept``, it only says what
+    is wrong, so that the next one has its turn.
+    """
+    with command():
+        try:
+            config = to_config(composed)
+            from robust_eval.experiment import run as experiment
+
+            experiment.run(config, composed, Path(folder), swept, repeated)
+        except Exception as problem:
+            if swept is None:
+                raise
+            write_error(problem, Path(folder))
+            say(problem)

@@ -1,0 +1,129 @@
+"""The objects that a composed configuration describes, and what is refused before anything is loaded."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
+
+from robust_eval.config.repeatable import schemas_of
+from robust_eval.config.schema import Config
+from robust_eval.error import UserError, first_line
+from robust_eval.metric.answer_sources import sources
+from robust_eval.model.recorded_model import RecordedModel
+from robust_eval.record.settings import SEVERAL
+from robust_eval.rewriter.llm import Llm
+from robust_eval.sampler.perturbation import Perturbation
+from robust_eval.sampler.recorded_answers import RecordedAnswers
+
+
+def to_config(composed: DictConfig) -> Config:
+    """The composed configuration as objects that do the work; UserError names the setting that makes no sense."""
+    _refuse_unknown(composed)
+    names = [entry.name for entry in fields(Config)]
+    try:
+        nodes = {name: composed[name] for name in names if name not in SEVERAL}
+    except OmegaConfBaseException as problem:
+        raise UserError(first_line(problem)) from problem
+    for group in SEVERAL:
+        if not composed[group]:
+            raise UserError(f"{group} must name at least one option")
+        nodes |= {f"{group}.{name!s}": node for name, node in composed[group].items()}
+    nodes = {path: OmegaConf.select(composed, path) for path, _ in reversed(list(schemas_of(composed)))} | nodes
+    for path, node in nodes.items():
+        if isinstance(node, DictConfig):
+            _instance(path, node)
+        elif path not in ("seed", "question_types"):
+            none = f", or {path}=none" if path in ("store", "tracking") else ""
+            raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
+    config = _instance("", composed)
+    assert isinstance(config, Config)
+    asked = ",".join(config.sampler)
+    if isinstance(config.rewriter, Llm) and not any(isinstance(s, Perturbation) for s in config.sampler.values()):
+        raise UserError(
+            f"rewriter=llm writes rewrites, which sampler={asked} does not ask: choose sampler=perturbation, or "
+            "rewriter=recorded"
+        )
+    if isinstance(config.rewriter.model, RecordedModel):
+        raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
+    recorded = [sampler for sampler in config.sampler.values() if isinstance(sampler, RecordedAnswers)]
+    if recorded and len(config.sampler) > 1:
+        raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {asked}")
+    if recorded:
+        _check_recorded(config, recorded[0])
+    else:
+        _check_asked(config, asked)
+    return config
+
+
+def _check_asked(config: Config, asked: str) -> None:
+    """UserError unless there is a model to ask, all prompts are the same, and a metric reads the answers of each."""
+    if isinstance(config.model, RecordedModel):
+        raise UserError(
+            f"model=recorded cannot be asked, as sampler={asked} does: choose another model, or sampler=recorded "
+            "sampler.file=…"
+        )
+    prompts = {name: sampler.prompts for name, sampler in config.sampler.items()}
+    if len(set(prompts.values())) > 1:
+        said = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
+        raise UserError(f"the samplers of a run ask with the same prompts, not {said}: set them alike")
+    read = sources(config.metric, config.sampler)
+    if unread := [name for name in config.sampler if name not in read.values()]:
+        for metric in config.metric.values():
+            if metric.axis == config.sampler[unread[0]].axis:  # it would read them if they had what it needs
+                metric.check(config.sampler[unread[0]].temperatures, config.sampler[unread[0]].repetitions)
+        readers = ", ".join(f"{metric} those of {name}" for metric, name in read.items())
+        raise UserError(
+            f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): leave it out, or add one "
+            "that does"
+        )
+
+
+def _check_recorded(config: Config, sampler: RecordedAnswers) -> None:
+    """UserError unless recorded answers are those of a recorded model, and have what the metrics read of them."""
+    if not isinstance(config.model, RecordedModel):
+        raise UserError(
+            f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, and call the model that "
+            "answered model.name=…"
+        )
+    for metric, scoring in config.metric.items():
+        sampler.check(metric, scoring.top_logprobs)
+    try:
+        sources(config.metric, sampler.conditions())
+    except UserError as problem:
+        raise UserError(f"the answers in {sampler.file} cannot be scored: {problem}") from problem
+
+
+def _instance(path: str, node: DictConfig) -> object:
+    """The object that a node of the configuration describes; UserError where its class refuses a value."""
+    try:
+        return OmegaConf.to_object(node)
+    except (MissingMandatoryValue, InterpolationToMissingValueError) as problem:
+        missing = next(f"{path}.{key!s}" for key in node if OmegaConf.is_missing(node, key))
+        raise UserError(f"{missing} must be given: add {missing}=…") from problem
+    except (ValueError, OmegaConfBaseException) as problem:
+        raise UserError(f"{path}: {first_line(problem)}".removeprefix(": ")) from problem
+
+
+def _refuse_unknown(node: DictConfig, path: str = "") -> None:
+    """UserError for a key that no schema has: Hydra lets them in when they are added with a plus sign."""
+    schema = OmegaConf.get_type(node)
+    known = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
+    for name, child in node.items_ex(resolve=False):
+        if name not in known:
+            raise UserError(no_setting(f"{path}{name!s}", str(name), known, path.removesuffix(".")))
+        if isinstance(child, DictConfig):
+            _refuse_unknown(child, f"{path}{name!s}.")
+
+
+def no_setting(key: str, name: str, known: Sequence[str], where: str) -> str:
+    """A sentence about a setting that does not exist, with those that do."""
+    there = f"{where} has" if where else "there are"
+    return f"there is no setting {key}{nearest(name, known, where)}; {there} {', '.join(known) or 'no settings'}"
+
+
+def nearest(name: str, known: Sequence[str], where: str = "") -> str:
+    """(did you mean …?) with the known name that is most like this one; empty where none is."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""

@@ -1,0 +1,143 @@
+"""Blocks of requests on their way to actors, and what comes back: tried again elsewhere, or given up."""
+
+import logging
+import pickle
+import re
+from collections.abc import Iterator, Sequence, Set
+from typing import Any, Protocol
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from robust_eval.engine.ray.blocks import Blocks
+from robust_eval.engine.ray.pool import streamed
+from robust_eval.engine.ray.shared_admission import ROOM, GateKeeper
+from robust_eval.engine.ray.worker import Block, Outcome, Worker
+from robust_eval.error import UserError
+from robust_eval.model.base import Item, Request
+from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.reply_tables import Arrived, arrived
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.runtime.progress import progress
+
+log = logging.getLogger(__name__)
+
+_COLOURS = re.compile(r"\x1b\[\d*m")
+
+
+class Room(Protocol):
+    """What actors may take of a cluster; see :class:`robust_eval.engine.ray.engine.Ray`."""
+
+    num_cpus: int
+    num_gpus: float
+    block_size: int
+    attempts: int
+
+    def room(self) -> int: ...
+
+
+class Actors:
+    """Actors that load a model and answer; see :class:`robust_eval.engine.base.Workplace`."""
+
+    def __init__(self, engine: Room, config: ModelConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._server = config.load() if isinstance(config, OpenAI) else None
+        self._keeper: Any = None
+        self._actors = 0
+        self._curves = False
+        self._description: dict[str, Any] = {"name": config.name}
+        self._said: set[str] = set()
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        """Of a server it is done here; of a model left to the actors, which have it."""
+        self._curves = curves
+        if self._server is not None:
+            self._server.check(requests, curves)
+
+    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+        """What comes of the requests. Blocks that fail are tried again by other actors, one by one; the requests of
+        those that always do get errors for answers. UserError where that is all of them.
+        """
+        division = self._divided(requests)
+        size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
+        blocks = Blocks(division.blocks, requests, missing, attempts)
+        with progress(stage, total=len(missing), unit="prompts") as advance:
+            while blocks:
+                before = len(blocks)
+                try:
+                    for came in self._attempt(blocks, size, division.beside):
+                        yield came
+                        advance(sum(each.share for each in came), self._status())
+                except RayError as problem:  # of no block in particular
+                    idle = 0 if len(blocks) < before else idle + 1
+                    reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
+                    if idle == attempts:
+                        raise UserError(f"Ray: {reason}; what was answered is in the store") from problem
+                    log.warning("%s: Ray: %s; going on with what is left", stage, reason)
+                else:
+                    left = len(blocks)
+                    if reasons := blocks.failed():
+                        log.warning("%s: %d of %d blocks failed: %s", stage, left, before, reasons)
+                        size = 1
+            if lost := blocks.errors():
+                reason = f"failed {attempts} times: {blocks.given_up()}"
+                if len(lost) == len(requests):
+                    raise UserError(f"{stage}: every prompt {reason}")
+                log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
+                yield arrived(lost)
+                advance(sum(reply.share for reply in lost), "")
+
+    def _attempt(self, blocks: Blocks, size: int, beside: Any) -> Iterator[list[Arrived]]:
+        """What comes of all blocks that are left, each of which is tried once. UserError for what a person can mend."""
+        fatal: str | None = None
+        for outcome in self._outcomes(blocks.grouped(size), beside):
+            yield blocks.take(outcome)
+            fatal = fatal or outcome.fatal
+            if fatal is not None and self._server is None:
+                break
+        if fatal is not None:  # what others had asked of a server by then has come
+            raise UserError(fatal)
+
+    def description(self) -> dict[str, Any]:
+        """What an actor said last, and how many there were at most."""
+        kept_up = {} if self._keeper is None else ray.get(self._keeper.description.remote())
+        return {**self._description, **kept_up, "actors": self._actors}
+
+    def _status(self) -> str:
+        status: str = "" if self._keeper is None else ray.get(self._keeper.status.remote())
+        return status
+
+    def _divided(self, requests: Sequence[Request]) -> Division:
+        """What is asked of a server may be divided anyhow; each block comes with what it can do."""
+        if self._server is None:
+            return self._config.divide(requests)
+        if self._keeper is None:
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+            keeper: Any = ray.remote(GateKeeper)  # on this machine: no other that is lost takes what was spent with it
+            started = keeper.options(num_cpus=0, max_concurrency=ROOM, scheduling_strategy=here)
+            self._keeper = started.remote(self._config)
+        size = self._engine.block_size
+        blocks = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+        return Division(blocks, self._server.capabilities(1.0))
+
+    def _outcomes(self, groups: list[list[Block]], beside: Any) -> Iterator[Outcome]:
+        """What comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""
+        engine = self._engine
+        actors = min(engine.room(), len(groups))
+        self._actors = max(self._actors, actors)
+        arguments = (self._config, beside, self._curves, engine.num_cpus, self._keeper)
+        asked = [pickle.dumps(group) for group in groups]
+        for came in streamed(Worker, arguments, asked, actors, engine.num_cpus, engine.num_gpus):
+            outcome: Outcome = pickle.loads(came)
+            self._tell(outcome)
+            yield outcome
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Say what an actor had to say, once."""
+        for level, message in outcome.messages:
+            if message not in self._said:
+                self._said.add(message)
+                log.log(level, "%s", message)
+        self._description |= outcome.description

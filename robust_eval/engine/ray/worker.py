@@ -1,0 +1,127 @@
+"""What an actor does: it holds a model, and answers blocks of requests."""
+
+import logging
+import os
+import pickle
+import platform
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from robust_eval.engine.ray.pool import ASKED, one_row
+from robust_eval.error import UserError, first_line
+from robust_eval.model.base import Item, LanguageModel, Request
+from robust_eval.model.config import ModelConfig
+from robust_eval.model.reply_tables import arrived, to_bytes
+
+
+class Block(NamedTuple):
+    """Requests that are answered together, those of them that are ``missing``, and the number by which it is known."""
+
+    number: int
+    requests: list[Request]
+    missing: Set[Item]
+
+
+class Answer(NamedTuple):
+    """What came of a request: tables as bytes, and the share of it; see
+    :class:`robust_eval.model.reply_tables.Arrived`.
+    """
+
+    item: Item
+    answers: bytes
+    curve: bytes | None
+    share: float
+
+
+class Outcome(NamedTuple):
+    """What came of some blocks: what was answered, why others were not, and what there is to tell.
+
+    ``problems`` has the reason for each block that failed; ``fatal`` is one that a person has to mend.
+    """
+
+    answers: list[Answer]
+    done: list[int]
+    problems: dict[int, str]
+    fatal: str | None
+    description: dict[str, Any]
+    messages: list[tuple[int, str]]
+
+
+class Worker:
+    """Loads the model with the first block. What goes wrong is part of an outcome: an exception would end it all.
+
+    ``keeper`` has the gate to a server that all actors ask; None where each has the model itself.
+    """
+
+    def __init__(self, config: ModelConfig, beside: Any, curves: bool, threads: int, keeper: Any) -> None:
+        self._config = config
+        self._keeper = keeper
+        self._beside = beside
+        self._curves = curves
+        self._threads = threads
+        self._model: LanguageModel | None = None
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        return one_row(pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py()))))
+
+    def outcome(self, blocks: list[Block]) -> Outcome:
+        """What comes of these blocks."""
+        answers: list[Answer] = []
+        done: list[int] = []
+        problems: dict[int, str] = {}
+        fatal = None
+        with _messages() as messages:
+            for block in blocks:
+                try:
+                    answers.extend(self._answers(block))  # one by one: what comes before a problem counts
+                    done.append(block.number)
+                except UserError as problem:
+                    fatal = str(problem)
+                    break
+                except Exception as problem:  # whatever it is, other blocks may be answered
+                    problems[block.number] = f"{type(problem).__name__}: {first_line(problem)}"
+                    logging.getLogger(__name__).debug("block %d", block.number, exc_info=True)
+        description = {} if self._model is None else self._model.description()
+        return Outcome(answers, done, problems, fatal, description, messages)
+
+    def _answers(self, block: Block) -> Iterator[Answer]:
+        if self._model is None:
+            self._model = self._load()
+        if self._keeper is None:
+            self._model.check(block.requests, self._curves)
+        for replies in self._model.complete(block.requests, block.missing, self._beside):
+            for came in arrived(replies):
+                curve = None if came.curve is None else to_bytes(came.curve)
+                yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)
+
+    def _load(self) -> LanguageModel:
+        if not self._config.remote:
+            import torch
+
+            torch.set_num_threads(self._threads)
+        model = self._config.load()
+        if self._keeper is not None:
+            from robust_eval.engine.ray.shared_admission import SharedGate
+            from robust_eval.model.served.served_model import ServedModel
+
+            assert isinstance(model, ServedModel)
+            model.gate = SharedGate(self._keeper, f"{platform.node()} {os.getpid()}")
+        return model
+
+
+@contextmanager
+def _messages() -> Iterator[list[tuple[int, str]]]:
+    """The level and the text of what this project's loggers say while the context is held."""
+    said: list[tuple[int, str]] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
+    logger = logging.getLogger("robust_eval")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,1 @@
+"""One experiment, from its questions to its record."""

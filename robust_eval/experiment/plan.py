@@ -1,0 +1,142 @@
+"""What a run is going to ask, before it asks: answers, requests, tokens and cost."""
+
+import logging
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from robust_eval.experiment.answering import Asked
+from robust_eval.grader.base import Grader
+from robust_eval.model.base import Request
+from robust_eval.model.workload import Workload
+from robust_eval.question import Question
+from robust_eval.rewriter.base import Rewriter
+from robust_eval.rewriter.llm import Llm
+from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.store.stored_model import NotStoredError, StoredModel, answers_key
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Answers that are asked for together: ``missing`` are the requests that the store does not have the answers to."""
+
+    name: str
+    model: StoredModel
+    requests: int
+    missing: Sequence[Request]
+    curves: bool
+    """Whether accuracy curves are needed."""
+    at_most: bool
+    """Whether there may be fewer requests: they follow from answers that are not there yet."""
+
+    def workload(self) -> Workload:
+        """What it takes to answer what is missing."""
+        return self.model.config.terms().workload(self.missing)
+
+
+def plan(
+    questions: Sequence[Question],
+    rewriter: Rewriter,
+    writer: StoredModel,
+    collection: Asked,
+    grader: Grader,
+    seed: int,
+) -> list[Stage]:
+    """The stages of a run, in their order; nothing is asked.
+
+    What follows from answers that are not in the store is counted as if they brought all that is wanted: each question
+    all its rewrites, and a right greedy answer.
+    """
+    stages: list[Stage] = []
+    uncertain = False
+    model = collection.model
+    collection = replace(collection, model=model.closed())
+    with _quiet():
+        try:
+            questions = rewriter.rewrite(questions, writer.closed(), seed).questions
+        except NotStoredError as lacking:
+            assert isinstance(rewriter, Llm)
+            stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))
+            questions, uncertain = rewriter.expected(questions), True
+        kept = candidates = collection.candidates(collection.asked(questions))
+        try:
+            kept = collection.select(candidates, grader.grade(candidates, collection.baseline(candidates)))
+        except NotStoredError as lacking:
+            stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
+            selecting = [sampler for sampler in collection.samplers.values() if isinstance(sampler, KnownFacts)]
+            kept = candidates[: min((sampler.max_questions for sampler in selecting), default=None)]
+            uncertain |= any(sampler.selection != "none" or sampler.min_confidence for sampler in selecting)
+        for name in collection.samplers:
+            requests, curves = collection.requests(name, kept), collection.needs_curves(name)
+            missing = collection.model.missing(requests, curves)
+            stages.append(Stage(collection.stage(name), model, len(requests), missing, curves, uncertain))
+    return stages
+
+
+def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
+    """The stages without what other runs, which put their answers into the same store, have ``planned`` to ask.
+
+    ``planned`` holds temperature and trial of answers by their key in the store, and then those of these stages, too.
+    """
+    left = []
+    for stage in stages:
+        missing = []
+        for request in stage.missing:
+            before = planned.setdefault(answers_key(stage.model.identity, request), set())
+            wanted = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
+            if wanted - request.known - before:
+                known = request.known | before if stage.model.config.remote else request.known
+                missing.append(replace(request, known=known))
+            before |= wanted
+        left.append(replace(stage, requests=len(missing), missing=missing))
+    return left
+
+
+def check(stages: Sequence[Stage]) -> None:
+    """UserError where a model behind a server cannot answer what it is going to be asked, and what would work."""
+    for model in {id(stage.model): stage.model for stage in stages}.values():
+        own = [stage for stage in stages if stage.model is model]
+        model.check([request for stage in own for request in stage.missing], any(stage.curves for stage in own))
+
+
+def in_words(stages: Sequence[Stage]) -> str:
+    """What the stages ask together, in one line."""
+    whole = total(stages)
+    if not whole.answers:
+        return "nothing, every answer is there"
+    most = "at most " if any(stage.at_most for stage in stages) else ""
+    cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f}"
+    time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
+    return (
+        f"{most}{whole.answers:,} answers in {whole.requests:,} requests, about {whole.prompt_tokens:,} prompt tokens, "
+        f"at most {whole.completion_tokens:,} completion tokens{cost}{time}"
+    )
+
+
+def total(stages: Iterable[Stage]) -> Workload:
+    """What all stages take."""
+    return sum((stage.workload() for stage in stages), start=Workload())
+
+
+def duration(seconds: float) -> str:
+    """A time in words, rounded up.
+
+    >>> duration(30), duration(5400), duration(200_000)
+    ('30 s', '1 h 30 min', '55 h 34 min')
+    """
+    if seconds < 60:
+        return f"{math.ceil(seconds)} s"
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is logged that the run itself will say."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

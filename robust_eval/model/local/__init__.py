@@ -1,0 +1,1 @@
+"""Models that are loaded here: everything that computes with torch."""

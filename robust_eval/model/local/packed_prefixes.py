@@ -1,0 +1,211 @@
+"""Prefixes of many questions packed in one row, with tree attention: each token of an answer attends to its own
+question's prompt and to its ancestors, and the prompt's keys and values are not copied for any answer.
+
+The linear layers, where the time goes, then see one dense row without padding. Two kinds of keys are attended
+together under one softmax: those of the prompts, which all prefixes of a question share, by matrix products, and the
+few ancestors of each prefix, gathered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from robust_eval.model.local.output_head import OutputHead
+from robust_eval.model.local.prefix_rows import SharedPrompt
+
+ATTENTION = "answer_tree"
+TOKENS_AT_A_TIME = 32
+"""The packed row is filled up to a multiple of this: oneDNN keeps a kernel for every number of rows that it meets."""
+
+
+@dataclass
+class Level:
+    """Where the n packed tokens of one forward pass belong.
+
+    ``place`` (n,) is each token's place in a (questions × width) rectangle, ``ancestors`` (n, depth) the positions of
+    its ancestors and itself in ``keys`` and ``values``, (groups, all answer tokens of the block so far, size) by layer.
+    ``prompt`` holds the prompts' keys and values by layer, (groups × questions, longest prompt, size); ``padding`` (n,
+    longest prompt) is true at those that do not belong to a token's own prompt; None where all are equally long.
+    """
+
+    questions: int
+    width: int
+    place: Tensor
+    ancestors: Tensor
+    prompt: list[tuple[Tensor, Tensor]]
+    padding: Tensor | None
+    keys: dict[int, Tensor]
+    values: dict[int, Tensor]
+
+
+class PackedPrefixes:
+    """The prompts but for their last tokens in a rectangle, padded on the right, where causal attention does not see
+    it; then those last tokens, and after them all prefixes of each level of the answers, in one packed row.
+
+    For models whose every layer attends to the whole sequence: see :func:`agrees_with_plain_passes`.
+    """
+
+    def __init__(self, model: Any, shared: Sequence[int]) -> None:
+        self._model = model
+        self._shared = SharedPrompt(model, shared)
+
+    @torch.inference_mode()
+    def roots(self, prompts: Sequence[Sequence[int]]) -> OutputHead:
+        """Logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one more."""
+        device = self._model.device
+        cache = self._shared.repeated(len(prompts))
+        own = [list(prompt)[self._shared.length : -1] for prompt in prompts]
+        width = max(map(len, own))
+        if width:
+            padded = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in own], device=device)
+            self._model.base_model(input_ids=padded, past_key_values=cache, use_cache=True)
+        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
+        self._lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
+        self._padded = len(set(map(len, own))) > 1
+        self._question = torch.arange(len(prompts), device=device)
+        self._ancestors = torch.empty((len(prompts), 0), dtype=torch.long, device=device)
+        self._keys: dict[int, Tensor] = {}
+        self._values: dict[int, Tensor] = {}
+        self._stored = 0
+        return self.children(self._question, torch.tensor([prompt[-1] for prompt in prompts], device=device))
+
+    @torch.inference_mode()
+    def children(self, parents: Tensor, tokens: Tensor) -> OutputHead:
+        """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
+        ``tokens`` continues them.
+        """
+        wanted = len(tokens)
+        gaps = -wanted % TOKENS_AT_A_TIME  # filled with the last prefix over again
+        parents, tokens = (torch.cat([given, given[-1:].expand(gaps)]) for given in (parents, tokens))
+        count = len(tokens)
+        self._question = self._question[parents]
+        position = self._lengths[self._question] + self._ancestors.shape[1]
+        own = torch.arange(self._stored, self._stored + count, device=tokens.device)
+        self._ancestors = torch.cat([self._ancestors[parents], own[:, None]], dim=1)
+        self._stored += count
+        sizes = torch.bincount(self._question, minlength=len(self._lengths))
+        first = sizes.cumsum(0) - sizes
+        width = int(sizes.max())
+        level = Level(
+            questions=len(self._lengths),
+            width=width,
+            place=self._question * width + torch.arange(count, device=tokens.device) - first[self._question],
+            ancestors=self._ancestors,
+            prompt=self._prompt,
+            padding=self._padding() if self._padded else None,
+            keys=self._keys,
+            values=self._values,
+        )
+        before = self._model.config._attn_implementation
+        self._model.set_attn_implementation(ATTENTION)
+        try:
+            output = self._model.base_model(
+                input_ids=tokens[None], position_ids=position[None], use_cache=False, tree=level
+            )
+        finally:
+            self._model.set_attn_implementation(before)
+        self._question, self._ancestors = self._question[:wanted], self._ancestors[:wanted]
+        return OutputHead(self._model, output, wanted)
+
+    def _padding(self) -> Tensor:
+        places = torch.arange(int(self._lengths.max()), device=self._lengths.device)
+        return places >= self._lengths[self._question][:, None]
+
+
+@torch.inference_mode()
+def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
+    """Whether packed prefixes give this model's own logits, on a small tree over these prompts.
+
+    What a model's library says it supports is not to be trusted: sliding windows, recurrent layers and attention with
+    extra terms can differ in silence. Compared are the logits two tokens deep with passes over the whole sequences,
+    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths.
+    """
+    prompts = [list(prompt) for prompt in prompts[:2]]
+    device = model.device
+    parents = torch.tensor([0, 0, len(prompts) - 1], device=device)
+    try:
+        packed = PackedPrefixes(model, shared)
+        first = packed.roots(prompts)[:][parents].topk(3, dim=-1).indices[torch.arange(3), torch.arange(3)]
+        second = packed.children(parents, first)[:].argmin(dim=-1)  # any token will do; an unlikely one tests as well
+        found = packed.children(torch.arange(3, device=device), second)[:]
+    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return False
+    tails = torch.stack([first, second], dim=1).tolist()
+    plain = []
+    for parent, tail in zip(parents.tolist(), tails, strict=True):
+        sequence = torch.tensor([[*prompts[parent], *tail]], device=device)
+        plain.append(model(input_ids=sequence, use_cache=False, logits_to_keep=1).logits[0, -1].float())
+    expected = torch.stack(plain)
+    tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
+    error = (found - expected).square().mean().sqrt()
+    return bool(error <= tolerance * expected.std())
+
+
+def tree_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    tree: Level,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention of n tokens: query (1, heads, n, size), key and value (1, groups, n, size) → (1, n, heads, size).
+
+    ``shared`` heads of queries share each group of keys and values.
+    """
+    layer = module.layer_idx
+    heads, n, size = query.shape[1:]
+    groups = key.shape[1]
+    shared = heads // groups
+    scale = size**-0.5 if scaling is None else scaling
+    tree.keys[layer] = torch.cat([tree.keys[layer], key[0]], dim=1) if layer in tree.keys else key[0]
+    tree.values[layer] = torch.cat([tree.values[layer], value[0]], dim=1) if layer in tree.values else value[0]
+    prompt_keys, prompt_values = tree.prompt[layer]  # (groups × questions, length, size)
+
+    def by_question(packed: Tensor) -> Tensor:
+        """(groups, n, shared, x) → (groups × questions, width × shared, x), with gaps."""
+        rectangle = packed.new_zeros((groups, tree.questions * tree.width, *packed.shape[2:]))
+        return rectangle.index_copy_(1, tree.place, packed).view(groups * tree.questions, -1, packed.shape[-1])
+
+    def packed(by_question: Tensor) -> Tensor:
+        """The inverse, without the gaps."""
+        return by_question.view(groups, -1, shared, by_question.shape[-1]).index_select(1, tree.place)
+
+    def of_ancestors(stored: Tensor) -> Tensor:
+        """(groups, all answer tokens, size) → (groups × n, depth, size)."""
+        return stored.index_select(1, tree.ancestors.flatten()).view(groups * n, -1, size)
+
+    q = (query[0] * scale).view(groups, shared, n, size).transpose(1, 2)
+    prompt_scores = packed(by_question(q) @ prompt_keys.transpose(1, 2))
+    if tree.padding is not None:
+        prompt_scores = prompt_scores.masked_fill(tree.padding[:, None], -torch.inf)
+    own_scores = q.reshape(groups * n, shared, size) @ of_ancestors(tree.keys[layer]).transpose(1, 2)
+    scores = torch.cat([prompt_scores, own_scores.view(groups, n, shared, -1)], dim=-1)
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)  # (groups, n, shared, length + depth)
+
+    length = prompt_keys.shape[1]
+    output = packed(by_question(weights[..., :length]) @ prompt_values)
+    own = weights[..., length:].reshape(groups * n, shared, -1) @ of_ancestors(tree.values[layer])
+    output = output + own.view_as(output)
+    return output.transpose(0, 1).reshape(1, n, heads, -1), None
+
+
+def _by_group(cached: Tensor) -> Tensor:
+    """(questions, groups, length, size) → (groups × questions, length, size)."""
+    return cached.transpose(0, 1).flatten(0, 1)
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    """Tree attention needs no mask: every key that a token is shown is one that it may attend to."""
+
+
+AttentionInterface.register(ATTENTION, tree_attention)
+AttentionMaskInterface.register(ATTENTION, _no_mask)

@@ -1,0 +1,443 @@
+"""Any causal language model that transformers can load: from a hub, a folder, or an embedded package."""
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
+from itertools import cycle, islice
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
+
+from robust_eval.error import UserError, first_line
+from robust_eval.model.base import Completion, Item, Reply, Request
+from robust_eval.model.config import Division
+from robust_eval.model.generation import Generation
+from robust_eval.model.local.batching import PADDING, Beside, blocks, growing_blocks
+from robust_eval.model.local.embedded import CONVERSION, converted_model, package_folder
+from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
+from robust_eval.model.local.memory import bytes_per_question, cuda_is_there, free_memory, out_of_memory
+from robust_eval.model.local.prompt_encoder import PromptEncoder
+from robust_eval.model.local.tokenizer_file import tokenizer_file
+from robust_eval.model.token_texts import token_texts
+from robust_eval.model.workload import Terms
+
+if TYPE_CHECKING:
+    from robust_eval.model.local.answer_tree import Paths, Prefixes
+    from robust_eval.model.local.exact_tree import Enumerated
+    from robust_eval.model.local.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+"""To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+PROMPT_STYLES = ("plain", "chat")
+MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
+"""On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
+
+
+@dataclass
+class Transformers:
+    """Where the model comes from and how it is run."""
+
+    name: str
+    """What the model is called in logs, tables and the tracker."""
+    path: str
+    """A hub id, a local folder, or embedded:PACKAGE/FILE.gguf for weights from the package index."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model; null: its main branch."""
+    sha256: str | None = None
+    """Checksum of an embedded file; required for one."""
+    prompt_style: str = "chat"
+    """plain: continue "Question: … Answer:", and an answer ends at its first line break. chat: the chat template."""
+    dtype: str = "auto"
+    """auto: bfloat16 on CUDA; float32 on the CPU, where bfloat16 was measured to be 1.3 times as fast and to move the
+    accuracy curves (benchmarks/sampling.py)."""
+    device: str = "auto"
+    """auto: CUDA where there is one, else the CPU; or a torch device such as cuda:1."""
+    trust_remote_code: bool = False
+    """Run Python code that a model repository brings. Never needed for the models configured here."""
+    answers_at_once: int | None = None
+    """Answers whose prefixes are evaluated together at most (those of one question always are): bounds the memory; the
+    answers do not depend on it. null: as many as pay and fit into half of the free memory, fewer if that was too
+    many."""
+    stop: list[str] = field(default_factory=list)
+    """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
+    generation: Generation = field(default_factory=Generation)
+
+    remote = False
+
+    def __post_init__(self) -> None:
+        if self.prompt_style not in PROMPT_STYLES:
+            raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype}")
+        if self.answers_at_once is not None and self.answers_at_once < 1:
+            raise ValueError(f"answers_at_once must be at least 1, not {self.answers_at_once}")
+        if "" in self.stop:
+            raise ValueError("stop must not hold an empty string, which ends every answer")
+        if self.path.startswith("embedded:") and not self.sha256:
+            raise ValueError("sha256 must be given for an embedded model")
+
+    def terms(self) -> Terms:
+        """It costs nothing but time."""
+        return Terms(chat=self.prompt_style == "chat")
+
+    def identity(self) -> dict[str, Any]:
+        """The files of the model, its number format, and how it is prompted; see ModelConfig."""
+        device = self._device()
+        if self.path.startswith("embedded:"):
+            files = f"{self.sha256} {CONVERSION}"
+        elif reason := no_model(self.path):
+            raise UserError(f"model.path of {self.name}: {reason}")
+        elif Path(self.path).is_dir():
+            files = folder_hash(Path(self.path))
+        else:
+            files = f"{self.path} {hub_commit(self.path, self.revision)}"
+        return {
+            "version": VERSION,
+            "files": files,
+            "dtype": self._dtype(device),
+            "device": device.partition(":")[0],
+            "prompt_style": self.prompt_style,
+            "stop": self.stop,
+            "generation": asdict(self.generation),
+        }
+
+    def tokenizer_file(self) -> Path | None:
+        """Of a model that was loaded on this machine before; see ModelConfig."""
+        return tokenizer_file(self.path, self.revision, self.sha256)
+
+    def load(self) -> "TransformersModel":
+        """Load weights and tokenizer; UserError names what is missing."""
+        import torch
+        from safetensors import SafetensorError
+        from transformers import AutoModelForCausalLM
+        from transformers.utils import logging as library_log
+
+        if not sys.stderr.isatty():
+            library_log.disable_progress_bar()
+        device = self._device()
+        dtype = self._dtype(device)
+        where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+        try:
+            torch.empty(0, device=device)
+        except (AssertionError, RuntimeError) as problem:
+            raise UserError(f"model.device={device} cannot be used: {first_line(problem)}") from problem
+        tokenizer = self._tokenizer()
+        try:
+            model = AutoModelForCausalLM.from_pretrained(str(self._folder()), dtype=getattr(torch, dtype), **where)
+            model = model.to(device).eval()
+        except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
+            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
+        loaded = TransformersModel(self, model, tokenizer)
+        log.info("model %s: %s on %s", self.name, dtype, device)
+        return loaded
+
+    def divide(self, requests: Sequence[Request]) -> Division:
+        """See ModelConfig; the tokenizer is loaded for it, and not the model."""
+        encode = PromptEncoder(self._tokenizer(), self.prompt_style)
+        encoded = encode.by_length(requests)
+        divided = growing_blocks(encoded, self.most_answers_at_once)
+        return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
+
+    @property
+    def most_answers_at_once(self) -> int:
+        """Answers in a block at most, where the memory holds them."""
+        return self.answers_at_once or MOST_ANSWERS_AT_ONCE[self._device().startswith("cuda")]
+
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        if self.trust_remote_code:
+            log.warning(
+                "model %s: Python code that %s brings runs here (model.trust_remote_code)", self.name, self.path
+            )
+        where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(self._folder()), **where)
+        except (ImportError, OSError, RuntimeError, ValueError) as problem:
+            reason = first_line(problem)
+            if "instantiate the backend tokenizer" in reason:
+                reason = "it brings no tokenizer that can be read (tokenizer.json, tokenizer.model); save one beside it"
+            raise UserError(f"model {self.name}: {self.path} cannot be loaded: {reason}") from problem
+        if self.prompt_style == "chat" and not tokenizer.chat_template:
+            raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")
+        return tokenizer
+
+    def _device(self) -> str:
+        if self.device != "auto":
+            return self.device
+        return "cuda" if cuda_is_there() else "cpu"
+
+    def _dtype(self, device: str) -> str:
+        if self.dtype != "auto":
+            return self.dtype
+        return "bfloat16" if device.startswith("cuda") else "float32"
+
+    def _folder(self) -> str | Path:
+        if not self.path.startswith("embedded:"):
+            return self.path
+        package, _, file = self.path.removeprefix("embedded:").partition("/")
+        return converted_model(package_folder(package) / file, str(self.sha256))
+
+
+class TransformersModel:
+    """A loaded model; see :class:`robust_eval.model.base.LanguageModel`."""
+
+    def __init__(self, config: Transformers, model: Any, tokenizer: Any) -> None:
+        from robust_eval.model.local.cpu_linear import use_faster_linear
+
+        self.config = config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.generation = config.generation.effective(model.generation_config)
+        self._parameters = model.num_parameters()
+        self._linear = use_faster_linear(model)
+        self._encode = PromptEncoder(tokenizer, config.prompt_style)
+        self._vocabularies = {first_line: self._read_vocabulary(first_line) for first_line in (True, False)}
+        self._at_once = config.answers_at_once  # less once that was too many
+        self._packs: bool | None = None
+        self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
+        self._checked_length = 0
+        self._bytes_per_question = 0
+
+    def description(self) -> dict[str, Any]:
+        """What was loaded and the generation settings in effect."""
+        import torch
+
+        return {
+            "name": self.config.name,
+            "path": self.config.path,
+            "revision": getattr(self.model.config, "_commit_hash", None) or self.config.sha256 or "local files",
+            "class": type(self.model).__name__,
+            "parameters": self._parameters,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "threads": torch.get_num_threads(),
+            "linear": self._linear,
+            "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
+            "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
+            "bytes_per_question_at_most": self._bytes_per_question,
+            "prompt_style": self.config.prompt_style,
+            **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
+        }
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        """Nothing can be wanted that is not to be had here."""
+
+    def status(self) -> str:
+        """Nothing to be seen."""
+        return ""
+
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None
+    ) -> Iterator[list[Reply]]:
+        """Answer the missing requests in blocks of prompts of about the same length."""
+        if not requests:
+            return
+        encoded = self._encode.by_length(self._readable(requests))
+        divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
+        beside = beside or Beside.of(encoded)
+        prefixes, packs = self._prefixes_after(beside)
+        self._bytes_per_question = bytes_per_question(
+            self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens
+        )
+        fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // beside.answers)
+        for together in divided:
+            for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
+                if wanted := [pair for pair in block if pair[1].item in missing]:
+                    yield from self._replies(prefixes, wanted)
+
+    def _prefixes_after(self, beside: Beside) -> "tuple[Prefixes, bool]":
+        """What evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
+        from robust_eval.model.local.packed_prefixes import PackedPrefixes
+        from robust_eval.model.local.prefix_rows import PrefixRows
+
+        packs = self._can_pack(beside)
+        if self._prefixes is None or self._prefixes[0] != (beside.shared, packs):
+            kind = PackedPrefixes if packs else PrefixRows
+            self._prefixes = (beside.shared, packs), kind(self.model, beside.shared)
+        return self._prefixes[1], packs
+
+    def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """The requests without their matchers where these cannot read the tokens; UserError where they must."""
+        if not self.config.stop and not any(request.matcher or request.enumeration for request in requests):
+            return requests
+        try:
+            _ = self._vocabularies[True].texts
+        except ValueError as problem:
+            if self.config.stop:
+                raise UserError(f"model {self.config.name}: model.stop cannot be used: {problem}") from problem
+            if any(request.enumeration or not request.whole for request in requests):
+                raise UserError(f"model {self.config.name}: {problem}; choose sampler=temperature_sweep") from problem
+            log.warning("model %s: no combined estimate: %s", self.config.name, problem)
+            return [replace(request, matcher=None) for request in requests]
+        return requests
+
+    def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[list[Reply]]:
+        """The replies to a block of requests; where they do not fit into the memory, to one half after the other."""
+        problem = None
+        try:
+            replies = self._answered(prefixes, block)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            problem = first_line(error)  # the error itself holds on to what was computed
+        if problem is None:
+            yield replies
+            return
+        if len(block) == 1:
+            reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
+            raise UserError(f"{reason}; ask for fewer of them, or on a device with more memory")
+        self._at_once = max(1, sum(request.answers for _, request in block) // 2)
+        log.warning("out of memory with %d prompts at once; going on with half of them", len(block))
+        for half in (block[: len(block) // 2], block[len(block) // 2 :]):
+            yield from self._replies(prefixes, half)
+
+    def _answered(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> list[Reply]:
+        from robust_eval.model.local.answer_tree import sample_answers
+        from robust_eval.model.local.choice_probabilities import enumerate_choices
+        from robust_eval.model.local.exact_tree import enumerate_answers
+
+        prompts, asked = [ids for ids, _ in block], [request for _, request in block]
+        enumeration, vocabulary = asked[0].enumeration, self._vocabularies[asked[0].first_line]
+        if enumeration is None:
+            drawn = sample_answers(prefixes, asked, prompts, vocabulary, self.generation)
+            read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]
+            return [Reply(r, answers, paths.curve) for r, answers, paths in zip(asked, read, drawn, strict=True)]
+        enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
+        found = enumerate_block(prefixes, asked, prompts, vocabulary, self.generation)
+        read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
+        return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
+
+    def _can_pack(self, beside: Beside) -> bool:
+        """Whether packed prefixes give this model's own logits at the lengths of these prompts.
+
+        A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
+        length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
+        """
+        from robust_eval.model.local.packed_prefixes import agrees_with_plain_passes
+
+        length = len(beside.longest[-1]) + beside.new_tokens
+        if length > self._checked_length:
+            answered = [[*prompt, *islice(cycle(prompt), beside.new_tokens)] for prompt in beside.longest]
+            self._packs = agrees_with_plain_passes(self.model, beside.shared, answered)
+            self._checked_length = length
+            if not self._packs:
+                log.info(
+                    "model %s: tree attention differs from plain passes; using a row for each prefix", self.config.name
+                )
+        return bool(self._packs)
+
+    def _drawn(self, request: Request, paths: "Paths", prompt_tokens: int) -> list[Completion]:
+        read: dict[tuple[int, ...], tuple[str, int]] = {}
+        completions = []
+        for row, length in enumerate(paths.lengths.tolist()):
+            ids = tuple(paths.tokens[row, :length].tolist())
+            if ids not in read:
+                read[ids] = self._read(ids, request.first_line)
+            text, answer_tokens = read[ids]
+            top = paths.top_logprobs
+            completions.append(
+                Completion(
+                    temperature=float(paths.temperatures[row]),
+                    trial=int(paths.trials[row]),
+                    text=text,
+                    weight=1 / request.trials,
+                    token_ids=list(ids),
+                    token_logprobs=paths.token_logprobs[row, :length].tolist(),
+                    sampling_logprobs=paths.sampling_logprobs[row, :length].tolist(),
+                    top_logprobs=None if top is None else top[row, :length].tolist(),
+                    answer_tokens=answer_tokens,
+                    finish_reason=paths.finish_reason(row),
+                    prompt_tokens=prompt_tokens,
+                )
+            )
+        return completions
+
+    def _enumerated(self, request: Request, enumerated: "Enumerated", prompt_tokens: int) -> list[Completion]:
+        columns = [enumerated.curve.temperatures.tolist().index(t) for t in request.temperatures]
+        completions = []
+        for trial, answers in enumerate(enumerated.answers):
+            text, answer_tokens = self._read(answers.tokens, request.first_line)
+            at_one = answers.logprobs[:, enumerated.curve.temperatures.tolist().index(1.0)].tolist()
+            for temperature, column in zip(request.temperatures, columns, strict=True):
+                if answers.weight[column] > 0:
+                    completions.append(
+                        Completion(
+                            temperature=temperature,
+                            trial=trial,
+                            text=text,
+                            weight=float(answers.weight[column]),
+                            token_ids=list(answers.tokens),
+                            token_logprobs=at_one,
+                            sampling_logprobs=answers.logprobs[:, column].tolist(),
+                            top_logprobs=None,
+                            answer_tokens=answer_tokens,
+                            finish_reason=answers.finish_reason,
+                            prompt_tokens=prompt_tokens,
+                        )
+                    )
+        return completions
+
+    def _read(self, ids: tuple[int, ...], first_line: bool) -> tuple[str, int]:
+        """The text of an answer, which its first line break may end, and how many leading tokens carry it."""
+        carrying, vocabulary = len(ids), self._vocabularies[first_line]
+        if vocabulary.ends[ids[-1]] and not vocabulary.carries[ids[-1]]:
+            carrying -= 1
+        if not first_line:
+            text = self._until_stop(ids)
+            while self.config.stop and carrying and self._until_stop(ids[: carrying - 1]) == text:
+                carrying -= 1
+            return text, carrying
+        answer = self._answer(ids[:carrying])
+        if self.config.prompt_style == "chat" or self.config.stop:  # either may go on after what is the answer
+            while carrying and self._answer(ids[: carrying - 1]) == answer:
+                carrying -= 1
+        return answer, carrying
+
+    def _answer(self, ids: Sequence[int]) -> str:
+        """The first line of what the tokens write, up to a stop string; a chat reply may open with line breaks."""
+        text = self._until_stop(ids)
+        if self.config.prompt_style == "chat":
+            text = text.strip()
+        return text.split("\n", 1)[0].strip()
+
+    def _until_stop(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        for stop in self.config.stop:
+            text = text.split(stop, 1)[0]
+        return text
+
+    def _read_vocabulary(self, first_line: bool) -> "Vocabulary":
+        """Which token ids end an answer, of which the ``first_line`` counts or all, and which carry text of it.
+
+        Read off the tokenizer and the generation config.
+        """
+        import torch
+
+        from robust_eval.model.local.vocabulary import Vocabulary
+
+        size = self.model.get_output_embeddings().weight.shape[0]
+        ends = torch.zeros(size, dtype=torch.bool)
+        carries = torch.ones(size, dtype=torch.bool)
+        eos = self.model.generation_config.eos_token_id
+        end_ids = {*(eos if isinstance(eos, list) else [eos]), self.tokenizer.eos_token_id} - {None}
+        for token in end_ids:
+            ends[token], carries[token] = True, False
+        if first_line and self.config.prompt_style == "plain":
+            ids = [[token] for token in range(min(size, len(self.tokenizer)))]
+            texts = self.tokenizer.backend_tokenizer.decode_batch(ids, skip_special_tokens=False)
+            for token, text in enumerate(texts):
+                if "\n" in text:
+                    ends[token] = True
+                    carries[token] = bool(text.split("\n", 1)[0].strip())
+        return Vocabulary(
+            ends.to(self.model.device),
+            carries.to(self.model.device),
+            lambda: token_texts(self.tokenizer, size),
+            tuple(stop.encode() for stop in self.config.stop),
+            first_line=first_line and self.config.prompt_style == "chat",
+        )

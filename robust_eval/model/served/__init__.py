@@ -1,0 +1,1 @@
+"""Models behind a server: everything that speaks HTTP."""

@@ -1,0 +1,108 @@
+"""What every request to a server passes: its turn, and the budget."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from robust_eval.model.served.pacing import Pace
+from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.spending import Spending
+
+
+class OverBudgetError(Exception):
+    """One more request might cost more than is left; the message is what was spent."""
+
+
+class EndedError(Exception):
+    """No request may be sent any more; the message says why."""
+
+
+class Passing(Protocol):
+    """A request that may be sent; see :class:`robust_eval.model.served.pacing.Turn`."""
+
+    def used(self, tokens: int) -> None: ...
+
+    def kept_up(self) -> None: ...
+
+    def refused(self, retry_after: float | None) -> None: ...
+
+
+class Gate(Protocol):
+    """What all who ask one server share. There may be a way to it from other processes."""
+
+    def begin(self) -> None:
+        """To be called in each event loop that asks, before it does."""
+
+    def turn(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Passing]:
+        """Wait until a request may start that has so many tokens at most; the block is the request.
+
+        Raises OverBudgetError, or EndedError where somebody has ended it all.
+        """
+
+    def use(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count tokens that the service counts."""
+
+    async def counted(self, answered: int, failed: int) -> tuple[int, int]:
+        """Questions with an answer, and those of which one failed: those of this process, and what all together had."""
+
+    def end(self, reason: str) -> None:
+        """Let nobody pass any more."""
+
+    def status(self) -> str:
+        """For the progress bar: requests at once, and what was spent."""
+
+    def description(self) -> dict[str, Any]:
+        """How the server kept up, and what was spent."""
+
+
+class OwnGate:
+    """The gate of one process; see :class:`Gate`."""
+
+    def __init__(self, settings: ServerSettings, spending: Spending) -> None:
+        self.spending = spending
+        self._settings = settings
+        self._paces: list[Pace] = []
+
+    def begin(self) -> None:
+        settings = self._settings
+        self._paces.append(Pace(settings.at_once, settings.requests_per_minute, settings.tokens_per_minute))
+        self._settled = asyncio.Event()  # something that was reserved no longer is
+
+    @asynccontextmanager
+    async def turn(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Passing]:
+        price = self.spending.price(prompt_tokens, completion_tokens)
+        async with self._paces[-1].turn(prompt_tokens + completion_tokens) as turn:
+            while not self.spending.allows(price) and self.spending.reserved:
+                self._settled.clear()
+                await self._settled.wait()
+            if not self.spending.allows(price):
+                raise OverBudgetError(f"{self.spending.spent:.4f}")
+            self.spending.reserved.append(price)
+            try:
+                yield turn
+            finally:
+                self.spending.reserved.remove(price)
+                self._settled.set()
+
+    def use(self, prompt_tokens: int, completion_tokens: int) -> None:
+        self.spending.use(prompt_tokens, completion_tokens)
+
+    async def counted(self, answered: int, failed: int) -> tuple[int, int]:
+        return answered, failed
+
+    def end(self, reason: str) -> None:
+        """Whoever asks knows."""
+
+    def status(self) -> str:
+        window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
+        return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.known else "")))
+
+    def description(self) -> dict[str, Any]:
+        paces = self._paces
+        return {
+            "pace.most_in_flight": max((pace.most_in_flight for pace in paces), default=0),
+            "pace.refusals": sum(pace.refusals for pace in paces),
+            "pace.paused_seconds": round(sum(pace.paused_seconds for pace in paces), 1),
+            **({"cost": round(self.spending.spent, 6)} if self.spending.known else {}),
+        }

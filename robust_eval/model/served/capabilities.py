@@ -1,0 +1,185 @@
+"""What a server can do, found by asking it: some are silent about what they drop."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from robust_eval.error import UserError
+from robust_eval.model.logprobs import fault, is_whole
+from robust_eval.model.served.service import Answered, UnansweredError
+from robust_eval.prompt.prompt import Prompt
+
+log = logging.getLogger(__name__)
+
+Ask = Callable[[Prompt, bool, Mapping[str, Any]], Awaitable[Answered]]
+"""Sends a prompt, says whether there is a system role, and with which settings; raises UnansweredError."""
+
+LIMITS = ("max_tokens", "max_completion_tokens")
+TRUNCATION_OFF: tuple[Mapping[str, Any], ...] = (
+    {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+    {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    {"top_p": 1.0},
+    {},
+)
+"""What turns off the truncation that servers apply in silence: llama.cpp's top_k = 40 and min_p =
+0.05, or what vLLM reads from the model's repository. OpenAI's own servers know no such settings, and refuse them."""
+TOP_LOGPROBS = (20, 10, 5, 1)
+CHOICES = (32, 16, 10, 8, 5, 4, 2)
+TEMPERED = 1.5
+"""How much further log-probabilities at t = 0.5 are apart than at t = 1 where they follow the temperature: twice."""
+BELIEVED = 3
+"""Times that log-probabilities which cannot be believed are asked for, before the server is taken to have none."""
+LONG = 12
+"""Tokens of an answer that is long enough to differ by chance."""
+
+MEMORY = "capabilities"
+"""Where the machine remembers what servers can do, under :func:`today`."""
+
+_SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
+_LONG = Prompt("You are a helpful assistant.", (), "Write one sentence about any animal.")
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a model on a server takes and gives."""
+
+    limit: str
+    """The name of the length limit: max_tokens | max_completion_tokens."""
+    system_role: bool
+    greedy: bool
+    """Whether it takes temperature 0; reasoning models take none but their own."""
+    truncation_off: dict[str, Any]
+    """Settings that turn off truncation, as far as it takes any."""
+    highest_temperature: float
+    """The highest of the one asked for, 2 and 1 that it takes."""
+    top_logprobs: int
+    """The most log-probabilities a token of those asked for, 20, 10, 5 and 1; 0 for none."""
+    tempered_logprobs: bool
+    """Whether log-probabilities are those after the temperature, and so are not the model's own."""
+    choices: int
+    """Answers that one request can truly bring."""
+    seed: bool
+    """Whether the same seed gave the same answer."""
+    takes_seed: bool = True
+    """Whether a seed may be sent at all."""
+    probed_for: float = 2.0
+    """The temperature asked for."""
+    whole_vocabulary: bool = False
+    """Whether ``top_logprobs`` are all tokens that the model has."""
+
+    def tells_of(self, temperature: float) -> bool:
+        """Whether it is known if the server takes this temperature."""
+        return temperature <= self.highest_temperature or temperature == self.probed_for
+
+    def to_text(self) -> str:
+        """For a file; :meth:`from_text` reads it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> "Capabilities | None":
+        """None where the text is that of no file, or of an older version."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            return None
+
+
+def today(identity: Mapping[str, Any]) -> str:
+    """A name for a model on a server and the day: what it can do is asked once a day."""
+    asked = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:32]
+
+
+async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabilities:
+    """Find out what a server can do, with about 15 short requests.
+
+    ``server`` is what it is called in errors, ``temperature`` the highest that is wanted. Raises UserError where it
+    answers nothing at all.
+    """
+    limit, system_role, greedy, truncation_off = await _accepted(ask, server)
+    if not greedy:  # no sampler can ask it: the rest does not matter
+        return Capabilities(limit, system_role, False, {}, 1.0, 0, False, 1, False, False, temperature)
+    settings: dict[str, Any] = {limit: 1, **truncation_off}
+
+    async def takes(prompt: Prompt, **more: Any) -> Answered | None:
+        try:
+            return await ask(prompt, system_role, settings | more)
+        except UnansweredError as problem:
+            if problem.kind in ("wrong", "filtered"):
+                return None
+            raise UserError(f"{server} failed while it was asked what it can do: {problem}") from None
+
+    async def logprobs(number: int, at: float) -> list[float]:
+        wanted = {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
+        for _ in range(BELIEVED):
+            answered = await takes(_SHORT, temperature=at, **wanted)
+            tokens = answered.choices[0].tokens if answered else None
+            if not tokens:
+                return []
+            wrong = fault([tokens[0].logprob], [tokens[0].top], 1, 0)
+            if not wrong:
+                return tokens[0].top[:number]  # some add that of the token drawn
+        log.warning("%s sent %s: it is asked for none", server, wrong)
+        return []
+
+    highest, top, tempered, whole, choices = 1.0, 0, False, False, 1
+    for at in sorted({temperature, 2.0, 1.0}, reverse=True):
+        if await takes(_SHORT, temperature=at):
+            highest = at
+            break
+    for number in TOP_LOGPROBS:
+        if found := await logprobs(number, 1.0):
+            top, whole = len(found), len(found) < number and is_whole(found)
+            cold, warm = await logprobs(top, 0.5), await logprobs(top, 1.0)
+            tempered = bool(cold and warm) and _spread(cold) > TEMPERED * _spread(warm)
+            break
+    hot = {"temperature": 1.0}
+    for number in CHOICES:
+        answered = await takes(_SHORT, n=number, **hot)
+        if answered and len(answered.choices) > 1:
+            choices = len(answered.choices)
+            break
+    texts = []
+    for seed in (1, 1, 1, 2, 3):
+        answered = await takes(_LONG, seed=seed, **hot, **{limit: LONG})
+        texts.append(answered.choices[0].text if answered else None)
+    takes_seed = None not in texts
+    same = takes_seed and len(set(texts[:3])) == 1 and len(set(texts)) > 1
+    return Capabilities(
+        *(limit, system_role, True, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
+        *(temperature, whole),
+    )
+
+
+def _spread(logprobs: list[float]) -> float:
+    """From the largest to the smallest, or to certainty where there is only one: at t = 0.5 it is twice what it is at
+    t = 1, if log-probabilities are those after the temperature.
+    """
+    return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
+
+
+async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
+    """The first combination of settings that the server takes: those that are best to have come first."""
+    refusals: dict[str, None] = {}
+    for greedy in (True, False):
+        for system_role in (True, False):
+            for limit in LIMITS:
+                for truncation_off in TRUNCATION_OFF if greedy else ({},):
+                    settings = {limit: 16 if not greedy else 1, **truncation_off}
+                    if greedy:
+                        settings["temperature"] = 0.0
+                    try:
+                        await ask(_SHORT, system_role, settings)
+                    except UnansweredError as problem:
+                        if problem.kind == "filtered":
+                            return limit, system_role, greedy, truncation_off
+                        if problem.kind != "wrong":
+                            raise UserError(f"{server} does not answer: {problem}") from None
+                        refusals[str(problem)] = None
+                    else:
+                        return limit, system_role, greedy, truncation_off
+    raise UserError(f"{server} takes no request: {'; '.join(list(refusals)[:3])}")

@@ -1,0 +1,51 @@
+"""A model behind any server that speaks OpenAI's protocol: OpenAI, vLLM, llama.cpp, the server of an institute."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robust_eval.error import UserError
+from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.workload import Terms
+from robust_eval.runtime.measured_choices import recalled
+
+if TYPE_CHECKING:
+    from robust_eval.model.served.served_model import ServedModel
+
+
+@dataclass
+class OpenAI(ServerSettings):
+    """The model that a server names, asked over HTTP; its settings are those of :class:`ServerSettings`."""
+
+    def tokenizer_file(self) -> None:
+        """The server keeps it."""
+
+    def terms(self) -> Terms:
+        """Prices and limits, and how many answers a request brings if the server was asked that today."""
+        from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
+
+        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
+        return Terms(
+            chat=self.prompt_style == "chat",
+            choices=known.choices if known else None,
+            prompt_price=self.prompt_price,
+            completion_price=self.completion_price,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            budget=self.budget,
+            at_once=self.at_once,
+        )
+
+    def load(self) -> "ServedModel":
+        """Nothing is loaded; UserError where the key is missing."""
+        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else None
+        if key == "":
+            raise UserError(
+                f"the environment variable {self.key_variable} is not set: it holds the key for {self.base_url} "
+                "(model.key_variable=null where the server wants none)"
+            )
+        if key and not (key.isascii() and key.isprintable()):
+            raise UserError(f"the environment variable {self.key_variable} holds no key: it has other characters")
+        from robust_eval.model.served.served_model import ServedModel
+
+        return ServedModel(self, key)

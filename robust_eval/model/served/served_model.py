@@ -1,0 +1,368 @@
+"""Answers of a model behind a server: many requests at once, none lost, none asked twice."""
+
+import asyncio
+import logging
+import queue
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from robust_eval.error import UserError
+from robust_eval.model.base import Completion, Item, Reply, Request
+from robust_eval.model.calls import Call, calls
+from robust_eval.model.logprobs import fault
+from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
+from robust_eval.model.served.background import Background
+from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
+from robust_eval.model.served.completions import completions, seed_of, unanswered
+from robust_eval.model.served.pacing import backoff
+from robust_eval.model.served.service import Answered, Service, UnansweredError
+from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.spending import Spending
+from robust_eval.model.workload import prompt_tokens
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.measured_choices import remembered
+
+log = logging.getLogger(__name__)
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
+
+FEW = 10
+"""Questions from which on the share of those that failed is judged."""
+PROBED_AGAIN = 3
+"""Repetitions of a request that finds out what the server can do: a wrong address should be said soon."""
+_GIVEN = 500  # replies that wait to be kept, before nothing more is asked: a fast server would fill the memory
+_MOMENT = 0.01  # seconds
+_WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
+
+
+class ServedModel:
+    """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
+
+    def __init__(self, settings: ServerSettings, key: str | None) -> None:
+        self.settings = settings
+        self.spending = Spending(settings.prompt_price, settings.completion_price, settings.budget)
+        self.gate: Gate = OwnGate(settings, self.spending)
+        self._key = key
+        self._capabilities: Capabilities | None = None
+        self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
+        self._answered: set[Item] = set()
+        self._failed: set[Item] = set()
+        self._repeated = 0
+        self._stop: UserError | None = None
+        self._more_tokens = 1.5  # how many times as many as estimated a prompt had at most
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        """See LanguageModel; the server is asked what it can do."""
+        if any(request.enumeration for request in requests):
+            raise UserError(
+                f"sampler=exact reads all of the model's probabilities, which {self.settings.base_url} does not give: "
+                "choose sampler=temperature_sweep, or a model that is loaded here"
+            )
+        if curves:
+            raise UserError(
+                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.base_url} "
+                "does not give: leave it out"
+            )
+        if not all(request.whole for request in requests):
+            raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
+        hottest = max([t for request in requests for t in request.temperatures], default=0.0)
+        can = self.capabilities(max(hottest, 1.0), requests)
+        if refusal := self._refusal(can, requests):
+            raise UserError(refusal)
+
+    def _refusal(self, can: Capabilities, requests: Sequence[Request]) -> str | None:
+        """Why a server that ``can`` do so much cannot answer these requests, and what would work; None if it can."""
+        if not can.greedy:
+            return (
+                f"model {self.settings.model} takes no temperature, as reasoning models do not: no sampler can ask it"
+            )
+        temperatures = sorted({t for request in requests for t in request.temperatures})
+        if temperatures and temperatures[-1] > can.highest_temperature:
+            within = [f"{t:g}" for t in temperatures if 0 < t <= can.highest_temperature]
+            return (
+                f"{self.settings.base_url} takes temperatures up to {can.highest_temperature:g}, and the sampler asks "
+                f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
+            )
+        needed = max((request.least_logprobs for request in requests), default=0)
+        if needed and can.tempered_logprobs:
+            return (
+                f"the log-probabilities of {self.settings.base_url} are those after the temperature, and metric=frs "
+                "needs the model's own (vLLM gives them with --logprobs-mode raw_logprobs)"
+            )
+        if needed > can.top_logprobs and not can.whole_vocabulary:
+            would = (
+                f"metric.frs.k={can.top_logprobs} would work: the entropy is then that of the {can.top_logprobs} most "
+                "probable tokens, as a share of the largest that so few can have"
+                if can.top_logprobs > 1
+                else "metric=certainty and metric=agreement need none"
+            )
+            return (
+                f"{self.settings.base_url} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
+                f"{needed} needs {needed}: {would}"
+            )
+        return None
+
+    def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
+        """What the server can do, asked once a day; ``temperature`` is the highest that is wanted.
+
+        It is asked again before any of these ``requests`` is refused: a fault may have looked like something that it
+        cannot do.
+        """
+
+        def usable(can: Capabilities | None) -> bool:
+            return can is not None and can.tells_of(temperature) and not self._refusal(can, requests)
+
+        if self._capabilities is None or not usable(self._capabilities):
+            found = remembered(
+                MEMORY,
+                today(self.settings.identity()),
+                lambda: asyncio.run(self._probe(temperature)).to_text(),
+                lambda known: usable(Capabilities.from_text(known)),
+            )
+            self._capabilities = Capabilities.from_text(found)
+            assert self._capabilities is not None
+            log.info("%s at %s: %s", self.settings.model, self.settings.base_url, self._capabilities)
+        return self._capabilities
+
+    async def _probe(self, temperature: float) -> Capabilities:
+        async with self._service() as service:
+
+            async def ask(prompt: Prompt, system_role: bool, settings: Any) -> Answered:
+                tries = min(self.settings.retries, PROBED_AGAIN)
+                for attempt in range(tries + 1):
+                    try:
+                        return await self._in_time(service.ask(prompt, system_role, self._extra | settings))
+                    except UnansweredError as problem:
+                        if problem.kind not in ("busy", "lost") or attempt == tries:
+                            raise
+                        await asyncio.sleep(backoff(attempt, problem.retry_after, random.Random(attempt)))
+                raise AssertionError("unreachable")
+
+            return await probe(ask, self.settings.base_url, self.settings.prompt_style == "chat", temperature)
+
+    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+        """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
+
+        What is known of a request is not asked again, and each answer comes as it is there.
+        Where the run must end (budget, errors, a key that is refused), no request is begun any more, those under way
+        are waited for, and UserError says why.
+        """
+        self._capabilities = beside or self._capabilities
+        wanted = [request for request in requests if request.item in missing]
+        ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        with Background(self._answer_all(wanted, ready.put, ready.qsize), lambda: ready.put(None)) as work:
+            ended = False
+            while not ended:
+                replies = [ready.get()]
+                while not ready.empty():
+                    replies.append(ready.get())
+                ended = None in replies
+                yield [reply for reply in replies if reply is not None]
+            work.result()
+
+    def description(self) -> dict[str, Any]:
+        """The address, what the server can do, and how it kept up."""
+        can = {} if self._capabilities is None else asdict(self._capabilities)
+        return {
+            "name": self.settings.name,
+            "server": self.settings.base_url,
+            **{f"capability.{name}": value for name, value in can.items()},
+            **self.gate.description(),
+            "repeated_requests": self._repeated,
+        }
+
+    def status(self) -> str:
+        """For the progress bar: requests at once, and what was spent."""
+        return self.gate.status()
+
+    def _service(self) -> Service:
+        settings = self.settings
+        chat = settings.prompt_style == "chat"
+        return Service(settings.base_url, settings.model, self._key, chat, settings.at_once)
+
+    async def _in_time(self, asked: Coroutine[Any, Any, Answered]) -> Answered:
+        try:
+            async with asyncio.timeout(self.settings.request_seconds):
+                return await asked
+        except TimeoutError:
+            raise UnansweredError("lost", f"no answer within {self.settings.request_seconds:g} s") from None
+
+    async def _answer_all(
+        self, requests: Sequence[Request], give: Callable[[Reply], None], given: Callable[[], int]
+    ) -> None:
+        """Answer all requests, as many at once as the server bears, and while not too many of the replies that were
+        ``given`` wait to be taken; UserError where the run must end.
+        """
+        settings = self.settings
+        assert self._capabilities is not None
+        self.gate.begin()
+        room = asyncio.Semaphore(_WAITING * settings.at_once)
+        async with self._service() as service, asyncio.TaskGroup() as group:
+            for call in (call for request in requests for call in calls(request, self._capabilities.choices)):
+                await room.acquire()
+                while given() > _GIVEN and not self._stop:
+                    await asyncio.sleep(_MOMENT)
+                if self._stop:
+                    break
+                task = group.create_task(self._answer(service, call, give))
+                task.add_done_callback(lambda _: room.release())
+        await self.gate.counted(len(self._answered), len(self._failed))
+        if self._stop:
+            raise self._stop
+
+    async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
+        """The answers that a call asks for; those that do not come in spite of all repetitions are errors."""
+        generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
+        left, attempt, began = call.trials, 0, time.monotonic()
+        while left and not self._stop:
+            try:
+                came = await self._once(service, call._replace(trials=left))
+            except EndedError:
+                return
+            except UnansweredError as problem:
+                if problem.kind == "fatal":
+                    self._end(f"{self.settings.base_url} refuses to answer: {problem}")
+                if self._stop and problem.kind != "filtered":
+                    return
+                wait = backoff(attempt, problem.retry_after, generator)
+                late = time.monotonic() - began + wait > self.settings.answer_seconds
+                if problem.kind in ("busy", "lost") and attempt < self.settings.retries and not late:
+                    attempt += 1
+                    self._repeated += 1
+                    try:
+                        with self._interruptible():
+                            await asyncio.sleep(wait)
+                    except EndedError:
+                        return
+                    continue
+                outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
+                if outcome == "error":
+                    log.warning("question %s: %s", call.request.question_id, problem)
+                self._give(call, [unanswered(call, trial, outcome) for trial in left], give)
+                await self._judge(problem)
+                return
+            self._give(call, came, give)
+            left, attempt = left[len(came) :], 0
+
+    async def _once(self, service: Service, call: Call) -> list[Completion]:
+        """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
+        where the run ends before.
+        """
+        request, number = call.request, len(call.trials)
+        about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
+        most = int(about * self._more_tokens) + 1
+        completion_tokens = number * request.max_new_tokens
+        async with AsyncExitStack() as stack:
+            try:
+                with self._interruptible():
+                    turn = await stack.enter_async_context(self.gate.turn(most, completion_tokens))
+            except OverBudgetError as spent:
+                self._end(
+                    f"the budget of {self.settings.budget:g} is spent but for what one more request may cost "
+                    f"({spent} so far); a larger model.budget goes on"
+                )
+            except EndedError as reason:
+                self._end_as_told(UserError(str(reason)))
+            if self._stop:
+                raise EndedError(str(self._stop))
+            try:
+                assert self._capabilities is not None
+                asked = service.ask(request.prompt, self._capabilities.system_role, self._body(call))
+                answered = await self._in_time(asked)
+            except UnansweredError as problem:
+                if (problem.retry_after or 0) > self.settings.answer_seconds:
+                    self._end(f"{self.settings.base_url} asks to come back in {problem.retry_after:.0f} s: {problem}")
+                elif problem.kind == "busy":
+                    turn.refused(problem.retry_after)
+                elif problem.kind == "lost" and problem.status is None and problem.sent:
+                    self.gate.use(most, completion_tokens)  # the server may have answered, and bills it
+                raise
+            turn.kept_up()
+            self._more_tokens = max(self._more_tokens, answered.prompt_tokens / about)
+            used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
+            self.gate.use(*used)  # some servers do not count
+            turn.used(sum(used))
+            came = completions(call, call.trials, answered, self.settings.prompt_style)
+            self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
+            return came
+
+    def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
+        """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""
+        for one in came:
+            silent = one.outcome is not None or not one.text  # of what is no answer none are needed
+            logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
+            if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
+                raise UnansweredError("lost", f"the server sent {wrong}")
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """What is awaited in this context is given up when the run ends."""
+        if self._stop:
+            raise EndedError(str(self._stop))
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle.add(task)
+        try:
+            yield
+        finally:
+            self._idle.discard(task)
+
+    def _body(self, call: Call) -> dict[str, Any]:
+        """What is sent beside the prompt."""
+        can, request = self._capabilities, call.request
+        assert can is not None
+        body = self._truncation(can) | self._extra | {can.limit: request.max_new_tokens}
+        body["temperature"] = call.temperature
+        if call.temperature > 0 and can.takes_seed:
+            body["seed"] = seed_of(call)
+        if len(call.trials) > 1:
+            body["n"] = len(call.trials)
+        top = min(request.top_logprobs, can.top_logprobs)
+        if top:
+            chat = self.settings.prompt_style == "chat"
+            body |= {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
+        elif request.first_line and self.settings.prompt_style == "plain":
+            body["stop"] = ["\n"]
+        return body
+
+    def _truncation(self, can: Capabilities) -> dict[str, Any]:
+        """The part of the distribution that is sampled, as far as the server lets it be said."""
+        own = self.settings.generation
+        if own.preset == "repository":
+            return {}
+        body = dict(can.truncation_off)
+        for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
+            if getattr(own, name) != off:
+                body[name] = getattr(own, name)
+        return body
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        return dict(self.settings.extra_body or {})
+
+    def _give(self, call: Call, completions: list[Completion], give: Callable[[Reply], None]) -> None:
+        self._answered.add(call.request.item)
+        if any(completion.outcome == "error" for completion in completions):
+            self._failed.add(call.request.item)
+        give(Reply(call.request, completions, share=len(completions) / call.request.answers))
+
+    async def _judge(self, problem: UnansweredError) -> None:
+        """End the run where too many questions failed."""
+        answered, failed = await self.gate.counted(len(self._answered), len(self._failed))
+        if answered >= FEW and failed > self.settings.max_error_rate * answered:
+            self._end(
+                f"an answer to {failed} of {answered} questions failed, more than "
+                f"model.max_error_rate={self.settings.max_error_rate:g}; the last: {problem}"
+            )
+
+    def _end(self, reason: str) -> None:
+        self._end_as_told(UserError(f"{reason}; what was answered is in the store"))
+        self.gate.end(str(self._stop))
+
+    def _end_as_told(self, reason: UserError) -> None:
+        self._stop = self._stop or reason
+        for task in self._idle:
+            task.cancel()

@@ -1,0 +1,249 @@
+"""One request to a server that speaks OpenAI's protocol, and what came of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import aiohttp
+import httpx2
+import openai
+
+from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError
+from robust_eval.model.served.pacing import retry_after
+from robust_eval.prompt.prompt import Prompt
+
+FILTERED = "content_filter"
+"""What servers call an answer, or the refusal of a prompt, that a content filter is behind."""
+
+MOST_TOKENS = 2**31 - 1
+"""Of one answer: no server has counted more, and no table of answers has room for more."""
+
+
+class Token(NamedTuple):
+    """One generated token: its text, its natural log-probability, and the largest ones at its place."""
+
+    text: bytes
+    logprob: float
+    top: list[float]
+
+
+class Choice(NamedTuple):
+    """One of the answers that a request brought. ``tokens`` is None where the server says nothing of them."""
+
+    text: str
+    finish_reason: str
+    refused: bool
+    tokens: list[Token] | None
+
+
+class Answered(NamedTuple):
+    """What a server answered: choices in their order, and what it counted."""
+
+    choices: list[Choice]
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass
+class UnansweredError(Exception):
+    """A request that brought no answer.
+
+    ``reason`` is one sentence without secrets. ``retry_after`` says how many seconds the server asks to wait. ``kind``:
+    filtered (a content filter took the prompt), busy (429, 503), lost (no connection, no time left, an answer that
+    cannot be read, a server in trouble: worth another try), wrong (the server will never take this request), fatal (it
+    will take none: key, model or quota).
+    """
+
+    kind: str
+    reason: str
+    retry_after: float | None = None
+    status: int | None = None
+    sent: bool = True
+    """Whether the server may have begun to answer it."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class Service:
+    """A model behind a server; for one event loop, in which it is opened as a context.
+
+    ``key`` may be read from nowhere but the environment, and stands in no sentence that this class says.
+    """
+
+    def __init__(self, base_url: str, model: str, key: str | None, chat: bool, connections: int) -> None:
+        self._model = model
+        self._key = key
+        self._chat = chat
+        limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
+        client = BoundedClient(limits=limits, timeout=None)
+        self._client = openai.AsyncOpenAI(
+            base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=client
+        )
+        if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
+            self._client.organization = self._client.project = None
+
+    async def __aenter__(self) -> "Service":
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *problem: Any) -> None:
+        await self._client.__aexit__(*problem)
+
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+        """The answers to a prompt, with these settings in the body of the request; raises UnansweredError.
+
+        There is no limit of time: whoever asks sets one.
+        """
+        if self._key and not (self._key.isascii() and self._key.isprintable()):
+            raise UnansweredError("fatal", "the key has characters that no key has")
+        asked = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
+        body = {"model": self._model, **asked, **settings}
+        path = "/chat/completions" if self._chat else "/completions"
+        try:  # not by the methods named after the paths: they check settings that other servers have their own of
+            response = await self._client.post(path, body=body, cast_to=httpx2.Response)
+            return self._answered(response.text)
+        except openai.APIStatusError as problem:
+            raise self._refusal(problem) from None  # what it came from may hold the key
+        except (openai.APIConnectionError, aiohttp.ClientError) as problem:
+            raise self._lost(problem) from None
+        except TooLargeError as problem:
+            raise UnansweredError("lost", str(problem)) from None
+        except ElsewhereError as problem:
+            raise UnansweredError("fatal", self._clean(str(problem))) from None
+
+    def _refusal(self, problem: openai.APIStatusError) -> UnansweredError:
+        """What a reply with an error status means."""
+        status = problem.status_code
+        body = problem.body if isinstance(problem.body, Mapping) else {}  # the client has taken it out of "error"
+        said = f"{body.get('code')} {body.get('type')}"
+        kind = "wrong"
+        metadata = body.get("metadata")  # of OpenRouter
+        flagged = isinstance(metadata, Mapping) and ("reasons" in metadata or "flagged_input" in metadata)
+        if flagged or FILTERED in said or FILTERED in str(body.get("innererror")):
+            kind = "filtered"
+        elif "insufficient_quota" in said or status in _FATAL:
+            kind = "fatal"
+        elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            kind = "busy"
+        elif status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            kind = "lost"
+        waits = retry_after(problem.response.headers, datetime.now(UTC))
+        said = body.get("message") or problem.response.text or problem.message
+        return UnansweredError(kind, f"{status} {self._clean(str(said))[:300]}".strip(), waits, status)
+
+    def _lost(self, problem: Exception) -> UnansweredError:
+        """What it means that no whole reply came; the library for HTTP names the causes most exactly."""
+        causes = [problem.__cause__ or problem]
+        while (cause := causes[-1].__cause__) is not None:
+            causes.append(cause)
+        telling = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
+        sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
+        return UnansweredError("lost", self._clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
+
+    def _answered(self, text: str) -> Answered:
+        """A reply as its parts; UnansweredError where it is none."""
+        try:
+            reply = json.loads(text)
+            choices = [_choice(each, self._chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
+            usage = reply.get("usage") or {}
+            counted = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+        except _CountError as problem:
+            raise UnansweredError("lost", self._clean(str(problem))) from None
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            raise UnansweredError("lost", f"the server sent no completion: {self._clean(text)[:80]!r}") from None
+        if not choices:
+            raise UnansweredError("lost", "the server sent no choices")
+        return Answered(choices, *counted)
+
+    def _clean(self, said: str) -> str:
+        """In one line, without the key."""
+        said = said.replace(self._key, "…") if self._key else said
+        return " ".join(said[:_MOST_SAID].split())
+
+
+_MOST_SAID = 10_000  # characters of what a server says that are looked at
+_FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
+_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+
+
+class _CountError(Exception):
+    """A server counted something else than tokens."""
+
+
+def _count(said: Any) -> int:
+    """How many tokens a server says that it counted; 0 where it says nothing."""
+    if said is None:
+        return 0
+    if type(said) is not int or not 0 <= said <= MOST_TOKENS:
+        raise _CountError(
+            f"the server counted {str(said)[:80]!r} tokens, and a whole number from 0 to {MOST_TOKENS:,} is wanted"
+        )
+    return said
+
+
+def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
+    message = choice["message"] if chat else {"content": choice["text"]}
+    refusal = message.get("refusal")
+    return Choice(
+        text=_text(message.get("content") or refusal or ""),
+        finish_reason=_text(choice.get("finish_reason") or ""),
+        refused=bool(refusal),
+        tokens=_tokens(choice.get("logprobs")),
+    )
+
+
+def _text(value: Any) -> str:
+    """A text that can be stored: half a character, as JSON can spell it, becomes a sign of its own."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
+    """From the format of chat completions, or the older one of plain completions: servers send either for both.
+
+    What is no number and no text is none of a token; whether the numbers can be believed is not asked here.
+    """
+    if not logprobs:
+        return None
+    if logprobs.get("content") is not None:
+        return [
+            Token(
+                _written(entry),
+                _number(entry["logprob"]),
+                _largest([top["logprob"] for top in entry.get("top_logprobs") or ()]),
+            )
+            for entry in logprobs["content"]
+        ]
+    if logprobs.get("tokens") is None:
+        return None
+    texts, chosen = logprobs["tokens"], logprobs["token_logprobs"]
+    tops = logprobs.get("top_logprobs") or [{}] * len(texts)
+    return [
+        Token(_text(text).encode(), _number(logprob), _largest((top or {}).values()))
+        for text, logprob, top in zip(texts, chosen, tops, strict=True)
+    ]
+
+
+def _written(entry: Mapping[str, Any]) -> bytes:
+    """The bytes of a token, which may be a part of a character."""
+    said = entry.get("bytes")
+    if said is None:
+        return _text(entry["token"]).encode()
+    if not isinstance(said, list):  # of a number there would be as many bytes
+        raise TypeError(said)
+    return bytes(said)
+
+
+def _largest(logprobs: Any) -> list[float]:
+    return sorted(map(_number, logprobs), reverse=True)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(value)
+    return float(value)

@@ -1,0 +1,111 @@
+"""The settings of a model behind a server, and what is refused of them."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from robust_eval.model.generation import Generation
+from robust_eval.model.spending import Spending
+from robust_eval.runtime.secret_names import secret_setting
+
+VERSION = 1
+"""To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
+PROMPT_STYLES = ("plain", "chat")
+
+
+@dataclass
+class ServerSettings:
+    """Where the model is served, and how fast, how often and for how much it may be asked.
+
+    The key is read from the environment only, when the first question is asked, and is written nowhere.
+    """
+
+    name: str
+    """What the model is called in logs, tables and the tracker."""
+    model: str
+    """What the server calls it."""
+    base_url: str = "https://api.openai.com/v1"
+    """Address of the server, up to what stands before /chat/completions."""
+    key_variable: str | None = "OPENAI_API_KEY"
+    """Environment variable that holds the key; null: the server wants none."""
+    prompt_style: str = "chat"
+    """chat: messages. plain: completions of "Question: … Answer:", of which an answer is the first line."""
+    generation: Generation = field(default_factory=Generation)
+    """Truncation is turned off wherever the server lets it be; preset repository leaves it to the server."""
+    extra_body: Any = None
+    """More settings for the body of every request, for example {chat_template_kwargs: {enable_thinking: false}}."""
+    at_once: int = 64
+    """Requests in flight at most; there are fewer while the server does not keep up."""
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    """Limits of the service, prompt and completion together; null: none."""
+    request_seconds: float = 120.0
+    """What one request may take."""
+    answer_seconds: float = 1800.0
+    """What an answer may take with all its repetitions."""
+    retries: int = 10
+    """Repetitions of a request that the server did not answer."""
+    max_error_rate: float = 0.1
+    """Share of questions of which an answer may fail after all repetitions; the run stops beyond that, and can be
+    continued."""
+    prompt_price: float | None = None
+    completion_price: float | None = None
+    """Of a million tokens; null: not known."""
+    budget: float | None = None
+    """What a run may cost at most, in the currency of the prices; it stops before that, and can be continued."""
+
+    remote = True
+
+    def __post_init__(self) -> None:
+        if self.prompt_style not in PROMPT_STYLES:
+            raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
+        if not {"@", "?", "#"}.isdisjoint(self.base_url):
+            raise ValueError("base_url must not hold a secret: name the variable with the key in key_variable")
+        if not _is_address(self.base_url):
+            raise ValueError(f"base_url must be an address such as http://localhost:8000/v1, not {self.base_url}")
+        if self.generation.preset == "library_defaults":
+            raise ValueError("generation.preset=library_defaults is for models that are loaded here")
+        if self.extra_body is not None and not isinstance(self.extra_body, dict):
+            raise ValueError(f"extra_body must be a mapping, not {self.extra_body}")
+        if secret := secret_setting(self.extra_body or {}):
+            raise ValueError(
+                f"extra_body.{secret} must not hold a secret, because all settings are written down with the run: put "
+                "the key into an environment variable, and name that in key_variable"
+            )
+        if own := [name for name in _OWN if name in (self.extra_body or {})]:
+            raise ValueError(f"extra_body must not hold {own[0]}, which follows from other settings")
+        for name in ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be above 0, not {value:g}")
+        if self.retries < 0:
+            raise ValueError(f"retries must be 0 or more, not {self.retries}")
+        if not 0 <= self.max_error_rate <= 1:
+            raise ValueError(f"max_error_rate must lie between 0 and 1, not {self.max_error_rate:g}")
+        Spending(self.prompt_price, self.completion_price, self.budget)
+
+    def identity(self) -> dict[str, Any]:
+        """The server, what it calls the model, and how it is prompted."""
+        return {
+            "version": VERSION,
+            "server": self.base_url.rstrip("/"),
+            "model": self.model,
+            "prompt_style": self.prompt_style,
+            "generation": asdict(self.generation),
+            "extra_body": self.extra_body or {},
+        }
+
+
+_OWN = (
+    *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),
+    *("max_tokens", "max_completion_tokens", "logprobs", "top_logprobs"),
+)
+"""What the program itself says in the body of a request."""
+
+
+def _is_address(url: str) -> bool:
+    try:
+        address = urlsplit(url)
+        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:  # of the port
+        return False

@@ -1,0 +1,155 @@
+"""What a run found: all that the reports show, in one place."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import NO_REPLY, OUTCOMES
+from robust_eval.metric.limits import with_limits
+from robust_eval.metric.score import Score, reply_weights
+from robust_eval.question import Question
+from robust_eval.rewriter.base import FATES, Rewritten
+from robust_eval.runtime.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished experiment.
+
+    ``description`` is what was run, flat; ``rewritten`` what a rewriter made of the questions, which are ``asked`` but
+    for those that a sampler cannot ask (:meth:`candidates`); ``baseline`` the graded greedy answers, ``graded`` the
+    graded answers of each sampler to the questions ``kept``;
+    ``curves`` what the models told of the accuracy besides, by sampler (:data:`robust_eval.answer.CURVES`);
+    ``sources`` maps the names of the metrics to the samplers whose answers they read, ``scores`` to what they found,
+    and the name ``greedy`` to the accuracy of the baseline if there is one.
+    ``tokenizer`` is the file that tells what tokens write, if there is one.
+    ``prompts_asked`` went to the models in this run, the answers to ``prompts_found`` were in the store.
+    """
+
+    name: str
+    description: Mapping[str, object]
+    asked: Sequence[Question]
+    kept: Sequence[Question]
+    rewritten: Rewritten
+    baseline: pa.Table
+    graded: Mapping[str, pa.Table]
+    curves: Mapping[str, pa.Table]
+    sources: Mapping[str, str]
+    scores: Mapping[str, Score]
+    tokenizer: Path | None
+    prompts_asked: int
+    prompts_found: int
+    watch: Stopwatch
+
+    def candidates(self) -> list[Question]:
+        """The questions of which those kept were chosen: the ones with a greedy answer; all, where none has one.
+
+        Recorded answers may keep questions without one.
+        """
+        if not self.baseline.num_rows:
+            return list(self.asked)
+        answered = {*self.baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
+        return [question for question in self.asked if question.id in answered]
+
+    def counts(self) -> dict[str, float]:
+        """All that is counted, by its MLflow name: questions of the data set, those asked and those kept, prompts and
+        where the answers to them are from, replies that came, outcomes, what became of rewrites, tokens, and seconds of
+        each stage.
+
+        Outcomes are those of each stage: rewriting, greedy answers, and sampled ones, of which ``replies.cut`` were
+        ended by the length limit. Enumerated answers count by their probability. Tokens are those of answers that are
+        asked for one by one, each with its whole prompt, as a service would count them.
+        """
+        replies = self.rewritten.replies
+        counts: dict[str, float] = {"questions.loaded": len(self.asked), "questions.asked": len(self.candidates())}
+        counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
+        counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.prompts_found}
+        by_sampler = [_outcomes(table) for table in self.graded.values()]
+        counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
+        counts["replies.cut"] = sum(map(_cut, self.graded.values()))
+        if self.baseline.num_rows:
+            counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
+        if replies.num_rows:
+            fates = Counter(self.rewritten.found["fate"].to_pylist())
+            counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
+            counts["rewriting.kept_drifted"] = len(self.drifted())
+            counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
+        stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}
+        for stage, tables in stages.items():
+            for kind in ("prompt", "completion"):
+                counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
+        return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
+
+    def replies_came(self) -> float:
+        """How many replies there are of all stages; of enumerated answers one for each question and temperature."""
+        tables = [self.rewritten.replies, self.baseline, *self.graded.values()]
+        return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
+
+    def drifted(self) -> list[dict[str, Any]]:
+        """The rewrites that were kept although their meaning may have drifted, the furthest first."""
+        found = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
+        return sorted(found, key=lambda row: float(row["cosine"]))
+
+    def by_question(self) -> pa.Table:
+        """A row for each question asked: what it is, whether it was kept, and its value of each figure that is a mean.
+
+        The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
+        fields say which values are possible (:func:`robust_eval.metric.limits.with_limits`), where that is known.
+        """
+        kept = {question.id for question in self.kept}
+        columns: dict[str, Any] = {
+            "question_id": [question.id for question in self.asked],
+            "question": [question.title for question in self.asked],
+            "scenario": [str(question.scenario) for question in self.asked],
+            "type": [question.type for question in self.asked],
+            "category": [question.category for question in self.asked],
+            "group": [question.group for question in self.asked],
+            "kept": [question.id in kept for question in self.asked],
+        }
+        place = {question.id: row for row, question in enumerate(self.asked)}
+        for score in self.scores.values():
+            rows = [place[question_id] for question_id in score.question_ids]
+            for name, values in score.by_question.items():
+                columns[name] = np.full(len(self.asked), np.nan)
+                columns[name][rows] = values
+        limits = {name: limits for score in self.scores.values() for name, limits in score.limits.items()}
+        return with_limits(pa.table(columns), limits)
+
+    def summary(self) -> dict[str, float | None]:
+        """Every figure of the run under its MLflow name; None where a figure is undefined or infinite."""
+        figures = self.counts()
+        for score in self.scores.values():
+            figures |= score.flat()
+        return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+
+
+def _outcomes(table: pa.Table) -> dict[str, float]:
+    """How many answers had each outcome."""
+    weights = reply_weights(table)
+    outcomes = np.array(table["outcome"].to_pylist(), dtype=object)
+    return {outcome: float(weights[outcomes == outcome].sum()) for outcome in OUTCOMES}
+
+
+def _cut(table: pa.Table) -> float:
+    """How many replies the length limit ended; NaN where nothing is known of how any of them ended."""
+    if table["finish_reason"].null_count == table.num_rows:
+        return math.nan
+    cut = pc.fill_null(pc.equal(table["finish_reason"], "length"), False)
+    return float(reply_weights(table)[cut.to_numpy(zero_copy_only=False)].sum())
+
+
+def _sum(table: pa.Table, column: str) -> float:
+    return float((table[column].fill_null(0).to_numpy() * reply_weights(table)).sum())
+
+
+def write_summary(result: Result, path: Path) -> None:
+    """The summary as flat JSON."""
+    path.write_text(json.dumps(result.summary(), indent=2) + "\n", encoding="utf-8")

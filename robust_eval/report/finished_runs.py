@@ -1,0 +1,324 @@
+"""Runs that have finished, read from their folders, and what tells them apart."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from robust_eval.answer import GREEDY, SAMPLER, rows
+from robust_eval.error import UserError
+from robust_eval.metric.interval import Limits
+from robust_eval.metric.limits import limits_of
+from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point, telling_temperatures
+from robust_eval.record.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
+from robust_eval.record.settings import SEVERAL, read_settings
+from robust_eval.report.question_status import verdict
+from robust_eval.report.wording import label_of
+from robust_eval.runtime.json_text import parsed_json
+
+DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
+"""Columns of the questions that are no figures."""
+_ELSEWHERE = ("paths.", "store.", "tracking.")
+"""Settings that say where things lie, and change no result."""
+SURVIVAL = "frs.survival"
+"""The curve that says which facts hold at which temperature."""
+_RENAMED = {"greedy.accuracy": "accuracy.greedy"}
+"""Figures that runs of earlier versions have under another name."""
+WEIGHT = "metric.frs.d"
+"""The setting that runs over the same answers may differ in."""
+
+
+class GreedyAnswer(NamedTuple):
+    """The text of a greedy answer, and the verdict on it (:data:`robust_eval.report.question_status.VERDICTS`)."""
+
+    text: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a run left behind.
+
+    ``settings`` are flat, ``figures`` the summary under its MLflow names, ``questions`` the table of all questions
+    asked with the figures of each. ``greedy`` are the greedy answers by question id, where they are at hand, and
+    ``of_questions`` the numbers of questions that figures rest on, where they are told (:meth:`n`).
+    """
+
+    settings: Mapping[str, Any]
+    figures: Mapping[str, Estimate]
+    questions: pa.Table
+    greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
+    of_questions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> list[str]:
+        """The figures that are means over questions."""
+        return [name for name in self.questions.column_names if name not in DESCRIBING]
+
+    @property
+    def headline(self) -> list[str]:
+        """The figures that a person wants first, by the headline's way of estimating."""
+        special = ("frs.combined.", "frs.trials.", "frs.offgrid.")
+        curves = {name: found[0] for name in self.figures if (found := curve_and_temperature(name))}
+        left = {point(curve, t) for curve in set(curves.values()) for t in telling_temperatures(self.curve(curve))}
+        named = [name for name in self.figures if label_of(name) and not name.startswith(special)]
+        single = [name for name in named if ".count." not in name and not name.endswith(".median")]
+        return [name for name in single if name in left or name not in curves]
+
+    @property
+    def telling(self) -> list[str]:
+        """Those of them that are means over questions."""
+        headline = set(self.headline)
+        return [name for name in self.measured if name in headline]
+
+    @property
+    def asked(self) -> int:
+        """The number of questions of which those kept were chosen."""
+        told = self.figures.get("questions.asked")
+        return self.questions.num_rows if told is None else int(told.value)
+
+    def n(self, figure: str) -> int | None:
+        """How many questions a figure rests on; None where it rests on none, or a run of an earlier version does not
+        say it.
+        """
+        if figure in self.measured:
+            return int(np.count_nonzero(~np.isnan(self.values(figure))))
+        return self.of_questions.get(figure)
+
+    def values(self, figure: str) -> Floats:
+        """(n,) one figure of every question asked; NaN where undefined."""
+        return np.asarray(self.questions[figure].to_numpy(), dtype=float)
+
+    def keys(self) -> list[tuple[str, str]]:
+        """(n,) id and text of every question: another data set may use the same ids for other questions."""
+        return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
+
+    def limits(self, figure: str) -> Limits:
+        """The lowest and the highest value that a figure of one question can have; infinite where that is not known."""
+        return limits_of(self.questions, figure)
+
+    def kept(self) -> NDArray[np.bool_]:
+        """(n,) whether each question was kept."""
+        return np.asarray(self.questions["kept"].to_pylist(), dtype=bool)
+
+    def breaking_temperatures(self) -> tuple[list[float], Floats]:
+        """The grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not kept."""
+        grid = sorted(self.curve(SURVIVAL))
+        breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
+        for t in reversed(grid):
+            holds = self.values(point(SURVIVAL, t))
+            breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
+        return grid, breaking
+
+    def groups(self) -> list[str] | None:
+        """(n,) what makes questions dependent; None where nothing does."""
+        groups = self.questions["group"].to_pylist()
+        if not any(groups):
+            return None
+        return [f"group {group}" if group else f"question {row}" for row, group in enumerate(groups)]
+
+    def curve(self, name: str) -> dict[float, Estimate]:
+        """A figure by temperature; empty where the run has none of this name."""
+        places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.figures}
+        return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
+
+    def scores(self) -> dict[float, Estimate]:
+        """Mean FRS for each d, the first of the run's own list first."""
+        names = [name for name in self.measured if name.startswith("frs.d")]
+        return {float(name.removeprefix("frs.d")): self.figures[name] for name in names}
+
+
+def read_run(folder: Path, name: str | None = None) -> FinishedRun:
+    """The run in a folder, or with this name; UserError where it has not finished, or a file of it is damaged."""
+    called = name or str(folder)
+    missing = [file for file in (CONFIG, SUMMARY, QUESTIONS) if not (folder / file).is_file()]
+    if missing:
+        if name is None and not folder.is_dir():
+            raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
+        raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
+    settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
+    numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
+    figures = _figures(numbers)
+    questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
+    questions = questions.rename_columns([_RENAMED.get(name, name) for name in questions.column_names])
+    for setting in ("model.name", "dataset.name", "seed"):
+        if setting not in settings:
+            raise UserError(f"{called} cannot be read: {CONFIG} does not say {setting}")
+    for column in DESCRIBING:
+        if column not in questions.column_names:
+            raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
+    greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
+    run = FinishedRun(settings, figures, questions, greedy, _of_questions(numbers))
+    for figure in run.measured:
+        if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
+            raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
+    return run
+
+
+def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
+    """What ``read`` returns; UserError where it finds something else than such a file."""
+    try:
+        return read()
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, UserError) as problem:
+        raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
+
+
+def _numbers(text: str) -> dict[str, float]:
+    """The numbers of a summary, NaN where it has none, under the names that they have by now."""
+    return {
+        _present_name(name): math.nan if number is None else float(number) for name, number in parsed_json(text).items()
+    }
+
+
+def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
+    """The figures of a summary, each with its interval."""
+    return {
+        name: Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
+        for name in numbers
+        if not name.endswith((".low", ".high", ".n"))
+    }
+
+
+def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
+    """How many questions the figures of a summary rest on; those of earlier versions do not say it."""
+    return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
+
+
+def _present_name(number: str) -> str:
+    """What a number of a summary is called by now: a figure, or an end of its interval."""
+    for before, now in _RENAMED.items():
+        if number in (before, f"{before}.low", f"{before}.high"):
+            return now + number.removeprefix(before)
+    return number
+
+
+def _greedy(file: Path) -> dict[str, GreedyAnswer]:
+    """The greedy answers among graded ones, by question id."""
+    columns = ["question_id", "text", "correct", "outcome"]
+    table = pq.read_table(file, columns=columns, filters=[(SAMPLER, "==", GREEDY)])
+    return {
+        question_id: GreedyAnswer(text, verdict(correct, outcome))
+        for question_id, text, correct, outcome in rows(table, *columns)
+    }
+
+
+def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """The runs without those that have the settings and the values of an earlier one."""
+    kept: list[FinishedRun] = []
+    for run in runs:
+        names = run.questions.column_names
+        if not any(
+            _key(run) == _key(other)
+            and names == other.questions.column_names
+            and _equal(run.questions, other.questions, names)
+            for other in kept
+        ):
+            kept.append(run)
+    return kept
+
+
+def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """Runs that differ in d alone as one that has the scores for every d: they scored the same answers."""
+    kept: list[FinishedRun] = []
+    for run in runs:
+        key = _key(run, without=WEIGHT)
+        for place, other in enumerate(kept):
+            shared = [name for name in other.questions.column_names if name in run.questions.column_names]
+            if _key(other, without=WEIGHT) == key and _equal(run.questions, other.questions, shared):
+                kept[place] = _union(other, run)
+                break
+        else:
+            kept.append(run)
+    return kept
+
+
+def _key(run: FinishedRun, without: str = "") -> dict[str, str]:
+    return {name: str(value) for name, value in _settings(run).items() if name != without}
+
+
+def _settings(run: FinishedRun) -> dict[str, Any]:
+    """What results depend on: which samplers and metrics were chosen, and every setting."""
+    chosen = {
+        group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
+        for group in SEVERAL
+    }
+    return chosen | {name: value for name, value in run.settings.items() if not name.startswith(_ELSEWHERE)}
+
+
+def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether tables agree in these columns; undefined values are equal."""
+    if one.num_rows != other.num_rows:
+        return False
+    pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
+    questions = one.questions
+    for name in other.measured:
+        if name not in questions.column_names:
+            questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
+    of_questions = {**other.of_questions, **one.of_questions}
+    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions, one.greedy, of_questions)
+
+
+class Labels:
+    """What tells runs apart, in as few words as that takes.
+
+    ``subjects`` says for each run what was measured and how (the model first), ``datasets`` on what, ``whole`` both.
+    """
+
+    def __init__(self, runs: Sequence[FinishedRun], ignored: Sequence[str] = ()) -> None:
+        settings = [{name: value for name, value in _settings(run).items() if name not in ignored} for run in runs]
+        on = [{name: value for name, value in each.items() if name.startswith("dataset.")} for each in settings]
+        of = [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
+        self.datasets = _labels(on, "dataset.name", named=True)
+        subjects = _labels(of, "model.name", named=False)
+        pairs = list(zip(subjects, self.datasets, strict=True))
+        self.subjects = [  # the same settings, and yet other values: another version of the program, or another machine
+            subject if pairs.count(pair) == 1 else f"{subject} ({pairs[: place + 1].count(pair)})"
+            for place, (pair, subject) in enumerate(zip(pairs, subjects, strict=True))
+        ]
+        several = len(set(self.datasets)) > 1
+        self.whole = [
+            f"{subject} on {dataset}" if several else subject
+            for subject, dataset in zip(self.subjects, self.datasets, strict=True)
+        ]
+
+
+def _labels(settings: Sequence[Mapping[str, Any]], lead: str, named: bool) -> list[str]:
+    """What differs, of settings that go together the first; first the setting ``lead`` where it or nothing differs, or
+    always (``named``).
+    """
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    own = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
+    chosen = _refining(settings, [lead], own) + _refining(settings, [], [name for name in names if name not in own])
+    shown = [lead] if named or not chosen or _kinds(settings, [lead]) > 1 else []
+    words = {name: "" if name == lead else f"{_short(name, names)}=" for name in [*shown, *chosen]}
+    return [", ".join(f"{word}{each[name]}" for name, word in words.items() if name in each) for each in settings]
+
+
+def _short(name: str, names: Sequence[str]) -> str:
+    """The end of a setting's name that no other one has."""
+    parts = name.split(".")
+    ends = [".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
+    return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1 or end == name)
+
+
+def _refining(settings: Sequence[Mapping[str, Any]], known: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those of ``names`` that tell apart, in turn, what ``known`` and the ones before them do not."""
+    chosen: list[str] = []
+    for name in names:
+        if _kinds(settings, [*known, *chosen, name]) > _kinds(settings, [*known, *chosen]):
+            chosen.append(name)
+    return chosen
+
+
+def _kinds(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    return len({str([each.get(name) for name in names]) for each in settings})

@@ -1,0 +1,127 @@
+"""What a tracker shows of a run and of a comparison by itself: a note in Markdown, and tables of a readable length."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import rows
+from robust_eval.metric.score import curve_and_temperature, nearest_to_one, point
+from robust_eval.record.result import Result
+from robust_eval.record.run_folder import COMPARISON_PAGE
+from robust_eval.report.comparison import Comparison
+from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
+from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_table, shortened
+from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.question_sample import sample
+from robust_eval.report.question_status import standings
+from robust_eval.report.shared_questions import MAIN_CURVES
+from robust_eval.report.wording import few_kept, headline, sentence
+
+LONGEST = 8000
+"""Characters of a note that MLflow keeps; it cuts off the others without a word."""
+ROWS = 1000
+"""Of a table."""
+
+
+def run_note(result: Result) -> str:
+    """The run in one sentence, and the figures that a person wants first."""
+    figures = [row for score in result.scores.values() for row in headline(score)]
+    cells = [[Cell(words) for words in figure] for figure in figures]
+    table = Table("Figures", ["figure", "value", "95 % interval", "questions"], cells)
+    return _note([sentence(result), few_kept(result)], [table], "report.html")
+
+
+def comparison_note(compared: Comparison) -> str:
+    """What was compared, the runs beside one another, and how far apart each two are."""
+    tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
+    return _note([*sentences(compared), compared.warning], tables, COMPARISON_PAGE)
+
+
+def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
+    """Sentences and tables, shortened by whole ones and by whole rows, and where all of them are."""
+    closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
+    note = ""
+    for each in map(escaped, said):
+        if len(note) + len(each) < LONGEST // 2:
+            note = f"{note} {each}".strip()
+    left = [f"\n\n{escaped(table.title)}: {len(table.rows):,} more in {escaped(page)}." for table in tables]
+    for place, table in enumerate(tables):
+        header, rule, *found = lines(table)
+        start = f"\n\n**{escaped(table.title)}**\n\n{header}\n{rule}"
+        room = LONGEST - len("".join([note, start, *left[place:], closing]))
+        taken = int(np.searchsorted(np.cumsum([len(row) + 1 for row in found]), room, side="right"))
+        if taken:
+            note += "\n".join([start, *found[:taken]])
+        if taken < len(found):
+            note += left[place].replace(f"{len(found):,} more", f"{len(found) - taken:,} more")
+    return note + closing
+
+
+def run_tables(result: Result) -> dict[str, pa.Table]:
+    """The questions with their greedy answers and main figures; of many, a sample of every kind, and of each kind of
+    both ends and the middle of the first figure.
+    """
+    table = result.by_question()
+    figures = _main_figures(table.column_names)
+    greedy = dict(rows(result.baseline, "question_id", "text"))
+    found = pa.table(
+        {
+            "question": [shortened(text) for text in table["question"].to_pylist()],
+            "greedy answer": [shortened(greedy.get(name, "")) for name in table["question_id"].to_pylist()],
+            "status": standings(result),
+            **{name: table[name] for name in figures},
+        }
+    )
+    if found.num_rows <= ROWS:
+        return {"questions": found}
+    values = found[figures[0]].to_numpy() if figures else np.full(found.num_rows, np.nan)
+    taken = sample(found["status"].to_pylist(), values, ROWS)
+    return {f"questions_{ROWS}_of_{found.num_rows}": found.take(pa.array(taken))}
+
+
+def _main_figures(names: Sequence[str]) -> list[str]:
+    """Of the figures by question the first FRS, and of each curve that counts the one at the temperature nearest 1."""
+    figures = [name for name in names if name.startswith("frs.d")][:1]
+    points = [found for name in names if (found := curve_and_temperature(name))]
+    for curve in MAIN_CURVES:
+        if temperatures := [t for each, t in points if each == curve]:
+            figures.append(point(curve, nearest_to_one(temperatures)))
+    return figures
+
+
+def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
+    """Runs and pairs by figure, and the questions that differ most."""
+    tables = _named("runs", runs_as_data(compared)) | _named("pairs", pairs_as_data(compared))
+    kinds = sum(1 + len(shared.figures) for shared in compared.shared)
+    found: list[dict[str, object]] = []
+    for shared in compared.shared:
+        for name in ("kept", *shared.figures):
+            values = shared.kept if name == "kept" else shared.figures[name]
+            most = ROWS // kinds
+            for row in shared.disputed(most) if name == "kept" else shared.differing(name, most):
+                found.append(
+                    {
+                        "data set": shared.dataset,
+                        "figure": name,
+                        "question": shortened(shared.texts[row]),
+                        **{f"value, {label}": values[row, place] for place, label in enumerate(shared.measured)},
+                        **{
+                            f"greedy answer, {label}": shortened(shared.answers[row, place] or "")
+                            for place, label in enumerate(shared.measured)
+                        },
+                        **{
+                            f"verdict, {label}": shared.verdicts[row, place]
+                            for place, label in enumerate(shared.measured)
+                        },
+                    }
+                )
+    if found:
+        columns = dict.fromkeys(name for each in found for name in each)
+        tables["questions_that_differ_most"] = pa.table({name: [each.get(name) for each in found] for name in columns})
+    return tables
+
+
+def _named(name: str, table: pa.Table) -> dict[str, pa.Table]:
+    """A table by its name, which says so where it is only the beginning."""
+    return {name: table} if table.num_rows <= ROWS else {f"{name}_first_{ROWS}": table.slice(0, ROWS)}

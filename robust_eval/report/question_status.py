@@ -1,0 +1,41 @@
+"""How each question stands: whether it was kept, whether its greedy answer is right, and if it was not kept why."""
+
+from robust_eval.answer import NO_REPLY, rows
+from robust_eval.record.result import Result
+
+VERDICTS = ("right", "wrong", "not judged", "no reply")
+"""What is said of an answer, in the order in which counts of answers are parted."""
+WHY_NOT = {
+    "not kept, not asked": "they have no greedy answer",
+    "not kept, no reply": "no greedy answer came",
+    "not kept, not judged": "nothing tells whether the greedy answer is right",
+    "not kept, wrong": "the greedy answer is wrong",
+    "not kept, no exact match": "the greedy answer is right, but no exact match of an accepted answer",
+    "not kept, right": "others were taken, or the answer was not sure enough",
+}
+"""Of the questions that were not kept: how they stand, and what that means."""
+
+
+def verdict(correct: bool | None, outcome: str) -> str:
+    """The one of :data:`VERDICTS` that an answer has."""
+    if outcome in NO_REPLY:
+        return "no reply"
+    return "not judged" if correct is None else "right" if correct else "wrong"
+
+
+def standings(result: Result) -> list[str]:
+    """How each question asked stands: "kept" with the verdict on its greedy answer, where it has one, or one of
+    :data:`WHY_NOT`.
+    """
+    kept = {question.id for question in result.kept}
+    columns = ("question_id", "correct", "exact", "outcome")
+    greedy = {question_id: answer for question_id, *answer in rows(result.baseline, *columns)}
+    return [_standing(question.id in kept, *greedy.get(question.id, (None, None, None))) for question in result.asked]
+
+
+def _standing(kept: bool, correct: bool | None, exact: bool | None, outcome: str | None) -> str:
+    if outcome is None:
+        return "kept" if kept else "not kept, not asked"
+    if not kept and correct and not exact:
+        return "not kept, no exact match"
+    return f"{'kept' if kept else 'not kept'}, {verdict(correct, outcome)}"

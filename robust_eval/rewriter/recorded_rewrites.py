@@ -1,0 +1,186 @@
+"""Rewrites that somebody has written down: in the data set, or in a file of their own."""
+
+import json
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from robust_eval.error import UserError
+from robust_eval.normalization import normalize
+from robust_eval.question import Question
+from robust_eval.rewriter.base import Rewritten, normal_form
+from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.regular_file import regular
+from robust_eval.store.stored_model import StoredModel
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Recorded:
+    """rewriter=recorded: rewrites are taken as they are, but for those that are no other wording."""
+
+    file: str | None = None
+    """JSON Lines with the id of a question and its rewrites; null: the rewrites that the data set brings."""
+    originals: str | None = None
+    """Where ``file`` has the layout of SQuAD (as the paraphrases of Gan & Ng, 2019, have): the file in this layout that
+    holds the questions themselves. Rewrites are paired with them by id; where their ids are those of other questions,
+    by order, if contexts and answers agree."""
+
+    model = None
+
+    def __post_init__(self) -> None:
+        if self.originals is not None and self.file is None:
+            raise ValueError("originals are of no use without a file of rewrites")
+
+    def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
+        """The questions with their rewrites; repetitions of one another and of the question are dropped and counted."""
+        recorded = {question.id: question.rewrites for question in questions}
+        if self.file is not None:
+            path = Path(self.file)
+            found = _read(path) if self.originals is None else _paired(Path(self.originals), path)
+            if foreign := found.keys() - recorded.keys():
+                log.warning("%s: %d ids are no questions of this data set", self.file, len(foreign))
+            recorded = {question_id: found.get(question_id, ()) for question_id in recorded}
+        rewritten = [replace(q, rewrites=distinct(q.text, recorded[q.id])) for q in questions]
+        dropped = sum(map(len, recorded.values())) - sum(len(question.rewrites) for question in rewritten)
+        if dropped:
+            log.warning("%d rewrites repeat their question or one another, and are dropped", dropped)
+        return Rewritten(rewritten)
+
+
+def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
+    """The rewrites whose normal form is neither the question's nor that of one before them, nor empty."""
+    kept = {normal_form(question): ""}
+    for rewrite in rewrites:
+        kept.setdefault(normal_form(rewrite), rewrite)
+    return tuple(rewrite for form, rewrite in kept.items() if form and rewrite)
+
+
+class _Asked(NamedTuple):
+    """A question in a file that has the layout of SQuAD."""
+
+    id: str
+    text: str
+    context: str
+    answers: frozenset[str]
+
+
+def _paired(originals: Path, rewrites: Path) -> dict[str, tuple[str, ...]]:
+    """Rewrites by the id of their question, of two files in the layout of SQuAD: paired by id, or where ids are those
+    of other questions, by order. UserError where neither fits.
+    """
+    asked, rewritten = _squad("rewriter.originals", originals), _squad("rewriter.file", rewrites)
+    pairs, by_id = _by_id(asked, rewritten)
+    if by_id:
+        pairs, by_order = _by_order(asked, rewritten)
+        if by_order:
+            raise UserError(
+                f"rewriter.file: {rewrites} does not go with {originals}, neither by id ({by_id}) nor by order "
+                f"({by_order})"
+            )
+    log.info("%s: paired with %s by %s", rewrites, originals, "order" if by_id else "id")
+    found: dict[str, tuple[str, ...]] = {}
+    for question, rewrite in pairs:
+        found[question.id] = (*found.get(question.id, ()), rewrite.text)
+    return found
+
+
+_Pairs = list[tuple[_Asked, _Asked]]
+
+
+def _by_id(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
+    """Each rewrite with the question of its id, which has its context and none but other answers; or why not."""
+    questions: dict[str, list[_Asked]] = defaultdict(list)
+    for question in asked:
+        questions[question.id].append(question)
+    pairs = []
+    for place, rewrite in enumerate(rewritten, start=1):
+        same = [question for question in questions[rewrite.id] if question.context == rewrite.context]
+        if not same:
+            what = "on another context" if questions[rewrite.id] else "not there"
+            return [], f"question {place} has the id {rewrite.id}, which is {what}"
+        if same[0].answers and rewrite.answers and not same[0].answers & rewrite.answers:
+            return [], f"question {place} has the id {rewrite.id}, which has other answers there"
+        pairs.append((same[0], rewrite))
+    return pairs, ""
+
+
+def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
+    """Each rewrite with the question at its place, which has its context and its answers; or why not.
+
+    Without answers, order is believed only where a context has one question: those of a paragraph may be in any order.
+    """
+    if len(asked) != len(rewritten):
+        return [], f"there are {len(rewritten):,} questions, and {len(asked):,} there"
+    pairs = list(zip(asked, rewritten, strict=True))
+    on_context = Counter(question.context for question in asked)
+    for place, (question, rewrite) in enumerate(pairs, start=1):
+        if question.context != rewrite.context:
+            return [], f"the questions {place} are on different contexts"
+        if question.answers != rewrite.answers and question.answers and rewrite.answers:
+            return [], f"the questions {place} have different answers"
+        if not (question.answers and rewrite.answers) and on_context[question.context] > 1:
+            return [], f"the questions {place} are some of several on a context, without answers that tell them apart"
+    return pairs, ""
+
+
+def _squad(setting: str, path: Path) -> list[_Asked]:
+    """The questions in a file that has the layout of SQuAD, which may lack answers."""
+    text = _text(setting, path)
+    try:
+        found = [
+            _Asked(
+                str(item["id"]),
+                str(item["question"]),
+                str(paragraph["context"]),
+                frozenset(normalize(str(answer["text"])) for answer in item.get("answers", [])),
+            )
+            for article in parsed_json(text)["data"]
+            for paragraph in article["paragraphs"]
+            for item in paragraph["qas"]
+        ]
+    except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as problem:
+        raise UserError(
+            f"{setting}: {path} has not the layout of SQuAD, "
+            '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…"}]}]}]}'
+        ) from problem
+    if not found:
+        raise UserError(f"{setting}: {path} holds no question")
+    return found
+
+
+def _text(setting: str, path: Path) -> str:
+    try:
+        return regular(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise UserError(f"{setting}: {path} cannot be read: {reason}") from problem
+
+
+def _read(path: Path) -> dict[str, tuple[str, ...]]:
+    """Rewrites by id; UserError names the first line that is broken."""
+    lines = _text("rewriter.file", path).split("\n")
+    found: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"rewriter.file: {path}, line {number}"
+        try:
+            record = parsed_json(line)
+        except json.JSONDecodeError as problem:
+            raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
+        question_id, rewrites = (record.get("id"), record.get("rewrites")) if isinstance(record, dict) else (None, None)
+        if (
+            not isinstance(question_id, str)
+            or not isinstance(rewrites, list)
+            or not all(isinstance(text, str) and text.strip() for text in rewrites)
+        ):
+            raise UserError(f'{where}: wanted {{"id": "…", "rewrites": ["…", …]}}, texts that are not empty')
+        if question_id in found:
+            raise UserError(f"{where}: id {question_id!r} stands twice")
+        found[question_id] = tuple(rewrites)
+    return found

@@ -1,0 +1,1 @@
+"""Answers that are kept as they arrive, and never asked again."""

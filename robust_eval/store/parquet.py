@@ -1,0 +1,120 @@
+"""A store of Parquet files, one for each block of answers that came together.
+
+It is for disks that several machines share, where SQLite's locks cannot be relied on: files are only ever added, whole
+or not at all, under a name taken from their keys, so that a block that is written twice is there once.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from robust_eval.error import UserError
+from robust_eval.store.base import PLACES, Entries, tell_of_others
+
+_SCHEMA = pa.schema([pa.field(name, pa.binary(), nullable=False) for name in ("key", "value", "checksum")])
+
+
+@dataclass
+class ParquetStore:
+    """store=parquet: blocks of answers that runs on several machines share."""
+
+    folder: str
+    """Where they lie; may be on a network disk."""
+
+    @contextmanager
+    def open(self) -> Iterator[Entries]:
+        """See :class:`robust_eval.store.base.Store`."""
+        folder = Path(self.folder) / PLACES["parquet"]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
+        tell_of_others(Path(self.folder), "parquet")
+        yield ParquetEntries(folder)
+
+    def again(self) -> str:
+        """See :class:`robust_eval.store.base.Store`."""
+        return "the same command goes on with what is in the store"
+
+
+class ParquetEntries:
+    """The entries of a folder of Parquet files; see :class:`robust_eval.store.base.Entries`.
+
+    Where a key is in several files, the one that was written last counts. Damaged files and entries count as missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}  # files that were read, and when they were written
+        self._places: dict[bytes, Path] = {}
+
+    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """See :class:`robust_eval.store.base.Entries`."""
+        self._look()
+        by_file: dict[Path, set[bytes]] = {}
+        for key in keys:
+            if key in self._places:
+                by_file.setdefault(self._places[key], set()).add(key)
+        for file, wanted in by_file.items():
+            for key, value, checksum in _rows(file, ["key", "value", "checksum"]):
+                if key in wanted and checksum == _checksum(key, value):
+                    yield key, value
+
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """See :class:`robust_eval.store.base.Entries`."""
+        if not entries:
+            return
+        columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)
+        table = pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), schema=_SCHEMA)
+        name = hashlib.blake2b(b"".join(sorted(entries)), digest_size=16).hexdigest()
+        partial = self._folder / f"{name}.{uuid4().hex}.partial"
+        try:
+            with open(partial, "xb") as file:
+                pq.write_table(table, file, compression="none")  # the values are compressed
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self._folder / f"{name}.parquet")
+        except OSError as problem:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise UserError(f"store: nothing can be written to {self._folder} ({problem.strerror})") from problem
+
+    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+        """Nobody is kept from asking: there are no locks that all machines would see."""
+        return nullcontext()
+
+    def size(self) -> str:
+        """See :class:`robust_eval.store.base.Entries`."""
+        files = list(self._folder.glob("*.parquet"))
+        return (
+            f"{sum(file.stat().st_size for file in files) / 2**20:,.1f} MB in {len(files):,} blocks in {self._folder}"
+        )
+
+    def _look(self) -> None:
+        """Find out which keys are in files that are new, the oldest first."""
+        written = {file: file.stat().st_mtime_ns for file in self._folder.glob("*.parquet")}
+        for file in sorted(written, key=lambda file: (written[file], file)):
+            if self._read.get(file) != written[file]:
+                self._places |= dict.fromkeys((key for (key,) in _rows(file, ["key"])), file)
+        self._read = written
+
+
+def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:
+    """The rows of a file; none where it is damaged."""
+    try:
+        with pq.ParquetFile(file) as opened:
+            table = opened.read(columns=columns)
+    except (OSError, pa.ArrowException):
+        return
+    yield from zip(*(table[name].to_pylist() for name in columns), strict=True)
+
+
+def _checksum(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(key + value, digest_size=8).digest()

@@ -1,0 +1,286 @@
+"""A model as a run sees it: an answer that the store has is not asked again, and without need nothing is loaded."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import CURVES, SCHEMA, Answers, rows
+from robust_eval.engine.base import Engine, Workplace
+from robust_eval.model.base import Choices, Item, Matcher, Request
+from robust_eval.model.config import ModelConfig
+from robust_eval.model.logprobs import fault
+from robust_eval.model.reply_tables import from_bytes, to_bytes
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.base import Entries
+from robust_eval.store.compact_tables import Tables
+
+log = logging.getLogger(__name__)
+
+
+UNCURVED = "not computed: drawn for another run"
+"""In place of a figure from all draws together, where the answers are in the store and the estimate is not."""
+_WHY_UNCURVED = (
+    "no estimate from all draws together: it is made while answers are drawn, and these were drawn for another run, "
+    "with other trials, temperatures or accepted answers; sampler.estimator=combined has them drawn anew"
+)
+
+
+class NotStoredError(Exception):
+    """Answers of a ``stage`` are wanted of a closed model that are not in the store: those to its ``missing`` requests.
+
+    ``requests`` is how many the stage has.
+    """
+
+    def __init__(self, stage: str, requests: int, missing: list[Request]) -> None:
+        super().__init__(f"{stage}: {len(missing)} of {requests} requests are not in the store")
+        self.stage, self.requests, self.missing = stage, requests, missing
+
+
+class _Found(NamedTuple):
+    """What the store has of some requests, by item: all answers that are asked for, some of them, and curves.
+
+    ``lacking`` are the items that have no curve and could have one, ``wanting`` those that the model has to be asked,
+    ``missing`` the requests that say so.
+    """
+
+    complete: Tables[Item]
+    some: dict[Item, pa.Table]
+    curves: Tables[Item]
+    lacking: set[Item]
+    wanting: set[Item]
+    missing: list[Request]
+
+
+class StoredModel:
+    """Answers of a model, each from the store or, if it is not there, from the model, which is then loaded.
+
+    ``identity`` is what the model's answers are kept under, besides what a request says. ``asked`` counts the requests
+    that the model was asked, ``found`` those whose answers were in the store. ``begin`` is called before the model is
+    asked, once it is loaded and able to answer.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        engine: Engine,
+        entries: Entries,
+        watch: Stopwatch,
+        closed: bool = False,
+        begin: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.config = engine.place(config)
+        self._engine = engine
+        self._entries = entries
+        self._watch = watch
+        self._closed = closed
+        self._begin = begin
+        self.identity = self.config.identity()
+        self._loaded: Workplace | None = None
+        self.asked = self.found = 0
+
+    def closed(self) -> "StoredModel":
+        """The same, but for that it is never asked."""
+        return StoredModel(self.config, self._engine, self._entries, self._watch, closed=True)
+
+    def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
+        """Those of the requests that the model would be asked, with what it would not be asked again of them."""
+        return self._find(requests, _keys(self.identity, requests), needs_curves).missing
+
+    def check(self, requests: Sequence[Request], needs_curves: bool) -> None:
+        """UserError where a model behind a server cannot answer all of these requests; see LanguageModel."""
+        if requests and self.config.remote:
+            self._model().check(requests, needs_curves)
+
+    def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Answers:
+        """The answers to all requests, in their order; each is in the store as soon as it is there.
+
+        A curve that is not in the store is only asked for if it ``needs_curves``: it depends on what counts as right,
+        and answers do not. Raises NotStoredError where the model is ``closed`` and would have to be asked.
+        """
+        keys = _keys(self.identity, requests)
+        with self._entries.asking(keys.values()):
+            complete, some, curves, lacking, wanting, missing = self._find(requests, keys, needs_curves)
+            if missing and self._closed:
+                raise NotStoredError(stage, len(requests), missing)
+            self.found += len(requests) - len(wanting)
+            self.asked += len(wanting)
+            if len(wanting) < len(requests):
+                log.info(
+                    "%s: the answers to %d of %d prompts are in the store",
+                    stage,
+                    len(requests) - len(wanting),
+                    len(requests),
+                )
+            if wanting:
+                model = self._model()
+                model.check(missing, needs_curves)
+                self._begin()
+                asked = [_knowing(request, some.get(request.item)) for request in requests]
+                for block in model.answers(asked, wanting, stage):
+                    came = {}
+                    for request, answers, curve, _, packed in block:
+                        item = request.item
+                        table = merged(some.pop(item, None), answers, request)
+                        came[keys[item]] = packed if packed and table is answers else to_bytes(table)
+                        whole = chosen(table, request)
+                        if whole is None:
+                            some[item] = table
+                        else:
+                            complete[item] = whole
+                        if _judge(request) is not None and (curve is not None or item not in curves):
+                            curves[item] = curve = CURVES.empty_table() if curve is None else curve
+                            came[curve_key(keys[item], request)] = to_bytes(curve)
+                    self._entries.put(came)
+                self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
+        uncurved = ""
+        if lacking - wanting and not self.config.remote:  # a server gives none to any run
+            log.warning("%s: %s", stage, _WHY_UNCURVED)
+            curves, uncurved = Tables(CURVES), UNCURVED
+        items = [request.item for request in requests]
+        return Answers(complete.together(items), curves.together(item for item in items if item in curves), uncurved)
+
+    def description(self) -> dict[str, Any]:
+        """What the model was when it was last asked; its identity alone if that is not known."""
+        if self._loaded is not None:
+            return self._loaded.description()
+        for _, value in self._entries.get([description_key(self.identity)]):
+            known: dict[str, Any] = json.loads(value)
+            return known
+        return {"name": self.config.name, **self.identity}
+
+    def _model(self) -> Workplace:
+        if self._loaded is None:
+            with self._watch.stage("model"):
+                self._loaded = self._engine.load(self.config)
+        return self._loaded
+
+    def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
+        """What the store has; errors of a service are no answers, nor is what nobody can believe: it is asked again."""
+        complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
+        some = {}
+        with_curve = {curve_key(keys[r.item], r): r for r in requests if _judge(r) is not None}
+        for key, value in self._entries.get(list(with_curve)):
+            curves[with_curve[key].item] = from_bytes(value, CURVES)
+        lacking = {request.item for request in with_curve.values()} - curves.names()
+        asked = {keys[request.item]: request for request in requests}
+        for key, value in self._entries.get(list(asked)):
+            request, stored = asked[key], from_bytes(value, SCHEMA)
+            table = stored.filter(pc.not_equal(stored["outcome"], "error"))
+            if self.config.remote:
+                table = _believed(table, request)
+            failed = request.enumeration is not None and table.num_rows < stored.num_rows
+            whole = None if failed else chosen(table, request)
+            if whole is not None:
+                complete[request.item] = whole
+            if whole is None or (needs_curves and request.item in lacking):
+                some[request.item] = table
+        wanting = (keys.keys() - complete.names()) | (lacking if needs_curves else set())
+        missing = [r for r in requests if r.item in wanting]
+        if self.config.remote:  # one that is loaded here answers all of a request anew
+            missing = [_knowing(request, some.get(request.item)) for request in missing]
+        return _Found(complete, some, curves, lacking, wanting, missing)
+
+
+def _believed(table: pa.Table, request: Request) -> pa.Table:
+    """The answers but for those with log-probabilities that would be refused today if the server sent them."""
+    if not request.top_logprobs:
+        return table
+    columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
+    good = [
+        not fault(chosen, top, answer_tokens, request.least_logprobs if outcome == "ok" else 0)
+        for outcome, chosen, top, answer_tokens in columns
+    ]
+    return table if all(good) else table.filter(pa.array(good))
+
+
+def _keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
+    return {request.item: answers_key(identity, request) for request in requests}
+
+
+def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
+    """What determines the answers to a request, but for the temperatures and trials that were drawn.
+
+    Every trial has random numbers of its own, so more of them may stand beside one another. What decides whether an
+    answer is right is no part of it, except where answers are ended or gathered by it.
+    """
+    enumeration = request.enumeration
+    judge = _judge(request) if enumeration is not None or not request.whole else None
+    return _digest(
+        {
+            "model": identity,
+            "prompt": asdict(request.prompt),
+            "question_id": request.question_id,
+            "rewrite": request.rewrite,
+            "seed": request.seed,
+            "max_new_tokens": request.max_new_tokens,
+            "top_logprobs": request.top_logprobs,
+            "judge": judge and judge.identity,
+            **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
+            "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+        }
+    )
+
+
+def curve_key(answers: bytes, request: Request) -> bytes:
+    """What determines the accuracy curve of a request whose answers have the key ``answers``."""
+    judge = _judge(request)
+    asked = [answers.hex(), judge and judge.identity, request.temperatures, request.trials]
+    return _digest({"curve": asked})
+
+
+def description_key(identity: Mapping[str, Any]) -> bytes:
+    """Where the description of a model is kept."""
+    return _digest({"description": identity})
+
+
+def _judge(request: Request) -> Choices | Matcher | None:
+    """What tells right from wrong answers to this request."""
+    return (request.enumeration and request.enumeration.choices) or request.matcher
+
+
+def _digest(asked: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
+
+
+def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
+    """The answers that are there now, and those from ``before`` at other temperatures or in other trials."""
+    if before is None or request.enumeration is not None:
+        return now
+    new = set(_conditions(now))
+    others = [condition not in new for condition in _conditions(before)]
+    return pa.concat_tables([before.filter(pa.array(others, pa.bool_())), now])
+
+
+def _conditions(table: pa.Table) -> list[tuple[float, int]]:
+    """Temperature and trial of each row."""
+    return list(rows(table, "temperature", "trial"))
+
+
+def _knowing(request: Request, stored: pa.Table | None) -> Request:
+    """The request with what is known of its answers."""
+    if stored is None or request.enumeration is not None:
+        return request
+    return replace(request, known=frozenset(_conditions(stored)))
+
+
+def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
+    """The rows of a table of answers that the request asks for, in its order; None where some are missing."""
+    if table is None or request.enumeration is not None:
+        return table
+    there = [table[name].to_numpy() for name in ("temperature", "trial")]
+    asked = [np.repeat(request.temperatures, request.trials), np.tile(range(request.trials), len(request.temperatures))]
+    if not all(map(np.array_equal, there, asked)):
+        place = {condition: row for row, condition in enumerate(zip(*there, strict=True))}
+        conditions = list(zip(*asked, strict=True))
+        if any(condition not in place for condition in conditions):
+            return None
+        table = table.take([place[condition] for condition in conditions])
+    weight = pa.array(np.full(table.num_rows, 1 / request.trials))
+    return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)

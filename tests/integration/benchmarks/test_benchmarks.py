@@ -1,0 +1,57 @@
+"""Every benchmark runs in its quick form, prints a table and gives the same figures as one flat JSON object."""
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shell import Shell
+from support.command import write_figures
+
+from robust_eval.config.schema import PROJECT
+
+BENCHMARKS = sorted((PROJECT / "benchmarks").glob("*.py"))
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?: ?%)?")
+NEEDS_CHROMIUM = {"report"}
+
+
+def shows(printed: str, figures: dict[str, Any]) -> bool:
+    """Whether a number of the table is one of the figures, rounded, or stands in the name or text of one."""
+    digits = printed.replace(",", "").rstrip("% ")
+    decimals = len(digits.partition(".")[2])
+    factor = 100 if printed.endswith("%") else 1
+    numbers = [value for value in figures.values() if not isinstance(value, str)]
+    texts = [*figures, *(value for value in figures.values() if isinstance(value, str))]
+    named = NUMBER.findall(" ".join(texts).replace("_", " "))
+    return printed in named or any(f"{factor * value:.{decimals}f}" == digits for value in numbers)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda file: file.stem)
+def test_a_benchmark_runs_quickly_and_gives_what_it_prints(benchmark: Path, shell: Shell, tmp_path: Path):
+    if benchmark.stem in NEEDS_CHROMIUM and not shutil.which("chromium"):
+        pytest.skip("there is no Chromium")
+    file = tmp_path / "figures.json"
+    done = shell.python([str(benchmark), "--quick", "--json", str(file)], RAY_AUTH_MODE="disabled")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(file.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert {type(value) for value in figures.values()} <= {int, float, str}
+    printed = NUMBER.findall(done.stdout)
+    assert printed
+    assert [number for number in printed if not shows(number, figures)] == []
+
+
+def test_a_figure_that_is_undefined_is_written_as_a_word_and_one_that_is_infinite_refused(tmp_path: Path):
+    file = tmp_path / "figures.json"
+    write_figures(file, {"one": 1.5, "none": math.nan, "text": "here"})
+    assert json.loads(file.read_text()) == {"one": 1.5, "none": "undefined", "text": "here"}
+    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+        write_figures(file, {"one": math.inf})
+
+
+@pytest.mark.parametrize("part", ["local-0", "local-1"])
+def test_a_part_of_rays_benchmark_answers_by_itself(part: str, shell: Shell):
+    words = [str(PROJECT / "benchmarks" / "ray_engine.py"), "--part", part, "2"]
+    assert shell.python(words).returncode == 0

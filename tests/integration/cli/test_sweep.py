@@ -1,0 +1,316 @@
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import load_file, save_file
+from shell import Shell
+from tiny_model import save_tiny_model
+from unseen import HOSTILE, unseen
+
+from robust_eval.cli.compare import main as report
+from robust_eval.cli.sweep import write_error
+from robust_eval.error import UserError
+
+FIGURES = ("frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type")
+COUNTING = """
+import pathlib, runpy, sys
+from transformers.models.llama.modeling_llama import LlamaModel
+forward, passes = LlamaModel.forward, []
+def counted(*arguments, **options):
+    passes.append(1)
+    return forward(*arguments, **options)
+LlamaModel.forward = counted
+file = pathlib.Path(sys.argv.pop(1))
+try:
+    runpy.run_path("run.py", run_name="__main__")
+finally:
+    file.write_text(str(len(passes)))
+"""
+AT_ONCE = """
+import json, os, runpy, sys
+from robust_eval.report import figures
+figures.CATALOGUE = []  # they would take most of the time
+children = []
+for command in json.loads(sys.argv[1]):
+    children.append(os.fork())
+    if not children[-1]:
+        os.dup2(2, 1)
+        sys.argv = ["run.py", *command]
+        runpy.run_path("run.py", run_name="__main__")
+        os._exit(0)
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]))
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two models of the same size that are not the same."""
+    one, two = (save_tiny_model(tmp_path_factory.mktemp(name)) for name in ("one", "two"))
+    weights = load_file(two / "model.safetensors")
+    save_file({name: 1.1 * weight for name, weight in weights.items()}, two / "model.safetensors", {"format": "pt"})
+    return [one, two]
+
+
+def settings(mlruns: Path, *overrides: str) -> list[str]:
+    fixed = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", "dataset.limit=6"]
+    fixed += ["sampler.selection=none", "sampler.trials=2", "engine.threads=1", f"paths.mlruns={mlruns}"]
+    return [*fixed, *overrides]
+
+
+def recorded(mlruns: Path) -> tuple[mlflow.entities.Run, list[mlflow.entities.Run]]:
+    """The parent run and its children."""
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    (parent,) = [found for found in runs if "mlflow.parentRunId" not in found.data.tags]
+    children = [found for found in runs if found is not parent]
+    assert {child.data.tags["mlflow.parentRunId"] for child in children} == {parent.info.run_id}
+    return parent, children
+
+
+D = ("1", "5", "50")
+WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
+
+
+@pytest.fixture(scope="module")
+def swept(shell: Shell, models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """A sweep of two models and five values of d: its mlruns, a file with the number of forward passes, its output."""
+    folder = tmp_path_factory.mktemp("swept")
+    overrides = [f"model.path={models[0]},{models[1]}", f"metric.frs.d={','.join(D)}"]
+    done = shell.python(["-c", COUNTING, str(folder / "passes"), "-m", *settings(folder / "mlruns", *overrides)])
+    assert done.returncode == 0, done.stderr
+    return folder / "mlruns", folder / "passes", done.stdout
+
+
+def test_a_sweep_asks_each_model_once(shell: Shell, models: list[Path], swept: tuple[Path, Path, str], tmp_path: Path):
+    mlruns, passes, _ = swept
+    single = []
+    for number, model in enumerate(models):
+        alone = settings(tmp_path / f"single{number}", f"model.path={model}", "tracking=none")
+        done = shell.python(["-c", COUNTING, str(tmp_path / "passes"), *alone])
+        assert done.returncode == 0, done.stderr
+        single.append(int((tmp_path / "passes").read_text()))
+    assert int(passes.read_text()) == sum(single) > 0
+    _, children = recorded(mlruns)
+    jobs = Counter((child.data.params["model.path"], child.data.params["metric.frs.d"]) for child in children)
+    assert jobs == Counter((str(model), d) for model in models for d in D)
+    assert Counter(child.data.metrics["prompts.asked"] for child in children) == {12: 2, 0: 4}
+
+
+def test_the_jobs_of_a_sweep_are_named_after_what_differs(models: list[Path], swept: tuple[Path, Path, str]):
+    mlruns, _, output = swept
+    parent, children = recorded(mlruns)
+    assert parent.info.run_name == f"sweep over model.path={models[0]},{models[1]}, metric.frs.d=1,5,50"
+    names = {f"tiny on facts, metric.frs.d={d},model.path={model}" for model in models for d in D}
+    assert {child.info.run_name for child in children} == names
+    assert {parent.info.status, *(child.info.status for child in children)} == {"FINISHED"}
+    for child in children:  # under one name, so that the tracker can draw it against d
+        assert child.data.metrics["frs"] == child.data.metrics[f"frs.d{child.data.params['metric.frs.d']}"]
+    for name in names:
+        assert f"{name}: 6 of 6 questions were kept" in output
+    assert "figure" not in output  # the table of a single run
+
+
+def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tuple[Path, Path, str]):
+    mlruns, _, output = swept
+    parent, children = recorded(mlruns)
+    (folder,) = mlruns.glob("sweeps/*/*/comparison")
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    figures = {f"figures/{name}.{end}" for name in FIGURES for end in ("png", "svg")}
+    assert files == {"comparison.html", "comparison.md", "runs.parquet", "pairs.parquet", "questions.parquet"} | figures
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    tracked = Path(client.download_artifacts(parent.info.run_id, "."))
+    assert all((tracked / file).read_bytes() == (folder / file).read_bytes() for file in files)
+    assert f"comparison: {folder / 'comparison.html'}" in output
+    runs = pq.read_table(folder / "runs.parquet").to_pylist()
+    shown = {(row["run"], row["figure"]): row["value"] for row in runs}
+    for child in children:
+        model, d = child.data.params["model.path"], child.data.params["metric.frs.d"]
+        for figure in ("frs", "frs.entropy.mean", "frs.unbroken_share", "accuracy.greedy"):
+            assert shown[f"path={model}, d={d}", figure] == child.data.metrics[figure]
+    (pair,) = {(row["measured"], row["against"]) for row in pq.read_table(folder / "pairs.parquet").to_pylist()}
+    assert pair == (f"path={models[0]}", f"path={models[1]}")
+
+
+def test_the_note_of_a_sweep_shows_what_its_comparison_shows(swept: tuple[Path, Path, str]):
+    mlruns, _, _ = swept
+    parent, children = recorded(mlruns)
+    (folder,) = mlruns.glob("sweeps/*/*/comparison")
+    markdown = (folder / "comparison.md").read_text()
+    note = parent.data.tags["mlflow.note.content"]
+    opening, *parts = note.split("\n\n")
+    title, said, warning, *_ = markdown.split("\n\n")
+    assert (title, f"{said} {warning}") == ("# Comparison", opening)
+    assert parts[::2] == ["**Runs**", "**Pairs**", "The whole report is comparison.html, under Artifacts."]
+    for table in parts[1::2]:
+        assert len(table.splitlines()) > 2
+        assert f"\n\n{table}\n\n" in markdown
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    names = {file.path for file in client.list_artifacts(parent.info.run_id, "tables")}
+    assert names == {f"tables/{name}.json" for name in ("runs", "pairs", "questions_that_differ_most")}
+    for child in children:
+        assert [file.path for file in client.list_artifacts(child.info.run_id, "tables")] == ["tables/questions.json"]
+        assert f"| mean FRS, d = {child.data.params['metric.frs.d']} |" in child.data.tags["mlflow.note.content"]
+
+
+@pytest.mark.parametrize("named", ["experiment", "sweep", "runs", "folder"])
+def test_the_comparison_of_a_sweep_can_be_made_again(
+    swept: tuple[Path, Path, str],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    mlruns, _, _ = swept
+    parent, children = recorded(mlruns)
+    (folder,) = mlruns.glob("sweeps/*/*/comparison")
+    by_start = sorted(children, key=lambda child: child.info.start_time)
+    chosen = {
+        "experiment": ["--experiment", "robust_eval"],
+        "sweep": [parent.info.run_id],
+        "runs": [child.info.run_id for child in by_start],
+        "folder": [str(folder.parent)],
+    }
+    arguments = [*chosen[named], "--mlruns", str(mlruns), "--output", str(tmp_path / "again")]
+    monkeypatch.setattr(sys, "argv", ["report", *arguments])
+    report()
+    once, again = ((path / "comparison.md").read_text() for path in (folder, tmp_path / "again"))
+    # the graded answers are not fetched from MLflow, so that the greedy ones are missing
+    assert again == (once if named == "folder" else re.sub(r" “.*?” [✓✗] \w+ (?=\|)", " ", once))
+    assert f"comparison: {tmp_path / 'again' / 'comparison.html'}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "name runs (folders, run ids, sweeps) or an --experiment; see --help"),
+        (["--experiment", "robust"], "there is no experiment robust in {uri}; there are robust_eval, Default"),
+        (["--experiment", "Default"], "the experiment Default has no finished run that can be compared"),
+        (["0123"], f"there is no folder 0123, and no run with this id in {{uri}}; {WANTED}"),
+        (["mlruns/runs/nosuch"], f"the folder mlruns/runs/nosuch does not exist; {WANTED}"),
+        (["{mlruns}/mlflow.db"], f"the folder {{mlruns}}/mlflow.db is a file; {WANTED}"),
+        (
+            ["--experiment", "robust_eval", "--output", "/dev/null/here"],
+            "the comparison cannot be written to /dev/null/here: [Errno 20] Not a directory: '/dev/null/here'",
+        ),
+        (["{mlruns}/artifacts"], "{mlruns}/artifacts is no finished run that can be compared: there is no config.yaml"),
+        (
+            ["0123", "--mlruns", "{mlruns}/none"],
+            "there is no MLflow database {mlruns}/none/mlflow.db; name folders of runs, --mlruns, or --uri",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_one_sentence(
+    swept: tuple[Path, Path, str],
+    arguments: list[str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    mlruns, _, _ = swept
+    known = {"mlruns": str(mlruns), "uri": f"sqlite:///{mlruns}/mlflow.db"}
+    filled = [argument.format(**known) for argument in arguments]
+    monkeypatch.setattr(sys, "argv", ["report", "--mlruns", str(mlruns), *filled])
+    with pytest.raises(SystemExit) as end:
+        report()
+    assert end.value.code == 1
+    assert capsys.readouterr() == ("", f"error: {reason.format(**known)}\n")
+
+
+def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = command("-m", *settings(tmp_path / "sweep", f"model.path={empty},{models[0]}"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (folder,) = (tmp_path / "sweep" / "sweeps").glob("*/*")
+    reason = (folder / "0" / "error.txt").read_text().splitlines()[0]
+    assert reason.startswith(f"model.path of tiny: the folder {empty} holds no model: it is empty, ")
+    assert done.stderr.splitlines()[-1] == f"error: 1 of 2 jobs failed, in {folder}: 0: {reason}"
+    assert (folder / "comparison" / "comparison.html").is_file()  # of the job that did not fail
+    parent, children = recorded(tmp_path / "sweep")
+    assert parent.info.status == "FAILED"
+    assert parent.data.tags["error"] == f"UserError: 1 of 2 jobs failed, in {folder}: 0: {reason}"
+    (finished,) = children  # nothing was asked by the other
+    assert (finished.data.params["model.path"], finished.info.status) == (str(models[0]), "FINISHED")
+    assert [path.name for path in (folder / "0").iterdir()] == ["error.txt"]
+
+
+def test_a_job_that_fails_after_it_has_asked_is_recorded_with_its_traceback(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    alike = [setting for setting in settings(tmp_path, f"model.path={models[0]}") if "selection" not in setting]
+    done = command("-m", *alike, "sampler.selection=none,exact_match")
+    assert done.returncode == 1
+    parent, children = recorded(tmp_path)
+    assert parent.info.status == "FAILED"
+    by_status = {child.info.status: child for child in children}
+    assert set(by_status) == {"FINISHED", "FAILED"}
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    kept = client.download_artifacts(by_status["FAILED"].info.run_id, "error.txt", str(tmp_path))
+    assert Path(kept).read_text().startswith("Traceback (most recent call last):\n")
+    assert "UserError: none of the 6 questions asked was kept" in Path(kept).read_text()
+
+
+def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
+    command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
+):
+    missing = f"dataset=jsonl dataset.path={tmp_path}/none.jsonl dataset.name=none".split()
+    done = command("-m", *settings(tmp_path / "mlruns", f"model.path={models[0]},{models[1]}", *missing))
+    assert done.returncode == 1
+    reason = f"the data file {tmp_path}/none.jsonl cannot be read: No such file or directory"
+    assert done.stderr.splitlines()[-1] == f"error: 2 of 2 jobs failed before anything was asked: 0, 1: {reason}"
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlruns/mlflow.db")
+    assert client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id]) == []
+    assert not list((tmp_path / "mlruns").glob("sweeps/*/*"))
+    assert not (tmp_path / "mlruns" / "artifacts").exists()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "d", "devices"), [("joblib", "1,2,5", ["0", "1", "0"]), ("submitit_local", "1,2", ["0", "1"])]
+)
+def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database_and_have_a_device_each(
+    command: Callable[..., subprocess.CompletedProcess[str]],
+    models: list[Path],
+    tmp_path: Path,
+    launcher: str,
+    d: str,
+    devices: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    swept = [f"model.path={models[0]}", f"metric.frs.d={d}", f"hydra/launcher={launcher}"]
+    swept += ["+hydra.job.env_set.CUDA_VISIBLE_DEVICES=${own_device:2}", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
+    done = command("-m", *settings(tmp_path, *swept))
+    assert done.returncode == 0, done.stderr
+    environments = [tmp_path / "sweep" / str(job) / "environment.json" for job in range(len(devices))]
+    assert [json.loads(file.read_text())["devices"] for file in environments] == devices
+    parent, children = recorded(tmp_path)
+    assert [found.info.status for found in (parent, *children)] == ["FINISHED"] * (1 + len(devices))
+    assert Counter(child.data.metrics["prompts.asked"] for child in children) == {12: 1, 0: len(devices) - 1}
+
+
+def test_eight_runs_that_start_at_once_on_nothing_all_finish(shell: Shell, models: list[Path], tmp_path: Path):
+    commands = [settings(tmp_path, f"model.path={models[number % 2]}") for number in range(8)]
+    done = shell.python(["-c", AT_ONCE, json.dumps(commands)])
+    assert json.loads(done.stdout.splitlines()[-1]) == [0] * 8, done.stderr
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    assert [found.info.status for found in runs] == ["FINISHED"] * 8
+    asked = Counter((found.data.params["model.path"], found.data.metrics["prompts.asked"]) for found in runs)
+    assert asked == {(str(model), asked): count for model in models for asked, count in ((12, 1), (0, 3))}
+
+
+def test_why_a_job_failed_is_written_down_in_what_can_be_seen(tmp_path: Path):
+    write_error(UserError(f"no {HOSTILE}\nforged"), tmp_path / "job")
+    first, _, *others = (tmp_path / "job" / "error.txt").read_text().split("\n")
+    assert first.startswith(r"no \x00\x01")
+    assert unseen("\n".join([first, *others])) == set()

@@ -1,0 +1,315 @@
+"""The pages in docs/ do what they say: every command is run, every link, setting, name and example is checked."""
+
+import doctest
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from shell import SENTENCES, Shell
+from tiny_model import save_tiny_model
+
+from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.schema import CONF, PROJECT, SCHEMAS, register
+from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.record.settings import SEVERAL
+
+PAGES = {file.name: file.read_text(encoding="utf-8") for file in sorted((PROJECT / "docs").glob("*.md"))}
+TESTED_ELSEWHERE = ("data_sets.md", "scaling.md")
+"""Their blocks are those of tests/unit/docs/test_data_set_page.py and tests/integration/docs/test_scaling_page.py."""
+WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
+LIMITS = {"experiment=multiqa": 5, "experiment=certainty": 3}
+"""Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
+LIMIT = 6
+"""Of the first six facts, the embedded model knows one; the fifth is the first that has rewrites."""
+PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
+LAYOUTS = {"python": r"# (\S+\.py)$", "yaml": r"(?:# @package \S+\n)?# (\S+\.yaml)$"}
+"""The line of a block that says which file it is."""
+
+
+def fences(page: str) -> Iterator[tuple[str, str]]:
+    """The language and the text of every block."""
+    yield from re.findall(r"^```(\w*)\n(.*?)^```$", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str) -> list[str]:
+    return [line for kind, text in fences(page) if kind == "sh" for line in text.splitlines()]
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all pages, so that what one has asked is not asked by another."""
+    return tmp_path_factory.mktemp("documented") / "mlruns"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the pages name and do not hold: data as their authors publish it, and a model."""
+    folder = tmp_path_factory.mktemp("written")
+    facts = JsonLines(name="facts", path="builtin:facts.jsonl", limit=60).load()
+    physics = JsonLines(name="physics", path="builtin:physics.jsonl", limit=LIMIT).load()
+    asked = [
+        {"id": fact.id, "question": fact.text, "answers": [{"text": text, "answer_start": 0} for text in fact.answers]}
+        for fact in facts
+    ]
+    articles = [{"title": "facts", "paragraphs": [{"context": "A paragraph.", "qas": asked}]}]
+    (folder / "dev-v1.1.json").write_text(json.dumps({"version": "1.1", "data": articles}))
+    records = [
+        {"id": each.id, "diff": "D", "task": each.text, "opt": [f"A: {c}" for c in each.choices], "ans": each.correct}
+        for each in physics
+    ]
+    (folder / "mlphys101_en.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    keys = [record | {"task": "", "opt": ""} for record in records]
+    (folder / "mlphys101_gt_answers.jsonl").write_text(json.dumps(keys, indent=1))
+    for model in ("llama", "gpt_corrected", "mistral_corrected", "mixtral_corrected"):
+        (folder / f"mlphys101_responses_{model}.txt").write_text("['A', None, 'B', 'A']\n" * len(records))
+    typed = [f"{fact.type}:other {fact.text}\n" for fact in facts]
+    (folder / "train_5500.label").write_text("".join(typed[:48]), encoding="latin-1", errors="replace")
+    (folder / "TREC_10.label").write_text("".join(typed[48:]), encoding="latin-1", errors="replace")
+    (folder / "models" / "mine").mkdir(parents=True)
+    save_tiny_model(folder / "models" / "mine")
+    return folder
+
+
+def write_blocks(page: str, folder: Path) -> None:
+    """The files of a page, which say what they are called, and tables and questions, which its text names."""
+    for kind, text in fences(page):
+        if kind in LAYOUTS and (name := re.match(LAYOUTS[kind], text, re.M)):
+            file = folder / name.group(1)
+        elif kind in ("csv", "json"):
+            (called,) = set(re.findall(rf"`(\w+\.{kind}l?)`", PAGES[page]))
+            file = folder / called
+        else:
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, written: Path) -> Path:
+    """A folder outside of the repository."""
+    folder = tmp_path_factory.mktemp("somewhere")
+    for file in written.iterdir():
+        (folder / file.name).symlink_to(file)
+    return folder
+
+
+def small(words: list[str]) -> list[str]:
+    """A command with models and data that are here in place of those that are not, and few questions.
+
+    What a dry run would ask of a service is seen without it. Single runs are not tracked, to save time; sweeps are.
+    """
+    dry = "dry_run=true" in words
+    limit = next((most for experiment, most in LIMITS.items() if experiment in words), LIMIT)
+    file = any(word.startswith("dataset.path=") for word in words)
+    changed = []
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "model" and not dry:
+            value = ",".join(dict.fromkeys(map(_model_here, value.split(","))))
+        elif key == "dataset" and not file:
+            value = ",".join(dict.fromkeys(map(_data_here, value.split(","))))
+        elif key == "dataset.limit":
+            value = str(min(limit, int(value)))
+        changed.append(f"{key}={value}" if "=" in word else word)
+    limited = any(word.startswith("dataset.limit=") for word in words)
+    return [*changed, *([] if limited else [f"dataset.limit={limit}"]), *([] if "-m" in words else ["tracking=none"])]
+
+
+def _model_here(name: str) -> str:
+    """The embedded model in place of a preset that names another, on the hub or behind a server."""
+    preset = CONF / "model" / f"{name}.yaml"
+    settings = yaml.safe_load(preset.read_text()) if preset.is_file() else {}
+    elsewhere = settings.get("path", "???") != "???" or settings.get("base_url", "???") != "???"
+    return "smollm2_135m" if elsewhere else name
+
+
+def _data_here(name: str) -> str:
+    """Built-in questions of the same scenario in place of a data set on the hub."""
+    preset = CONF / "dataset" / f"{name}.yaml"
+    settings = yaml.safe_load(preset.read_text()) if preset.is_file() else {}
+    if not settings.get("hub"):
+        return name
+    return {"multiple_choice": "physics", "extractive": "passages", "abstractive": "facts"}[settings["scenario"]]
+
+
+def run(line: str, shell: Shell, place: Path, mlruns: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes."""
+    words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
+    if words[0] == "source":
+        assert f"VENV := {Path(words[1]).parts[0]}\n" in (PROJECT / "Makefile").read_text()
+        return subprocess.CompletedProcess(words, 0)  # the tests run in a virtual environment of their own
+    if words[0] == "make":  # what it would run, without installing anything
+        dry = [words[0], "--dry-run", "--no-print-directory", "--old-file=install", *words[1:]]
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        shown = subprocess.run(dry, cwd=PROJECT, env=outside, capture_output=True, text=True, check=True).stdout
+        words = shlex.split(shown.strip().removeprefix(".venv/bin/"))
+    assert words[0] == "python", f"nothing says how to run {line!r}"
+    program, arguments = words[1:3] if words[1] == "-m" else words[1:2], words[3:] if words[1] == "-m" else words[2:]
+    if program == ["run.py"]:
+        program = [str(PROJECT / "run.py")]
+        as_it_stands = [word for word in arguments if "=" in word and not word.startswith("dry_run=")]
+        checked_overrides([*as_it_stands, f"paths.mlruns={mlruns}"])
+    if program[-1].endswith(("run.py", "mine.py")) and "model=dice" not in arguments:
+        arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
+    elif program[-1].endswith("mine.py") or program[-1] == "robust_eval.cli.ask":
+        arguments = [*arguments, f"paths.mlruns={mlruns}"]
+    elif program[-1] == "robust_eval.cli.train_question_types":
+        arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1", "--mlruns", str(mlruns)]
+    elif program[-1] == "robust_eval.report":
+        arguments = [*arguments, "--mlruns", str(mlruns)]
+    return shell.python([*program, *arguments], place)
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_every_command_of_a_page_runs(
+    page: str, shell: Shell, place: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch
+):
+    register()
+    monkeypatch.chdir(place)
+    write_blocks(page, place)
+    for line in commands(page):
+        ran = run(line, shell, place, mlruns)
+        assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
+
+
+@pytest.mark.skipif(not PHYSICS.is_dir(), reason="the published answers are not at hand")
+def test_the_published_answers_to_the_physics_questions_give_the_rows_of_the_page(shell: Shell, tmp_path: Path):
+    for file in PHYSICS.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    found: list[tuple[str, ...]] = []
+    for line in commands("reproduce.md"):
+        program, *words = shlex.split(line)[1:]
+        if "robust_eval.cli.answer_lists" in words:
+            assert shell.python([program, *words], tmp_path).returncode == 0
+        elif "sampler=recorded" in words:
+            own = ["tracking=none", f"paths.mlruns={tmp_path}", f"hydra.run.dir={tmp_path}/run{len(found)}"]
+            ran = shell.python([str(PROJECT / program), *words, *own], tmp_path)
+            assert ran.returncode == 0, ran.stderr
+            summary = json.loads((tmp_path / f"run{len(found)}" / "summary.json").read_text())
+            accuracy, entropy = 1 - summary["certainty.error_rate.t0.7"], summary["certainty.entropy.t0.7"]
+            found.append((f"{accuracy:.4f}", f"{entropy:.4f}", f"{summary['outcomes.invalid']:.0f} of 16,460"))
+    rows = re.findall(r"^\| .+ \| (0\.\d{4}) \| (0\.\d{4}) \| (\d+ of 16,460|the same)", PAGES["reproduce.md"], re.M)
+    assert found == [*rows[:4], (*rows[4][:2], rows[3][2])]
+
+
+def test_a_command_that_is_wrong_is_found(shell: Shell, place: Path, mlruns: Path):
+    ran = shell.python([str(PROJECT / "run.py"), "metric.frs.dd=3", f"paths.mlruns={mlruns}"], place)
+    assert (ran.returncode, ran.stderr.split(";")[0]) == (
+        1,
+        "error: there is no setting metric.frs.dd (did you mean metric.frs.d?)",
+    )
+    with pytest.raises(AssertionError, match="nothing says how to run 'curl somewhere'"):
+        run("curl somewhere", shell, place, mlruns)
+
+
+def test_the_quickstart_knows_what_the_terminal_says(shell: Shell, place: Path, mlruns: Path):
+    ran = shell.python([str(PROJECT / "run.py"), "experiment=smoke", f"paths.mlruns={mlruns}"], place)
+    named = re.findall(r"^\| `(.+?)` \|", PAGES["quickstart.md"], flags=re.MULTILINE)
+    assert len(named) == 8
+    assert [words for words in named if words not in ran.stdout + ran.stderr] == []
+
+
+def test_every_figure_that_a_run_or_a_comparison_leaves_is_explained(mlruns: Path, place: Path):
+    drawn = {file.stem for root in (mlruns, place) for file in root.rglob("figures/*.png")}
+    headings = " ".join(re.findall(r"^### .*", PAGES["figures.md"], flags=re.MULTILINE))
+    also = " ".join(re.findall(r"Also called `\w+`|`\w+` in a comparison", PAGES["figures.md"]))
+    explained = set(re.findall(r"`(\w+)`", headings + also))
+    assert len(drawn) >= 15  # the commands above made them
+    assert {re.sub(r"_\d+$", "", name) for name in drawn} - explained == set()
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [name for name in PAGES if name not in TESTED_ELSEWHERE])
+def test_every_block_says_what_it_is(page: str):
+    """So that no command stands in a block that is not run, and no code in one that is not written to a file."""
+    for kind, text in fences(page):
+        assert kind in ("sh", "python", "yaml", "csv", "json"), text
+        if kind in LAYOUTS and not text.startswith(">>> "):
+            assert re.match(LAYOUTS[kind], text, re.M), text
+
+
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if ">>> " in text])
+def test_every_example_gives_what_is_printed_below_it(page: str):
+    runner = doctest.DocTestRunner()
+    for kind, text in fences(page):
+        if kind == "python" and text.startswith(">>> "):
+            runner.run(doctest.DocTestParser().get_doctest(text, {}, page, page, 0))
+    assert runner.tries > 0
+    assert runner.failures == 0
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str):
+    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("http"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (PROJECT / "docs" / name).resolve() if name else PROJECT / "docs" / page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub calls the headings of a page, and the anchors set by hand."""
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def spans(page: str) -> list[str]:
+    """What stands in backticks, outside of blocks."""
+    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_setting_that_is_named_exists(page: str):
+    for span in spans(page):
+        for word in span.split():
+            key, equals, value = word.partition("=")
+            group, *path = key.split(".")
+            if group in SCHEMAS and path:
+                assert is_setting(group, path), word
+            elif group in SCHEMAS and equals and re.fullmatch(r"[a-z0-9_.,]+", value):
+                for option in value.split(","):
+                    assert (CONF / group / f"{option}.yaml").is_file() or option in ("mine", "quiz"), word
+
+
+def is_setting(group: str, path: list[str]) -> bool:
+    """Whether some option of a group has a setting; in groups that take several, its name may be left out."""
+    named = group in SEVERAL and path[0] in SCHEMAS[group]
+    schemas = [SCHEMAS[group][path[0]]] if named else list(SCHEMAS[group].values())
+    return any(_has(OmegaConf.structured(schema), path[1:] if named else path) for schema in schemas)
+
+
+def _has(node: object, path: list[str]) -> bool:
+    if not path:
+        return True
+    return isinstance(node, DictConfig) and path[0] in node.keys() and _has(node._get_node(path[0]), path[1:])  # noqa: SIM118, a missing value is a key as well
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_of_the_repository_that_is_named_exists(page: str):
+    own = {match.group(1) for kind, text in fences(page) if (match := re.match(LAYOUTS.get(kind, "$^"), text, re.M))}
+    for span in spans(page):
+        for word in span.split():
+            if re.fullmatch(r"(?:robust_eval|conf|benchmarks|tests)/[\w/]*[\w.]*", word) and "NAME" not in word:
+                assert (PROJECT / word).exists() or word in own, word
+
+
+def test_the_index_names_every_page():
+    named = set(re.findall(r"\]\((\w+\.md)\)", PAGES["README.md"]))
+    assert named == set(PAGES) - {"README.md"}

@@ -1,0 +1,239 @@
+"""MultiQ&A from the questions to the report, with a tiny random model."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import without_figures
+from tiny_model import save_tiny_model
+
+from robust_eval.aggregator.base import ENSEMBLE
+from robust_eval.answer import SAMPLER, SCHEMA
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
+from robust_eval.error import UserError
+from robust_eval.experiment import run as experiment
+from robust_eval.record.result import Result
+
+Ask = Callable[..., tuple[Result, Path]]
+OF_QUESTIONS = [
+    *("accuracy", "worst", "best", "plurality", "difficulty", "base_minus_difficulty"),
+    *("certainty", "m2", "semantic_entropy"),
+]
+OF_ALL = ["kappa", "kappa_free", "alpha", "alpha_of_raters", "count.unrated", "count.incomplete"]
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Run an experiment on four questions."""
+
+    def run(*overrides: str) -> tuple[Result, Path]:
+        register()
+        folder = tmp_path_factory.mktemp("run")
+        settings = [
+            "model=transformers",
+            f"model.path={tiny_folder}",
+            "model.name=tiny",
+            "model.prompt_style=plain",
+            "dataset=physics",
+            "dataset.limit=4",
+            "engine.threads=1",
+            "tracking=none",
+            f"paths.mlruns={folder / 'mlruns'}",
+        ]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+def sampled(folder: Path) -> pa.Table:
+    graded = pq.read_table(folder / "graded.parquet")
+    return graded.filter(pc.greater(graded["temperature"], 0))
+
+
+def of_ensemble(graded: pa.Table) -> list[tuple[str, float]]:
+    marked = graded.filter(graded[ENSEMBLE])
+    return sorted(zip(marked["question_id"].to_pylist(), marked["temperature"].to_pylist(), strict=True))
+
+
+def voting(graded: pa.Table) -> list[tuple[str, float]]:
+    """The questions, at each temperature, with an answer that has a label."""
+    labelled = graded.filter(graded["label"].is_valid())
+    return sorted(set(zip(labelled["question_id"].to_pylist(), labelled["temperature"].to_pylist(), strict=True)))
+
+
+def share(verdicts: list[bool]) -> float:
+    return sum(verdicts) / len(verdicts)
+
+
+@pytest.mark.parametrize("dataset", ["physics", "passages"])
+def test_the_preset_leaves_votes_a_table_of_agreement_and_its_curves(ask: Ask, dataset: str):
+    result, folder = ask("experiment=multiqa", "aggregator=text", f"dataset={dataset}")
+    both = pq.read_table(folder / "graded.parquet")
+    assert both.schema.names == [*SCHEMA.names, SAMPLER, ENSEMBLE]
+    assert both.filter(pc.equal(both["temperature"], 0))[ENSEMBLE].to_pylist() == [None] * 4
+    graded = sampled(folder)
+    questions = [question.id for question in result.asked]
+    assert [question.id for question in result.kept] == questions
+    conditions = graded.select(["question_id", "rewrite", "temperature", "trial"]).to_pylist()
+    assert sorted(conditions, key=lambda row: (row["question_id"], row["rewrite"])) == [
+        {"question_id": question_id, "rewrite": rewrite, "temperature": 1.0, "trial": 0}
+        for question_id in questions
+        for rewrite in range(6)
+    ]
+    assert of_ensemble(graded) == voting(graded)
+
+    summary = json.loads((folder / "summary.json").read_text())
+    figures = {name for name in summary if name.startswith("agreement.") and name.endswith(".t1")}
+    as_labelled = ["kappa_as_labelled"] if dataset == "physics" else []
+    assert figures == {f"agreement.{name}.t1" for name in (*OF_QUESTIONS, *OF_ALL, *as_labelled)}
+    verdicts = [row for row in graded.to_pylist() if row["correct"] is not None]
+    by_question = [[row["correct"] for row in verdicts if row["question_id"] == q] for q in questions]
+    assert all(len(right) == 6 for right in by_question)
+    assert summary["agreement.accuracy.t1"] == share([row["correct"] for row in verdicts if row["rewrite"] == 0])
+    assert summary["agreement.worst.t1"] == share([all(right) for right in by_question])
+    assert summary["agreement.best.t1"] == share([any(right) for right in by_question])
+    assert summary["agreement.difficulty.t1"] == pytest.approx(share([row["correct"] for row in verdicts]), abs=1e-12)
+
+    table = pq.read_table(folder / "agreement.parquet")
+    assert table["question_id"].to_pylist() == questions
+    assert table["temperature"].to_pylist() == [1.0] * 4
+    assert table["difficulty"].to_pylist() == pytest.approx([share(right) for right in by_question])
+    labels = {q: [row["label"] for row in graded.to_pylist() if row["question_id"] == q] for q in questions}
+    assert table["raters"].to_pylist() == [sum(label is not None for label in labels[q]) for q in questions]
+    assert table["labels"].to_pylist() == [len({*labels[q]} - {None}) for q in questions]
+    assert (folder / "report.html").is_file()
+
+
+def test_a_run_that_is_repeated_asks_nothing_and_finds_the_same(ask: Ask, tmp_path: Path):
+    settings = [
+        "experiment=multiqa",
+        "aggregator=text",
+        f"paths.mlruns={tmp_path}",
+        "dataset=passages",
+        "dataset.limit=2",
+    ]
+    first, one = ask(*settings)
+    again, other = ask(*settings)
+    assert (first.prompts_asked, first.prompts_found) == (2 + 2 * 6, 0)
+    assert (again.prompts_asked, again.prompts_found) == (0, 2 + 2 * 6)
+    assert pq.read_table(one / "graded.parquet") == pq.read_table(other / "graded.parquet")
+    figures = {name: value for name, value in first.summary().items() if name.startswith("agreement.")}
+    assert {name: again.summary()[name] for name in figures} == figures
+
+
+def test_what_ranked_the_answers_is_on_the_record_where_it_is_not_what_was_named(ask: Ask, tmp_path: Path):
+    one_cluster = ("experiment=multiqa", "dataset=passages", "dataset.limit=2", "aggregator.threshold=2")
+    result, _ = ask(*one_cluster, f"aggregator.cross_encoder={tmp_path}/gone")
+    assert result.description["aggregator.cross_encoder"] == f"{tmp_path}/gone"
+    sentence_model = result.description["aggregator.model"]
+    assert result.description["loaded.aggregator.ranked_by"] == f"sentence model {sentence_model}"
+
+
+def test_all_metrics_score_the_same_answers_at_several_temperatures(ask: Ask):
+    result, folder = ask(
+        "sampler=perturbation",
+        "sampler.perturbation.temperatures=[0.5,1.0]",
+        "sampler.perturbation.trials=2",
+        "sampler.perturbation.max_new_tokens=4",
+        "metric=[agreement,certainty,frs]",
+        "dataset=passages",
+        "dataset.limit=2",
+    )
+    graded = sampled(folder)
+    assert graded.num_rows == 2 * 6 * 2 * 2
+    assert of_ensemble(graded) == voting(graded)
+    summary = json.loads((folder / "summary.json").read_text())
+    for t in ("t0.5", "t1"):
+        of_t = graded.filter(pc.equal(graded["temperature"], float(t[1:])))
+        right = share(of_t["correct"].to_pylist())
+        assert summary[f"agreement.difficulty.{t}"] == pytest.approx(right, abs=1e-12)
+        assert summary[f"accuracy.{t}"] == pytest.approx(right, abs=1e-12)
+        assert summary[f"agreement.semantic_entropy.{t}"] == pytest.approx(summary[f"certainty.entropy.{t}"], abs=1e-12)
+    assert "frs.d1" in summary
+    assert pq.read_table(folder / "agreement.parquet").num_rows == 2 * 2
+    assert set(result.scores) == {"agreement", "certainty", "frs", "greedy"}
+
+
+def test_the_trials_of_a_temperature_sweep_agree_or_not_as_rewrites_do(ask: Ask):
+    _, folder = ask(
+        "sampler=temperature_sweep",
+        "sampler.temperature_sweep.selection=none",
+        "sampler.temperature_sweep.temperatures=[0.2,2.0]",
+        "sampler.temperature_sweep.trials=3",
+        "metric=[agreement,frs]",
+        "dataset=facts",
+    )
+    table = pq.read_table(folder / "agreement.parquet").to_pydict()
+    graded = sampled(folder)
+    assert of_ensemble(graded) == voting(graded)
+    labels = {
+        (q, t): [
+            row["label"]
+            for row in graded.to_pylist()
+            if (row["question_id"], row["temperature"], row["label"] is None) == (q, t, False)
+        ]
+        for q, t in zip(table["question_id"], table["temperature"], strict=True)
+    }
+    assert len(labels) == 4 * 2
+    assert table["raters"] == [len(given) for given in labels.values()]
+    assert table["labels"] == [len(set(given)) for given in labels.values()]
+    assert max(table["raters"]) == 3
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {"frs.d1", "agreement.kappa.t0.2", "agreement.kappa.t2"} <= summary.keys()
+
+
+def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(ask: Ask, tmp_path: Path):
+    file = tmp_path / "rewrites.jsonl"
+    file.write_text('{"id": "physics-002", "rewrites": ["So?", "And why?"]}\n')
+    result, folder = ask("experiment=multiqa", "aggregator=text", f"rewriter.file={file}")
+    assert [(question.id, question.rewrites) for question in result.kept] == [("physics-002", ("So?", "And why?"))]
+    assert sorted(sampled(folder)["rewrite"].to_pylist()) == [0, 1, 2]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [summary[f"questions.{name}"] for name in ("loaded", "asked", "kept")] == [4, 1, 1]  # three lack rewrites
+    assert summary["agreement.alpha.t1"] is None  # of a single question
+    questions = pq.read_table(folder / "questions.parquet")
+    assert questions["agreement.difficulty.t1"].is_nan().to_pylist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("settings", "start"),
+    [
+        (["sampler=exact", "metric=agreement"], "metric=agreement needs several answers to each question"),
+        (["sampler=exact", "metric=[frs,agreement]"], "metric=agreement needs several answers to each question"),
+        (
+            ["experiment=multiqa", "metric.agreement.categories=none"],
+            "metric.agreement: categories must be raters, observed or a whole number above 0, not none",
+        ),
+        (["experiment=multiqa", "aggregator.threshold=3"], "aggregator: threshold must lie between 0 and 2, not 3"),
+        (["experiment=multiqa", "rewriter.file=/nowhere.jsonl"], "rewriter.file: /nowhere.jsonl cannot be read: "),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_before_a_model_is_loaded(
+    ask: Ask, settings: list[str], start: str, tmp_path: Path
+):
+    (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
+    with pytest.raises(UserError) as problem:
+        ask(*settings, f"model.path={tmp_path}")
+    assert str(problem.value).startswith(start)
+
+
+def test_questions_without_rewrites_are_refused_before_a_model_is_loaded(ask: Ask, tmp_path: Path):
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n')
+    (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
+    with pytest.raises(UserError, match=r"^none of the 1 questions has rewrites"):
+        ask("experiment=multiqa", "dataset=jsonl", f"dataset.path={file}", f"model.path={tmp_path}")

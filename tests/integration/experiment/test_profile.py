@@ -1,0 +1,222 @@
+"""Three methods on the same questions, from the questions to the report."""
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import hydra
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import without_figures
+
+from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
+from robust_eval.error import UserError
+from robust_eval.experiment import run as experiment
+from robust_eval.record.result import Result
+
+Ask = Callable[..., tuple[Result, Path]]
+METHODS = ("temperature_sweep", "perturbation", "repetition")
+SMALL = {
+    "temperature_sweep": ["temperatures=[0.5,1.0,2.0]", "trials=4"],
+    "perturbation": ["rewrites=3", "max_new_tokens=8"],
+    "repetition": ["trials=5", "max_new_tokens=8"],
+}
+PROFILE = ["experiment=profile", *(f"sampler.{name}.{setting}" for name in METHODS for setting in SMALL[name])]
+
+
+@pytest.fixture(scope="module")
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Run an experiment with the embedded model on a few facts; all share a store."""
+    mlruns = tmp_path_factory.mktemp("mlruns")
+
+    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
+        register()
+        folder = tmp_path_factory.mktemp("run")
+        settings = ["dataset.limit=40", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        with nullcontext() if figures else without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def profiled(ask: Ask) -> tuple[Result, Path]:
+    return ask(*PROFILE, figures=True)
+
+
+def by_question(result: Result, metric: str, questions: set[str]) -> dict[str, list[float]]:
+    score = result.scores[metric]
+    own = [question_id in questions for question_id in score.question_ids]
+    return {name: values[own].tolist() for name, values in score.by_question.items()}
+
+
+@pytest.mark.parametrize(
+    ("metric", "sampler", "preset"),
+    [
+        ("frs", "temperature_sweep", ["experiment=frs"]),
+        ("agreement", "perturbation", ["experiment=multiqa"]),
+        ("certainty", "repetition", ["experiment=certainty", "dataset=facts", "aggregator=clusters"]),
+    ],
+)
+def test_each_method_finds_of_the_kept_questions_what_it_finds_alone(
+    ask: Ask, profiled: tuple[Result, Path], metric: str, sampler: str, preset: list[str]
+):
+    together, _ = profiled
+    alone, _ = ask(*preset, *(f"sampler.{sampler}.{setting}" for setting in SMALL[sampler]))
+    kept = {question.id for question in together.kept}
+    assert len(kept) >= 5
+    assert kept <= {question.id for question in alone.kept}
+    assert alone.prompts_found >= len(kept)  # they came from the store
+    np.testing.assert_equal(by_question(together, metric, kept), by_question(alone, metric, kept))
+
+
+def test_the_questions_are_those_that_all_samplers_take(profiled: tuple[Result, Path]):
+    result, _ = profiled
+    candidates = [question.id for question in result.asked if question.rewrites]
+    assert result.baseline["question_id"].to_pylist() == candidates
+    assert len(candidates) < len(result.asked)
+    exact = pc.and_(result.baseline["exact"], pc.equal(result.baseline["temperature"], 0))
+    assert [question.id for question in result.kept] == result.baseline.filter(exact)["question_id"].to_pylist()
+    for table in result.graded.values():
+        assert set(table["question_id"].to_pylist()) == {question.id for question in result.kept}
+    assert result.sources == {
+        "frs": "temperature_sweep",
+        "agreement": "perturbation",
+        "certainty": "repetition",
+    }
+
+
+def test_answers_lie_in_one_table_that_says_who_asked(profiled: tuple[Result, Path]):
+    result, folder = profiled
+    kept = len(result.kept)
+    rewritten = sum(1 + min(3, len(question.rewrites)) for question in result.kept)
+    expected = {
+        "greedy": result.baseline.num_rows,
+        "temperature_sweep": kept * 12,
+        "perturbation": rewritten,
+        "repetition": kept * 5,
+    }
+    for name in ("answers", "graded"):
+        table = pq.read_table(folder / f"{name}.parquet")
+        places = table.select(["sampler", "question_id", "rewrite", "temperature", "trial"])
+        assert len(set(map(str, places.to_pylist()))) == places.num_rows
+        counts = table["sampler"].value_counts().to_pylist()
+        assert {count["values"]: count["counts"] for count in counts} == expected
+    counts = result.counts()
+    assert sum(value for name, value in counts.items() if name.startswith("outcomes.")) == sum(
+        expected[name] for name in METHODS
+    )
+
+
+def test_the_profile_joins_them_by_question(profiled: tuple[Result, Path]):
+    result, folder = profiled
+    table = pq.read_table(folder / "profile.parquet")
+    assert table["question_id"].to_pylist() == [question.id for question in result.kept]
+    sweep, reworded, repeated = (result.graded[name] for name in METHODS)
+    for row in table.to_pylist():
+        verdicts = right(reworded, row["question_id"])
+        assert row["worst"] == min(verdicts)
+        assert row["right_share"] == pytest.approx(np.mean(verdicts))
+        assert row["error_rate"] == pytest.approx(1 - np.mean(right(repeated, row["question_id"])))
+        by_temperature = [right(sweep, row["question_id"], t) for t in (0.5, 1.0, 2.0)]
+        broken = [t for t, trials in zip((0.5, 1.0, 2.0), by_temperature, strict=True) if 2 * sum(trials) < 4]
+        assert row["breaking_temperature"] == (broken[0] if broken else math.inf)
+    firm = [
+        row["breaking_temperature"] == math.inf and row["worst"] == 1 == 1 - row["error_rate"]
+        for row in table.to_pylist()
+    ]
+    assert result.summary()["profile.firm"] == pytest.approx(np.mean(firm))
+    questions = pq.read_table(folder / "questions.parquet")
+    kept = questions.filter(questions["kept"])
+    assert kept["profile.firm"].to_pylist() == firm
+
+
+def right(graded: pa.Table, question_id: str, temperature: float | None = None) -> list[bool]:
+    own = pc.equal(graded["question_id"], question_id)
+    if temperature is not None:
+        own = pc.and_(own, pc.equal(graded["temperature"], temperature))
+    return [bool(verdict) for verdict in graded.filter(own)["correct"].to_pylist()]
+
+
+def test_the_report_shows_all_three_and_where_they_disagree(profiled: tuple[Result, Path]):
+    _, folder = profiled
+    assert (folder / "figures" / "frs_by_entropy_and_rewording.png").stat().st_size > 10_000
+    page = (folder / "report.html").read_text()
+    assert "The questions on which the three methods disagree most" in page
+    assert 'aria-label="Every fact under three kinds of pressure. ' in page
+    assert "of them withstand all three (95 % interval" in page
+    table = pq.read_table(folder / "profile.parquet").to_pylist()
+    furthest = max(table, key=lambda row: row["disagreement"])
+    assert page.index("disagree most") < page.index(furthest["question"]) < page.index("The least robust facts")
+
+
+def test_recorded_answers_of_all_three_give_the_same_figures(ask: Ask, profiled: tuple[Result, Path]):
+    result, folder = profiled
+    again, _ = ask(
+        "experiment=profile",
+        "sampler=recorded",
+        "model.name=mine",
+        f"sampler.recorded.file={folder / 'answers.parquet'}",
+        "sampler.recorded.selection=exact_match",
+    )
+    assert again.sources == result.sources
+    for name, score in result.scores.items():
+        ours = {figure: value for figure, value in score.flat().items() if "combined" not in figure}
+        theirs = again.scores[name].flat()
+        np.testing.assert_equal({figure: theirs[figure] for figure in ours}, ours, err_msg=name)
+
+
+def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Ask, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO", "robust_eval"):
+        result, folder = ask(*PROFILE[:-2], "sampler=[temperature_sweep,perturbation]", "dataset.limit=12")
+    assert "profile" not in result.scores
+    assert not (folder / "profile.parquet").exists()
+    assert "no profile: metric=frs reads temperature_sweep, metric=agreement reads perturbation, " in caplog.text
+
+
+def test_the_temperatures_may_be_enumerated(ask: Ask):
+    result, folder = ask(
+        *[setting for setting in PROFILE if "temperature_sweep" not in setting],
+        "sampler=[exact,perturbation,repetition]",
+        "sampler.exact.nodes=20",
+        "sampler.exact.temperatures=[0.5,1.0,2.0]",
+        "dataset.limit=12",
+    )
+    assert result.sources == {"frs": "exact", "agreement": "perturbation", "certainty": "repetition"}
+    assert "frs.offgrid.d1" in result.scores["frs"].values
+    assert 0 <= result.summary()["profile.firm"] <= 1  # type: ignore[operator]
+    assert set(pq.read_table(folder / "curves.parquet")["sampler"].to_pylist()) == {"exact"}
+
+
+PROMPTS = "prompts=builtin:few_shot.yaml"
+MISTAKES = {
+    "sampler=[temperature_sweep,repetition] metric=[frs]": "no metric reads the answers of sampler=repetition (of the "
+    "metrics, frs those of temperature_sweep): leave it out, or add one that does",
+    "experiment=profile sampler.repetition.prompts=builtin:zero_shot.yaml": "the samplers of a run ask with the same "
+    f"prompts, not sampler.temperature_sweep.{PROMPTS}, sampler.perturbation.{PROMPTS}, "
+    "sampler.repetition.prompts=builtin:zero_shot.yaml: set them alike",
+    "sampler=[repetition,recorded] metric=certainty sampler.recorded.file=a.jsonl model.name=mine": "sampler=recorded "
+    "stands alone, because nothing is asked: it cannot be one of repetition,recorded",
+    "experiment=profile sampler.repetition.trials=1": "metric=certainty needs repeated answers to the same "
+    "question, and the sampler asks once: set sampler.trials to 2 or more",
+    "experiment=profile sampler.trials=3": "there is no setting sampler.trials; sampler has temperature_sweep, "
+    "perturbation, repetition",
+    "experiment=profile model=recorded model.name=mine": "model=recorded cannot be asked, as "
+    "sampler=temperature_sweep,perturbation,repetition does: choose another model, or sampler=recorded sampler.file=…",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_what_does_not_go_together_is_said_first(line: str):
+    register()
+    with pytest.raises(UserError) as problem:
+        checked_overrides(line.split())
+    assert str(problem.value) == MISTAKES[line]

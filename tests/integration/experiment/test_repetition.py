@@ -1,0 +1,123 @@
+"""Answer certainty under repetition: whole runs of the embedded model on the built-in physics questions."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import hydra
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import without_figures
+from scipy import stats
+
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
+from robust_eval.experiment import run as experiment
+from robust_eval.record.result import Result
+from robust_eval.report.wording import sentence
+
+Ask = Callable[..., tuple[Result, Path]]
+TRIALS = 5000
+
+
+@pytest.fixture(scope="module")
+def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Run experiment=certainty; all runs share a store."""
+    mlruns = tmp_path_factory.mktemp("mlruns")
+
+    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
+        register()
+        folder = tmp_path_factory.mktemp("run")
+        settings = ["experiment=certainty", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        with nullcontext() if figures else without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+def shares(folder: Path) -> dict[str, dict[str | None, float]]:
+    """For each question the share of each letter among the answers at temperature 0.7; None is no letter."""
+    found: dict[str, dict[str | None, float]] = {}
+    graded = pq.read_table(folder / "graded.parquet")
+    for row in graded.filter(pa.compute.equal(graded["temperature"], 0.7)).to_pylist():
+        letters = found.setdefault(row["question_id"], {})
+        letters[row["label"]] = letters.get(row["label"], 0.0) + row["weight"]
+    return found
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: Ask, style: str):
+    """One token is an answer, so that what is drawn is what is enumerated: the letters, and everything else."""
+    few = ("dataset.limit=2", f"model.prompt_style={style}")
+    repeated, drawn = ask(*few, f"sampler.repetition.trials={TRIALS}", "sampler.repetition.max_new_tokens=1")
+    enumerated, exact = ask(*few, "sampler=exact", "sampler.exact.selection=none", "sampler.exact.temperatures=[0.7]")
+    counted, known = shares(drawn), shares(exact)
+    assert counted.keys() == known.keys()
+    assert len(counted) == 2
+    for question_id, letters in known.items():
+        assert sum(letters.values()) == pytest.approx(1, abs=1e-5)
+        for letter in letters.keys() | counted[question_id].keys():
+            p = letters.get(letter, 0.0)
+            error = np.sqrt(p * (1 - p) / TRIALS)
+            # 4.5 standard errors: one test in some ten thousand would fail by chance
+            assert abs(counted[question_id].get(letter, 0.0) - p) <= 4.5 * error + 1 / TRIALS, (question_id, letter)
+    name = "certainty.entropy"
+    by_trials, by_letters = (
+        result.scores["certainty"].by_question[f"{name}.t0.7"] for result in (repeated, enumerated)
+    )
+    assert by_trials == pytest.approx(by_letters, abs=0.06)
+    assert repeated.scores["certainty"].curves[f"{name}_miller_madow"][0.7].value == pytest.approx(
+        enumerated.scores["certainty"].curves[name][0.7].value, abs=0.03
+    )
+
+
+def test_a_run_as_the_paper_has_it(ask: Ask):
+    result, folder = ask("dataset.limit=6", "sampler.repetition.prompts=builtin:physics.yaml", figures=True)
+    graded = pq.read_table(folder / "graded.parquet")
+    sampled = graded.filter(pa.compute.equal(graded["temperature"], 0.7)).to_pylist()
+    assert len(sampled) == 6 * 20
+    assert all(row["weight"] == 0.05 for row in sampled)
+    table = pq.read_table(folder / "certainty.parquet").to_pylist()
+    for row in table:
+        own = [answer for answer in sampled if answer["question_id"] == row["question_id"]]
+        valid = [answer["label"] for answer in own if answer["label"] is not None]
+        assert row["invalid"] == len(own) - len(valid)
+        counts = [valid.count(letter) for letter in sorted(set(valid))]
+        assert row["labels"] == len(counts)
+        assert row["entropy"] == pytest.approx(stats.entropy(counts), rel=1e-12)
+        right = sum(answer["correct"] for answer in own if answer["label"] is not None)
+        assert row["error_rate"] == pytest.approx(1 - right / len(valid), rel=1e-12)
+    assert result.counts()["prompts.asked"] == 12
+    assert {file.name for file in (folder / "figures").glob("*.png")} == {
+        "answer_entropy.png",
+        "error_rate_by_entropy.png",
+        "error_rate_by_category.png",
+    }
+    error = result.scores["certainty"].curves["certainty.error_rate"][0.7]
+    assert sentence(result).startswith(
+        "6 of 6 questions were kept and asked again and again at t = 0.7 (95 % intervals in brackets): the mean entropy"
+    )
+    assert (
+        f"their mean error rate {error.value:.3f} ({error.low:.3f} to {error.high:.3f}); "
+        "on 0 of them the model is certain and wrong."
+    ) in sentence(result)
+    assert "By category" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_free_text_has_clusters_as_labels(ask: Ask):
+    _, folder = ask("dataset=facts", "dataset.limit=3", "aggregator=clusters", "sampler.repetition.trials=6")
+    graded = pq.read_table(folder / "graded.parquet")
+    assert graded["ensemble"].null_count == 3  # the greedy answers have no vote
+    table = pq.read_table(folder / "certainty.parquet").to_pylist()
+    assert [row["most"] for row in table] == pytest.approx([np.log(6)] * 3)
+    for row in table:
+        labels = {
+            answer["label"]
+            for answer in graded.to_pylist()
+            if answer["question_id"] == row["question_id"] and answer["temperature"] > 0 and answer["label"]
+        }
+        assert row["labels"] == len(labels)

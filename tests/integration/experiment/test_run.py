@@ -1,0 +1,555 @@
+import json
+import math
+import re
+import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import hydra
+import mlflow
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+from omegaconf import OmegaConf
+from recorded_run import without_figures
+from tiny_model import save_tiny_encoder, save_tiny_model
+
+from robust_eval.answer import SCHEMA
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
+from robust_eval.error import UserError
+from robust_eval.experiment import run as experiment
+from robust_eval.model.local.fingerprint import folder_hash
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.record.result import Result
+from robust_eval.report.wording import few_kept, sentence
+from robust_eval.runtime import cache
+
+Measure = Callable[..., tuple[Result, Path]]
+FILES = {
+    "answers.parquet",
+    "config.yaml",
+    "curves.parquet",
+    "environment.json",
+    "figures",
+    "frs.parquet",
+    "frs_accuracy.parquet",
+    "frs_certainty.parquet",
+    "frs_types.parquet",
+    "graded.parquet",
+    "questions.parquet",
+    "report.html",
+    "summary.json",
+}
+FIGURES = {
+    "accuracy_by_temperature",
+    "entropy_by_breaking_temperature",
+    "frs_by_d",
+    "frs_by_entropy_and_breaking",
+    "frs_density",
+    "question_types",
+    "reply_certainty_by_temperature",
+    "survival",
+}
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
+    """Run an experiment on a tiny random model that keeps whatever it answers, without tracking and figures unless
+    asked."""
+
+    def run(
+        *overrides: str, base: Path | None = None, folder: str | None = None, figures: bool = False
+    ) -> tuple[Result, Path]:
+        register()
+        base = base or tmp_path_factory.mktemp("measure")
+        folder = base / (folder or f"run{len(list(base.glob('run*')))}")
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = [
+            "model=transformers",
+            f"model.path={tiny_folder}",
+            "model.name=tiny",
+            "model.prompt_style=plain",
+            "dataset.limit=12",
+            "sampler.temperature_sweep.selection=none",
+            "sampler.temperature_sweep.trials=3",
+            "tracking=none",
+            f"paths.mlruns={base / 'mlruns'}",
+        ]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        with nullcontext() if figures else without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def complete(measure: Callable[..., tuple[Result, Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose store has all answers of a run."""
+    base = tmp_path_factory.mktemp("complete")
+    measure(base=base)
+    return base
+
+
+def figures(folder: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads((folder / "summary.json").read_text())
+    return {name: value for name, value in found.items() if "seconds" not in name}
+
+
+def test_a_home_that_was_full_once_changes_nothing(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
+    kept = {file: file.read_bytes() for file in (tmp_path / "robust_eval").rglob("*") if file.is_file()}
+    assert {file.parent.name for file in kept} >= {"hashes", "vega"}
+    for file in kept:
+        file.write_bytes(b"")
+    _, after = measure("engine.threads=1", base=tmp_path / "second")
+    assert figures(after) == figures(ordinary)
+    assert all(file.read_bytes() for file in kept)
+    assert [record for record in caplog.records if record.name == "robust_eval.runtime.cache"] == []
+
+
+def test_without_a_home_a_run_finds_what_it_finds_with_one(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
+    monkeypatch.setattr(cache, "_said", [])
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    _, homeless = measure("engine.threads=1", base=tmp_path / "second")
+    assert figures(homeless) == figures(ordinary)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "robust_eval.runtime.cache"]
+    assert said.startswith("nothing can be kept in /dev/null/robust_eval/")
+
+
+def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, capsys: pytest.CaptureFixture[str]):
+    result, folder = measure(figures=True)
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        f"{f}.{e}" for f in FIGURES for e in ("png", "svg")
+    }
+    answers, graded = pq.read_table(folder / "answers.parquet"), pq.read_table(folder / "graded.parquet")
+    assert answers.schema.equals(SCHEMA.append(pa.field("sampler", pa.string())))
+    assert set(answers["sampler"].to_pylist()) == {"greedy", "temperature_sweep"}
+    assert answers.num_rows == 12 + 12 * 10 * 3
+    grading = ["label", "correct", "exact"]
+    assert answers.drop_columns(grading) == graded.drop_columns([*grading, "ensemble"])
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary == result.summary()
+    assert (summary["questions.asked"], summary["questions.kept"]) == (12, 12)
+    assert sum(summary[f"outcomes.{outcome}"] for outcome in ("ok", "empty")) == 360
+    questions = pq.read_table(folder / "questions.parquet")
+    assert questions["question_id"].to_pylist() == [question.id for question in result.asked]
+    assert questions["group"].to_pylist() == [question.group for question in result.asked]
+    assert set(questions["scenario"].to_pylist()) == {"abstractive"}
+    for figure in ("accuracy.greedy", "frs.d1", "frs.unbroken_share", "frs.entropy.mean", "accuracy.t0.2"):
+        assert np.nanmean(questions[figure].to_numpy()) == pytest.approx(summary[figure], abs=1e-12)
+    assert OmegaConf.load(folder / "config.yaml").sampler.temperature_sweep.trials == 3
+    shown = capsys.readouterr().out
+    assert "tiny on facts: 12 of 12 questions kept" in shown
+    assert str(folder / "report.html") in shown
+    assert "mean FRS, d = 1" in shown
+
+
+def test_the_same_seed_gives_the_same_answers(measure: Callable):
+    tables = [
+        pq.read_table(measure(*overrides)[1] / "answers.parquet")
+        for overrides in ((), ("model.answers_at_once=1",), ("seed=1",))
+    ]
+    floats = ["token_logprobs", "sampling_logprobs", "top_logprobs"]  # differ in the last digits between batch shapes
+    same, smaller_batches, other_seed = (table.drop_columns(floats) for table in tables)
+    assert smaller_batches == same
+    assert other_seed != same
+
+
+def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
+    result, folder = measure("tracking=mlflow", "metric=[frs,certainty]", figures=True)
+    client = mlflow.MlflowClient(f"sqlite:///{folder.parent}/mlruns/mlflow.db")
+    (found,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    assert found.info.status == "FINISHED"
+    finite = {name: value for name, value in result.summary().items() if value is not None}
+    singles = {name: value for name, value in finite.items() if ".t" not in name}
+    assert {name: found.data.metrics.get(name) for name in singles} == singles
+    for name in ("accuracy", "accuracy.low", "certainty.entropy", "certainty.error_rate.high", "frs.survival"):
+        history = {entry.step: entry.value for entry in client.get_metric_history(found.info.run_id, f"curve/{name}")}
+        base = name.removesuffix(".low").removesuffix(".high")
+        bound = name.removeprefix(base)
+        expected = {
+            round(t * 10): finite[f"{base}.t{t:g}{bound}"] for t in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+        }
+        assert history == expected
+    assert found.data.params["sampler.temperature_sweep.trials"] == "3"
+    assert found.data.params["loaded.dtype"] in ("float32", "bfloat16")
+    files = folder_hash(Path(found.data.params["model.path"]))
+    assert found.data.params["identity.files"] == files
+    assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {"certainty.parquet", "tables"}
+    assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == ["tables/questions.json"]
+    assert found.data.tags["mlflow.note.content"].startswith(
+        f"{sentence(result)} {few_kept(result)}\n\n**Figures**\n\n| figure |"
+    )
+
+
+def failed_run(base: Path) -> mlflow.entities.Run:
+    client = mlflow.MlflowClient(f"sqlite:///{base}/mlruns/mlflow.db")
+    (found,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    return found
+
+
+def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Callable, tmp_path: Path):
+    with pytest.raises(UserError, match=r"^none of the 12 questions asked was kept"):
+        measure("sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
+    assert failed_run(tmp_path).info.status == "FAILED"
+    assert failed_run(tmp_path).data.tags["error"].startswith("UserError: none of the 12 questions")
+    assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
+
+
+def left(base: Path) -> list[str]:
+    """What lies in a folder besides the store, which every run opens."""
+    files = [path for path in base.rglob("*") if not path.is_relative_to(base / "mlruns" / "store")]
+    return sorted(str(path.relative_to(base)) for path in files)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("dataset=jsonl dataset.path={base}/none.jsonl", "the data file {base}/none.jsonl cannot be read"),
+        ("dataset=local dataset.path={base}/quiz.csv dataset.correct=from_0", "2 of the 2 records of {base}/quiz.csv"),
+        ("dataset=local dataset.path={base}/mars.csv", "question "),
+        ("model.path={base}/empty", "model.path of tiny: the folder {base}/empty holds no model"),
+        ("model.path={base}/none", "model.path of tiny: there is no folder {base}/none"),
+        ("model.path={base}/untold", "model tiny: {base}/untold cannot be loaded"),
+        ("sampler.temperature_sweep.estimator=combined grader=levenshtein", "sampler.estimator=combined cannot tell"),
+        ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
+        ("tracking.uri=nonsense://x", "tracking: nonsense://x cannot be used"),
+    ],
+)
+def test_a_mistake_that_is_found_before_anything_was_asked_leaves_no_run(
+    measure: Callable, tmp_path: Path, mistake: str, said: str
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "untold").mkdir()
+    (tmp_path / "untold" / "config.json").touch()
+    (tmp_path / "quiz.csv").write_text("question,choices,correct\nWho?,\"['a', 'b']\",A\nWhere?,\"['c', 'd']\",B\n")
+    (tmp_path / "mars.csv").write_text("question,answers\nWhich planet is known as the Red Planet?,Mars\n")
+    there = left(tmp_path)
+    with pytest.raises(UserError) as problem:
+        measure("tracking=mlflow", *mistake.format(base=tmp_path).split(), base=tmp_path)
+    assert str(problem.value).startswith(said.format(base=tmp_path))
+    assert [name for name in left(tmp_path) if name not in ("mlruns", "mlruns/mlflow.lock")] == there
+
+
+def test_a_run_that_is_stopped_before_anything_was_asked_leaves_nothing(
+    measure: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stopped(_: Transformers) -> None:
+        (tmp_path / "run0" / "run.log").write_text("WARNING: stopped")  # as logged where Hydra sets logging up
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Transformers, "load", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure("tracking=mlflow", base=tmp_path)
+    assert left(tmp_path) == ["mlruns"]
+
+
+def test_a_mistake_leaves_what_was_in_the_folder_before(measure: Callable, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "mine" / "run.log").write_text("mine")
+    with pytest.raises(UserError):
+        measure("dataset=jsonl", f"dataset.path={tmp_path}/none.jsonl", base=tmp_path, folder="mine")
+    assert left(tmp_path) == ["mine", "mine/notes.txt", "mine/run.log", "mlruns"]
+
+
+@pytest.mark.parametrize(
+    ("store", "again"),
+    [("sqlite", "the same command goes on with what is in the store"), ("none", "nothing was kept (store=none)")],
+)
+def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path, store: str, again: str):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "answers.parquet.partial").symlink_to("/dev/full")
+    with pytest.raises(UserError) as problem:
+        measure("tracking=mlflow", f"store={store}", base=tmp_path, folder="full")
+    assert str(problem.value) == f"{tmp_path / 'full'}: No space left on device; {again}"
+    assert failed_run(tmp_path).info.status == "FAILED"
+
+
+def test_a_run_that_is_complete_in_the_store_asks_nothing(
+    measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    first, folder = measure(base=tmp_path)
+    answers, curves = (pq.read_table(folder / f"{name}.parquet") for name in ("answers", "curves"))
+    assert (first.prompts_asked, first.prompts_found) == (24, 0)
+    with caplog.at_level("INFO"):
+        again, folder = measure(base=tmp_path)
+    assert pq.read_table(folder / "answers.parquet") == answers
+    assert pq.read_table(folder / "curves.parquet") == curves
+    assert (again.prompts_asked, again.prompts_found) == (0, 24)
+    assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
+    loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
+    assert {name: again.description[name] for name in loaded} == loaded
+    figures = {name: value for name, value in first.summary().items() if not name.startswith(("seconds.", "prompts."))}
+    assert {name: again.summary()[name] for name in figures} == figures
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["metric.frs.d=[3]"],
+        ["metric.frs.threshold=0.7"],
+        ["metric=[frs,certainty]"],
+        ["grader.contains=substring"],
+        ["grader=levenshtein"],
+        ["sampler.temperature_sweep.trials=2"],
+        ["sampler.temperature_sweep.temperatures=[0.2,1.0]"],
+        ["dataset.limit=5"],
+    ],
+)
+def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complete: Path, other: list[str]):
+    result, _ = measure(*other, base=complete)
+    assert result.prompts_asked == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["seed=1"],
+        ["sampler.temperature_sweep.trials=4"],
+        ["sampler.temperature_sweep.max_new_tokens=4"],
+        ["model.generation.top_k=5"],
+        ["model.dtype=bfloat16"],
+    ],
+)
+def test_other_answers_are_asked_for(measure: Callable, complete: Path, other: list[str]):
+    result, _ = measure(*other, base=complete)
+    assert result.prompts_asked > 0
+
+
+def test_without_a_store_everything_is_asked_again(measure: Callable, complete: Path):
+    result, _ = measure("store=none", base=complete)
+    assert (result.prompts_asked, result.prompts_found) == (24, 0)
+
+
+def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
+    result, _ = measure("metric.frs.k=30")
+    baseline = result.baseline["top_logprobs"].to_pylist()
+    assert {len(token) for tokens in baseline for token in tokens} == {30}
+    assert result.scores["frs"].values["frs.entropy.mean"].value > 0
+
+
+def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
+    for dataset in ("passages", "physics"):
+        result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
+        assert len(result.kept) == 12
+        assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+
+
+def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
+    measure: Callable, complete: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    fewer = "sampler.temperature_sweep.trials=2"
+    fresh, _ = measure(fewer)
+    capsys.readouterr()
+    result, folder = measure(fewer, base=complete)
+    why = "not computed: drawn for another run"
+    row = re.compile(rf"mean FRS, d = 1, all draws combined +│ +{why} ")
+    assert row.search(capsys.readouterr().out)
+    assert f">{why}</td>" in (folder / "report.html").read_text()
+    assert result.description["undefined.frs.combined.d1"] == why
+    expected = {name for name in fresh.summary() if not name.endswith((".low", ".high", ".n"))}
+    found = result.summary()
+    assert {name for name in expected - set(found) if not name.startswith("seconds.")} == set()
+    lacking = {name for name in expected & set(found) if found[name] is None and fresh.summary()[name] is not None}
+    assert lacking == {name for name in expected if "combined" in name and fresh.summary()[name] is not None}
+    again, _ = measure(fewer, "sampler.temperature_sweep.estimator=combined", base=complete)
+    assert again.prompts_asked == 12  # as the log says: the model draws them anew
+
+
+def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file = tmp_path / "quiz.csv"
+    file.write_text("question,answers\nWho drew the maps?,Karl\nWho?,\nWhere?,---\nWhen was it?,1832\n")
+    with caplog.at_level("INFO"):
+        result, _ = measure("dataset=local", f"dataset.path={file}", "dataset.max_unusable=0.5")
+    recorded = {name: value for name, value in result.description.items() if name.startswith("loaded.dataset.")}
+    digest = recorded.pop("loaded.dataset.fingerprint")
+    assert recorded == {"loaded.dataset.unusable.no_accepted_answer": 2, "loaded.dataset.unusable_aliases": 0}
+    assert f"data set local: 2 questions, fingerprint {digest[:12]}, 2 no accepted answer" in caplog.messages
+
+
+def test_questions_without_a_type_are_given_one_by_a_classifier(measure: Callable, tmp_path: Path):
+    from robust_eval.question_type.classifier import from_encoder
+
+    from_encoder(str(save_tiny_encoder(tmp_path / "encoder"))).save(tmp_path / "types")
+    lines = [{"id": f"{place}", "question": f"what is it {place}?", "answers": ["it"]} for place in range(4)]
+    lines[0]["type"] = "fish"
+    file = tmp_path / "mine.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    mine = ["dataset=jsonl", f"dataset.path={file}", "dataset.name=mine"]
+    result, folder = measure(*mine, f"question_types={tmp_path / 'types'}")
+    first, *others = pq.read_table(folder / "questions.parquet")["type"].to_pylist()
+    assert first == "fish"
+    assert set(others) <= {"ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"}
+    assert result.description["loaded.question_types.predicted"] == 3
+    assert result.description["loaded.question_types.sha256"] == folder_hash(tmp_path / "types")
+    assert "3 of the questions asked have the type that the classifier predicts" in (folder / "report.html").read_text()
+
+
+def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
+    measure(base=tmp_path, folder="mine")
+    result, _ = measure(base=tmp_path, folder="mine")  # the same once more
+    assert result.prompts_asked == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()}
+    with pytest.raises(UserError) as problem:
+        measure("seed=1", base=tmp_path, folder="mine")
+    assert str(problem.value) == (
+        f"{tmp_path / 'mine'} holds a run with another configuration; give this one another (hydra.run.dir)"
+    )
+    with FileLock(tmp_path / "mine.lock"), pytest.raises(UserError) as problem:
+        measure(base=tmp_path, folder="mine")
+    assert str(problem.value) == (
+        f"a run is going on in {tmp_path / 'mine'}; give this one another folder (hydra.run.dir)"
+    )
+    assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture(scope="module")
+def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
+    """Run sampler=exact on a tiny random model."""
+
+    def run(*overrides: str) -> tuple[Result, Path]:
+        register()
+        folder = tmp_path_factory.mktemp("exact")
+        settings = [
+            "sampler=exact",
+            "model=transformers",
+            f"model.path={tiny_folder}",
+            "model.name=tiny",
+            "model.prompt_style=plain",
+            "dataset.limit=3",
+            "sampler.exact.selection=none",
+            "sampler.exact.nodes=20",
+            "tracking=none",
+            f"paths.mlruns={folder / 'mlruns'}",
+        ]
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", [*settings, *overrides])
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+def test_an_exact_run_gives_an_ordinary_table_of_probabilities(enumerate_facts: Callable):
+    result, folder = enumerate_facts("metric=[frs,certainty]")
+    graded = pq.read_table(folder / "graded.parquet")
+    sampled = graded.filter(pc.greater(graded["temperature"], 0))
+    assert sampled.drop_columns(["sampler", "ensemble"]).schema.equals(SCHEMA)
+    sums = sampled.group_by(["question_id", "temperature"]).aggregate([("weight", "sum")])
+    assert sums.num_rows == 3 * 10
+    assert sums["weight_sum"].to_pylist() == pytest.approx([1.0] * 30)
+    curves = pq.read_table(folder / "curves.parquet")
+    grid = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+    beyond = [2.2, 2.4, 2.6, 2.8, 3.0, 3.2, 3.4, 3.6, 3.8, 4.0]
+    assert sorted(set(curves["temperature"].to_pylist())) == [0.05, 0.1, *grid, *beyond]
+    summary = result.summary()
+    assert summary["outcomes.ok"] + summary["outcomes.empty"] == pytest.approx(30)
+    assert {"frs.offgrid.d1", "accuracy_certified_lower.t0.2", "certainty.entropy.t1"} <= summary.keys()
+    assert result.description["loaded.dtype"] == "float32"
+
+
+def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_facts: Callable):
+    result, folder = enumerate_facts("dataset=physics", "metric=[frs,certainty]")
+    graded = pq.read_table(folder / "graded.parquet")
+    at_one = graded.filter(pc.equal(graded["temperature"], 1.0))
+    assert set(at_one["label"].to_pylist()) == {"A", "B", "C", "D", "E", None}
+    assert set(at_one["outcome"].to_pylist()) <= {"ok", "invalid", "empty"}
+    assert at_one.num_rows == 3 * 6
+    assert result.scores["certainty"].curves["certainty.entropy"][1.0].value > 1  # a random model is uncertain
+
+
+def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(
+    enumerate_facts: Callable, tmp_path: Path
+):
+    (tmp_path / "config.json").touch()
+    with pytest.raises(UserError, match=r"^sampler=exact cannot tell which answers to question .* are right"):
+        enumerate_facts("grader.contains=substring", f"model.path={tmp_path}")  # there is no model
+
+
+def test_figures_are_nested_settings_by_dotted_names():
+    assert experiment.flat({"a": {"b": 1, "c": {"d": [2]}}, "e": None}) == {"a.b": 1, "a.c.d": [2], "e": None}
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_smoke_preset_runs_from_the_command_line(command: Command, tmp_path: Path):
+    process = command("experiment=smoke", f"paths.mlruns={tmp_path}")
+    assert process.returncode == 0, process.stderr
+    (report,) = tmp_path.glob("runs/*/*/report.html")
+    assert f"report:  {report}" in process.stdout
+    assert f"-m mlflow ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in process.stdout
+    assert "greedy answers: 4 of 12 questions kept" in process.stderr
+    assert "Traceback" not in process.stdout + process.stderr
+
+
+def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, tmp_path: Path):
+    process = command("sampler.trails=3", f"paths.mlruns={tmp_path}")
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert process.stderr.startswith("error: there is no setting sampler.temperature_sweep.trails (did you mean ")
+    assert process.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        (["--experiment", "smoke"], "--experiment is no option: settings are written without dashes, experiment=smoke"),
+        (["--seed=1"], "--seed is no option: settings are written without dashes, seed=1"),
+        (["-model", "x"], "-model is no option: settings are written without dashes, model=x"),
+        (["--model", "seed=1"], "--model is no option: settings are written without dashes, model=…"),
+    ],
+)
+def test_a_setting_with_dashes_before_it_is_answered_with_how_it_is_written(
+    command: Command, tmp_path: Path, arguments: list[str], right: str
+):
+    process = command(f"paths.mlruns={tmp_path}", *arguments)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == f"error: {right} (--help names the settings, --hydra-help the options)\n"
+
+
+def test_a_broken_data_file_exits_with_one_sentence(command: Command, tmp_path: Path):
+    data = tmp_path / "mine.jsonl"
+    data.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n{"id": "2", "question":\n')
+    process = command("dataset=jsonl", f"dataset.path={data}", f"paths.mlruns={tmp_path / 'mlruns'}")
+    assert process.returncode == 1
+    assert process.stderr == (
+        f"error: {data}, line 2: broken JSON (Expecting value at column 24); nothing was loaded\n"
+    )
+    assert [path for path in (tmp_path / "mlruns").glob("*") if path.name != "store"] == [tmp_path / "mlruns" / "runs"]
+    assert not list((tmp_path / "mlruns").glob("runs/*/*"))
+
+
+def test_a_model_without_weights_exits_with_one_sentence(command: Command, tmp_path: Path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    process = command("model=transformers", f"model.path={empty}", "tracking=none", f"paths.mlruns={tmp_path}")
+    assert process.returncode == 1
+    assert process.stderr == (
+        f"error: model.path of {empty}: the folder {empty} holds no model: it is empty, and a model has config.json, "
+        "weights (*.safetensors) and a tokenizer (tokenizer.json)\n"
+    )
+    assert "Traceback" not in process.stderr

@@ -1,0 +1,233 @@
+import re
+import unicodedata
+from functools import cache
+
+import numpy as np
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.grader.matching import Matching
+from robust_eval.model.local.transformers import TransformersModel
+from robust_eval.model.token_texts import TokenTexts
+from robust_eval.normalization import normalize
+from robust_eval.question import Question
+
+BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")
+
+BY_HAND = [
+    (("Paris",), b" Par"),
+    (("Rome", "Roman", "Romania"), b" Rom"),
+    (("Romania", "Roman"), b" The Romania"),
+    (("The Beatles",), b" the"),
+    (("a hundred years", "100 years"), b" a"),
+    (("King's College",), b" King"),
+    (("Newton's laws",), b" Newton's"),
+    (("Jean-Paul Sartre",), b" Jean-"),
+    (("Tim Berners-Lee", "Berners-Lee"), b" Tim Berners"),
+    (("Trinidad and Tobago",), b" Trinidad and Tob"),
+    (("21", "twenty-one"), b" twenty"),
+    (("8",), b" eight hundred and"),
+    (("1000",), b" 1,"),
+    (("1000",), b" 1,000"),
+    (("3.14",), b" 3."),
+    (("3",), b" 3"),
+    (("-5",), b" -"),
+    (("5",), b" it is "),
+    (("U.S.A.", "United States"), b" U.S"),
+    (("USA",), b" U.S.A"),
+    (("K", "kelvin"), b" K"),
+    (("K",), b" the K."),
+    (("'s", "Paris"), b" the capital'"),
+    (("'s", "Paris"), b" the capital i"),
+    (("café",), b" caf"),
+    (("café",), b" caf\xc3"),
+    (("São Paulo",), b" Sa"),
+    (("東京", "Tokyo"), "東".encode() + b"\xe4\xba"),
+    (("Straße",), b" Stra"),
+    (("6", "six", "carbon"), b" six"),
+]
+MORE = [
+    (("Paris",), b""),
+    (("Roman",), b" Roman"),
+    (("the Netherlands", "Holland"), b" It is called the Nether"),
+    (("Newton",), b" Isaac Newton"),
+    (("twenty",), b" twenty"),
+    (("100",), b" one"),
+    (("5 million",), b" five"),
+    (("1945",), b" 194"),
+    (("1",), b" 1,00"),
+    (("U.S.",), b" the U."),
+    (("K",), b""),
+    (("cafe",), b" cafe"),
+]
+RANDOM = 25
+BEFORE = ["", " The", " It is", " I think", " A", " about", " not", "\u201c", " In 19", " U.S. and"]
+AFTER = ["", ".", " is", "'s", "-born", ", the", " and", "s", " hundred"]
+NASTY = [
+    " hundred",
+    " million",
+    "ian",
+    ".5",
+    ",000",
+    "-one",
+    "'s",
+    "",
+    "0",
+    ".",
+    " and one",
+    " and",
+    "s",
+    "\u0301",
+    ".",
+]
+NASTY += ["B", ".B", ".B.", " one", "-", " thousand", ",", "é", "%", "th", "\n5", "teen", "ty-one", "’s", " - 5", " a"]
+
+
+def matcher(*answers: str) -> AnswerMatcher:
+    found = Matching().matcher(Question("q", "?", answers))
+    assert found is not None
+    return found
+
+
+def random_pair(model: TransformersModel, seed: int) -> tuple[tuple[str, ...], bytes]:
+    """A fact of the built-in set, and a beginning of a reply that holds one of its answers, cut between two tokens."""
+    random = np.random.default_rng(seed)
+    answers = builtin_answers()[random.integers(len(builtin_answers()))]
+    said = answers[random.integers(len(answers))]
+    reply = f"{random.choice(BEFORE)} {said}{random.choice(AFTER)}"
+    ids = model.tokenizer(reply).input_ids
+    return answers, b"".join(
+        model._vocabularies[True].texts.raw[token] for token in ids[: random.integers(len(ids) + 1)]
+    )
+
+
+@cache
+def builtin_answers() -> list[tuple[str, ...]]:
+    return [question.answers for question in BUILTIN.load() if Matching().matcher(question)]
+
+
+def agrees_with_whole_replies(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> None:
+    """Every token of the vocabulary is judged as the reply is that ends with it."""
+    rule = matcher(*answers)
+    found = rule.next_tokens(prefix, texts)
+    whole = [(prefix + raw.split(b"\n", 1)[0]).decode("utf-8", "replace") for raw in texts.raw]
+    expected = np.array([rule.right(reply) for reply in whole])
+    differ = np.flatnonzero(found.right != expected)
+    assert {whole[token]: bool(found.right[token]) for token in differ} == {}
+
+
+def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> int:
+    """What is closed is right whatever follows; returns how many tokens are."""
+    rule = matcher(*answers)
+    closed = np.flatnonzero(rule.next_tokens(prefix, texts).closed)
+    random = np.random.default_rng(len(closed))
+    delicate = [token for token in closed if re.match(r"[\W_]*(\d|and|one|[a-z]{0,2}$)", texts.keys[token])]
+    tokens = {*random.permutation(closed)[:60].tolist(), *random.permutation(delicate)[:60].tolist()}
+    for token in tokens:
+        drawn = random.integers(len(texts), size=(10, 3))
+        more = [piece.encode() for piece in NASTY] + [b"".join(texts.raw[i] for i in row) for row in drawn]
+        for continuation in more:
+            reply = (prefix + texts.raw[token] + continuation).decode("utf-8", "replace")
+            assert rule.right(reply), (answers, reply)
+    return len(closed)
+
+
+@pytest.mark.parametrize(("answers", "prefix"), BY_HAND)
+def test_next_tokens_are_judged_as_whole_replies_are(
+    embedded: TransformersModel, answers: tuple[str, ...], prefix: bytes
+):
+    agrees_with_whole_replies(answers, prefix, embedded._vocabularies[True].texts)
+
+
+@pytest.mark.parametrize("seed", range(RANDOM))
+def test_next_tokens_are_judged_as_whole_replies_are_to_built_in_questions(embedded: TransformersModel, seed: int):
+    agrees_with_whole_replies(*random_pair(embedded, seed), embedded._vocabularies[True].texts)
+
+
+def test_what_is_closed_stays_right(embedded: TransformersModel):
+    texts = embedded._vocabularies[True].texts
+    assert sum(stays_right(answers, prefix, texts) for answers, prefix in BY_HAND + MORE) > 100_000
+
+
+def test_what_is_closed_stays_right_of_built_in_questions(embedded: TransformersModel):
+    texts = embedded._vocabularies[True].texts
+    assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(2 * RANDOM)) > 100_000
+
+
+# Small vocabularies, by hand
+
+
+def kinds(answers: tuple[str, ...], prefix: str, *pieces: str) -> dict[str, list[str]]:
+    found = matcher(*answers).next_tokens(prefix.encode(), TokenTexts([piece.encode() for piece in pieces]))
+    assert found.right.shape == found.closed.shape == (len(pieces),)
+    masks = {"right": np.flatnonzero(found.right), "closed": np.flatnonzero(found.closed), "begun": found.begun}
+    return {name: [pieces[token] for token in ids] for name, ids in masks.items()}
+
+
+def test_a_word_is_closed_by_the_boundary_after_it():
+    within = kinds(("Roman",), " Rom", "an", "an,", "ania", "an's", "e", " an")
+    assert within["right"] == ["an", "an,", "an's"]
+    assert [piece for piece in within["closed"] if piece != "an's"] == ["an,"]
+    after = kinds(("Roman",), " Roman", "", "ia", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " ")
+    assert after["right"] == ["", ",", " Empire", "\n", "'", "-", "-born", "'s", " "]
+    assert [piece for piece in after["closed"] if piece != "'s"] == [",", " Empire", "'", "-", "-born", " "]
+
+
+def test_a_number_is_not_closed_by_a_boundary_that_may_belong_to_it():
+    found = kinds(("5",), " 5", "", ".", ",", " ", "-", " million", " m", "0", " apples", " and", " an", "th")
+    assert found["right"] == ["", ".", ",", " ", "-", " m", " apples", " and", " an"]
+    assert set(found["closed"]) <= {" apples"}
+
+
+def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
+    texts = TokenTexts([b"\xc3", b"\xa9", b"\xe2\x80", b".", b" a", b" \xc3"])
+    rule = matcher("Roman")
+    found = rule.next_tokens(b" Roman", texts)
+    expected = [rule.right((b" Roman" + raw).decode("utf-8", "replace")) for raw in texts.raw]
+    assert found.right.tolist() == expected
+    assert found.closed.tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]  # the second byte alone never becomes a letter
+
+
+def test_tokens_that_begin_an_answer_or_go_on_with_it_are_begun():
+    pieces = (" New", " Y", " York", "York", " Yorkshire", "N", "ew", " new", " Ne", " The", "w", " City", "", " ")
+    answers = ("New York", "New York City")
+    assert kinds(answers, "", *pieces)["begun"] == [" New", "N", " new", " Ne"]
+    assert kinds(answers, " the New", *pieces)["begun"] == [" New", " Y", " York", "N", " new", " Ne", " "]
+    assert kinds(answers, " Ne", *pieces)["begun"] == [" New", "N", " new", " Ne", "w"]
+    assert kinds(answers, " Nova", *pieces)["begun"] == [" New", "N", " new", " Ne"]
+
+
+@pytest.mark.parametrize(("answers", "prefix"), BY_HAND + MORE)
+def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
+    embedded: TransformersModel, answers: tuple[str, ...], prefix: bytes
+):
+    texts = embedded._vocabularies[True].texts
+    rule = matcher(*answers)
+    reply = normalize(prefix.decode("utf-8", "replace"))
+    left = set()
+    for form in map(normalize, answers):
+        cuts = [cut for cut in range(len(form)) if f" {reply}".endswith(f" {form[:cut]}") or not cut]
+        left |= {form[cut:] for cut in cuts}
+    for token in rule.next_tokens(prefix, texts).begun:
+        line = texts.raw[token].split(b"\n", 1)[0].decode()
+        key = unicodedata.normalize("NFKC", line).casefold()
+        assert any(rest.startswith((key, key[1:])) and len(key.strip()) < len(rest) for rest in left), key
+
+
+def test_a_reply_is_right_where_the_grader_finds_it_right():
+    question = Question("q", "?", ("Roman", "five", "U.S.A."))
+    rule = Matching().matcher(question)
+    replies = ("The Roman.", "Romania", "5", "fifty-five", "twenty five", "in the USA", "u.s.a.", "\n\nfive\nsix", "")
+    required = {"question_id": "q", "rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
+    graded = Matching().grade([question], answer_table({**required, "text": reply} for reply in replies))
+    assert [rule.right(reply) for reply in replies] == graded["correct"].to_pylist()
+    assert rule.right("six\nfive") is False

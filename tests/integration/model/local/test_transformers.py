@@ -1,0 +1,672 @@
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+from architectures import tiny
+from asking import answered
+from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
+
+from robust_eval.error import UserError
+from robust_eval.grader.matching import Matching
+from robust_eval.model.base import Completion, Enumeration, Reply, Request
+from robust_eval.model.local import answer_tree, batching, transformers
+from robust_eval.model.local.packed_prefixes import PackedPrefixes
+from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.local.transformers import Transformers, TransformersModel
+from robust_eval.model.reply_tables import answers_of
+from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.question import Question
+from robust_eval.store.stored_model import answers_key
+
+DROPS_SYSTEM = "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}<bot>"
+REFUSES_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + DROPS_SYSTEM
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+def load(folder: Path, **settings: object) -> TransformersModel:
+    return Transformers(name="tiny", path=str(folder), **settings).load()
+
+
+def request(text: str, trials: int = 1, temperatures: tuple[float, ...] = (0.0,), tokens: int = 8) -> Request:
+    return Request(text, 0, Prompt("Be brief.", (("One?", "1"),), text), temperatures, trials, tokens, 0, 5)
+
+
+def test_some_answers_are_there_before_many_were_asked(folder: Path):
+    greedy = [request(f"{index:03}") for index in range(300)]
+    (first, *_) = load(folder, prompt_style="plain").complete(greedy, {each.item for each in greedy})
+    assert len(first) == 1024 // 11  # tokens at once, of prompts of eleven
+
+
+def test_a_local_folder_is_loaded_and_described(folder: Path):
+    description = load(folder, prompt_style="plain").description()
+    assert description["class"] == "LlamaForCausalLM"
+    weights = tiny("llama", vocabulary=VOCABULARY).parameters()
+    assert description["parameters"] == sum(weight.numel() for weight in weights)
+    expected = {
+        "name": "tiny",
+        "path": str(folder),
+        "revision": "local files",
+        "dtype": "float32" if not torch.cuda.is_available() else "bfloat16",
+        "prompt_style": "plain",
+        "generation.preset": "full",
+        "generation.top_k": 0,
+        "generation.top_p": 1.0,
+        "generation.min_p": 0.0,
+        "generation.repetition_penalty": 1.0,
+    }
+    assert {name: description[name] for name in expected} == expected
+
+
+def test_a_folder_that_holds_no_model_is_named_with_what_it_holds(tmp_path: Path):
+    wanted = "and a model has config.json, weights (*.safetensors) and a tokenizer (tokenizer.json)"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    for name in "abcdef":
+        (tmp_path / "full" / name).touch()
+    for path, reason in {
+        tmp_path / "none": f"there is no folder {tmp_path}/none; it must be the folder of a model, a hub id "
+        "(OWNER/NAME), or embedded:PACKAGE/FILE",
+        tmp_path / "empty": f"the folder {tmp_path}/empty holds no model: it is empty, {wanted}",
+        tmp_path / "full": f"the folder {tmp_path}/full holds no model: it holds a, b, c, d, e, …, {wanted}",
+        tmp_path / "full" / "a": f"{tmp_path}/full/a is a file; it must be the folder of a model",
+    }.items():
+        with pytest.raises(UserError) as problem:
+            Transformers(name="tiny", path=str(path)).identity()
+        assert str(problem.value) == f"model.path of tiny: {reason}"
+
+
+@pytest.mark.parametrize("missing", ["tokenizer.json", "model.safetensors"])
+def test_a_folder_without_a_part_of_the_model_is_named(folder: Path, tmp_path: Path, missing: str):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / missing).unlink()
+    reason = {
+        "tokenizer.json": "it brings no tokenizer that can be read (tokenizer.json, tokenizer.model); save one beside "
+        "it",
+        "model.safetensors": "Error no file named model.safetensors, or pytorch_model.bin, found in directory "
+        f"{tmp_path}.",
+    }
+    with pytest.raises(UserError) as problem:
+        load(tmp_path)
+    assert str(problem.value) == f"model tiny: {tmp_path} cannot be loaded: {reason[missing]}"
+
+
+def test_a_hub_model_without_a_hub_is_named():
+    with pytest.raises(UserError, match=r"^model tiny: nobody/nothing cannot be loaded: "):
+        Transformers(name="tiny", path="nobody/nothing").load()
+
+
+def test_a_chat_style_needs_a_chat_template(folder: Path, tmp_path: Path):
+    tiny("llama").save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(UserError) as problem:
+        load(tmp_path, prompt_style="chat")
+    assert str(problem.value) == "model tiny has no chat template: set model.prompt_style=plain"
+
+
+def test_plain_prompts_are_continued_and_end_at_a_line_break(folder: Path):
+    model = load(folder, prompt_style="plain")
+    newline = model.tokenizer("\n").input_ids[0]
+    ends = torch.nonzero(model._vocabularies[True].ends).flatten().tolist()
+    assert ends == sorted([2, newline])
+    assert not model._vocabularies[True].carries[newline]
+    completions = [c for reply in answered(model, [request("Two?", 400, (3.0,))]) for c in reply.completions]
+    stopped = [c for c in completions if c.finish_reason == "stop"]
+    assert stopped
+    for completion in completions:
+        assert completion.prompt_tokens == len("One? 1\n\nTwo?")
+        assert completion.answer_tokens == len(completion.token_ids) - (completion.finish_reason == "stop")
+        assert "\n" not in completion.text
+        answer = completion.token_ids[: completion.answer_tokens]
+        assert completion.text == model.tokenizer.decode(answer, skip_special_tokens=True).split("\n")[0].strip()
+
+
+def test_a_chat_prompt_follows_the_template(folder: Path):
+    model = load(folder, prompt_style="chat")
+    ids = model._encode(request("Two?").prompt)
+    assert model.tokenizer.decode(ids) == "<system>Be brief.<user>One?<assistant>1<user>Two?<bot>"
+    assert torch.nonzero(model._vocabularies[True].ends).flatten().tolist() == [2]
+
+
+def test_a_chat_answer_is_its_first_line(folder: Path):
+    model = load(folder, prompt_style="chat")
+
+    def read(text: str) -> tuple[str, str]:
+        ids = tuple(model.tokenizer(text).input_ids)
+        answer, tokens = model._read(ids, first_line=True)
+        return answer, model.tokenizer.decode(list(ids[:tokens]))
+
+    assert read("Paris") == ("Paris", "Paris")
+    assert read("Paris\n\nIt is") == ("Paris", "Paris")
+    assert read("\n\nParis \nIt") == ("Paris", "\n\nParis")
+    assert read("\n \n") == ("", "")
+    end = model.tokenizer.eos_token_id
+    assert model._read((*model.tokenizer("Paris").input_ids, end), first_line=True) == ("Paris", 5)
+
+
+def list_request(name: str, trials: int = 1, temperatures: tuple[float, ...] = (0.0,), tokens: int = 8) -> Request:
+    return replace(request(name, trials, temperatures, tokens), first_line=False)
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_all_lines_are_the_answer_where_more_than_the_first_is_wanted(folder: Path, style: str):
+    model = load(folder, prompt_style=style)
+    ((_, completions, *_),) = answered(model, [list_request("Two?", 300, (0.0, 1.0, 4.0), 40)])
+    end = model.tokenizer.eos_token_id
+    reasons = set()
+    for completion in completions:
+        stopped = completion.finish_reason == "stop"
+        written = completion.token_ids[:-1] if stopped else completion.token_ids
+        assert stopped == (completion.token_ids[-1] == end)
+        assert stopped or len(written) == 40
+        assert end not in written
+        assert completion.answer_tokens == len(written)
+        assert completion.text == model.tokenizer.decode(written, skip_special_tokens=True)
+        reasons.add(completion.finish_reason)
+    assert reasons == {"stop", "length"}
+    assert any("\n" in completion.text.strip() for completion in completions)
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_answers_of_one_line_and_of_several_are_the_same_whatever_is_asked_beside_them(folder: Path, style: str):
+    names = [f"{'a' * (index % 5)}{index}" for index in range(8)]
+    asked = [
+        (request if index % 2 else list_request)(name, 30, (0.5, 4.0), 16 + index % 3)
+        for index, name in enumerate(names)
+    ]
+    model = load(folder, prompt_style=style)
+    alone = {name: draw for one in asked for name, draw in everything(answered(model, [one])).items()}
+    assert everything(answered(model, asked)) == alone
+    assert everything(answered(model, asked[::-1])) == alone
+    kinds = [
+        [text for index, name in enumerate(names) if index % 2 == odd for _, _, text, *_ in alone[name]]
+        for odd in (0, 1)
+    ]
+    assert [any("\n" in text for text in texts) for texts in kinds] == [True, False]
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_the_first_line_of_all_of_an_answer_is_the_answer_of_one_line(folder: Path, style: str):
+    model = load(folder, prompt_style=style)
+    one, several = request("Two?", 300, (1.0, 4.0), 12), list_request("Two?", 300, (1.0, 4.0), 12)
+    ((_, short, *_),), ((_, long, *_),) = answered(model, [one]), answered(model, [several])
+    longer = 0
+    for line, whole in zip(short, long, strict=True):
+        assert whole.token_ids[: len(line.token_ids)] == line.token_ids
+        text = whole.text.strip() if style == "chat" else whole.text
+        assert text.split("\n")[0].strip() == line.text
+        longer += len(whole.text) > len(line.text) + 1
+    assert longer > 0
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_a_stop_string_ends_an_answer_of_several_lines_as_well(folder: Path, style: str):
+    asked = list_request("Two?", 300, (4.0,), 20)
+    free, stopping = load(folder, prompt_style=style), load(folder, prompt_style=style, stop=["e"])
+    ((_, without, *_),), ((_, found, *_),) = answered(free, [asked]), answered(stopping, [asked])
+    assert [completion.text for completion in found] == [completion.text.split("e")[0] for completion in without]
+    assert any("\n" in completion.text for completion in found)
+
+
+def test_answers_of_several_lines_are_stored_apart_and_others_where_they_have_always_been():
+    asked = Request("q1", 2, Prompt("Be brief.", (("One?", "1"),), "Two?"), (0.5, 1.0), 3, 8, 7, 5)
+    identity = {"version": 1, "files": "abc"}
+    key = answers_key(identity, asked)
+    # of the program before there were answers of several lines (commit 54b7399)
+    assert key.hex() == "0e8212685eaf917d2652625d7b00f01063f4b900e5a71a9b310d1bbc6d2a1676"
+    assert answers_key(identity, replace(asked, first_line=False)) != key
+
+
+def test_the_date_in_a_template_is_always_the_same(folder: Path):
+    model = load(folder, prompt_style="chat")
+    model.tokenizer.chat_template = "{{ date_string or strftime_now('%d %b %Y') }}{{ messages[-1].content }}"
+    assert model.tokenizer.decode(model._encode(request("Two?").prompt)) == "26 Jul 2024Two?"
+
+
+def test_a_device_that_is_not_there_is_named(folder: Path):
+    with pytest.raises(UserError, match=r"^model\.device=nonsense cannot be used: "):
+        load(folder, device="nonsense")
+
+
+def test_broken_weights_are_named(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(UserError, match=f"^model tiny: {tmp_path} cannot be loaded: "):
+        load(tmp_path)
+
+
+def test_more_log_probabilities_than_tokens_are_padded_with_probability_zero(folder: Path):
+    model = load(folder, prompt_style="plain")
+    asked = Request("q", 0, Prompt("", (), "Two?"), (0.0,), 1, 2, 0, top_logprobs=VOCABULARY + 5)
+    ((_, (completion,), *_),) = answered(model, [asked])
+    first = torch.tensor(completion.top_logprobs[0])
+    assert len(first) == VOCABULARY + 5
+    assert first.exp().sum().item() == pytest.approx(1, abs=1e-4)
+    assert first[VOCABULARY:].tolist() == [-math.inf] * 5
+
+
+@pytest.mark.parametrize("template", [DROPS_SYSTEM, REFUSES_SYSTEM], ids=["drops", "refuses"])
+def test_a_template_without_a_system_role_gets_the_system_line_from_the_user(folder: Path, template: str):
+    model = load(folder, prompt_style="chat")
+    model.tokenizer.chat_template = template
+    model = TransformersModel(model.config, model.model, model.tokenizer)
+    ids = model._encode(request("Two?").prompt)
+    assert model.tokenizer.decode(ids) == "<user>Be brief.\n\nOne?<assistant>1<user>Two?<bot>"
+
+
+def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
+    requests = [request("a" * (1 + index % 9), 20, (0.5, 2.0)) for index in range(9)]
+
+    def ask(answers_at_once: int | None, asked: list[Request]) -> dict:
+        model = load(folder, prompt_style="plain", answers_at_once=answers_at_once)
+        return {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in answered(model, asked)}
+
+    together = ask(1600, requests)
+    assert len(together) == 9
+    assert ask(1, requests) == together
+    assert ask(80, requests[::-1]) == together
+    assert ask(None, requests) == together
+
+
+def free_request(name: str, trials: int = 20, whole: bool = True, tokens: int = 4) -> Request:
+    """Some one-letter answers of the tiny model are right."""
+    matcher = Matching().matcher(Question(name, name, ("b", "h", "5", "z")))
+    return Request(name, 0, Prompt("", (), name), (0.5, 2.0, 4.0), trials, tokens, 0, matcher=matcher, whole=whole)
+
+
+def everything(replies: Iterable[Reply]) -> dict[str, list[tuple[object, ...]]]:
+    """All that is drawn, by question."""
+    return {reply.request.question_id: [drawn(one) for one in reply.completions] for reply in replies}
+
+
+def drawn(one: Completion) -> tuple[object, ...]:
+    return one.temperature, one.trial, one.text, one.weight, one.token_ids, one.answer_tokens, one.finish_reason
+
+
+def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
+    """Let blocks of more than ``most`` prompts fail; the list holds the sizes of all that are tried."""
+    asked = []
+    sample_answers = answer_tree.sample_answers
+
+    def sample(prefixes: object, requests: Sequence[Request], *others: object) -> object:
+        asked.append(len(requests))
+        if len(requests) > most:
+            raise error
+        return sample_answers(prefixes, requests, *others)
+
+    monkeypatch.setattr(answer_tree, "sample_answers", sample)
+    return asked
+
+
+@pytest.fixture
+def blocks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first blocks are as large as the later ones."""
+    monkeypatch.setattr(batching, "FIRST", 1)
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+    ids=["cuda", "python", "cpu"],
+)
+def test_being_out_of_memory_is_survived_with_smaller_blocks(
+    folder: Path, style: str, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    requests = [free_request("a" * (1 + index % 3) + str(index)) for index in range(13)]
+    undisturbed = {r.request.question_id: r for r in answered(load(folder, prompt_style=style), requests)}
+    asked = out_of_memory_beyond(monkeypatch, 2, error)
+    with caplog.at_level("WARNING"):
+        replies = list(answered(load(folder, prompt_style=style), requests))
+    assert len(replies) == 13
+    assert everything(replies) == everything(undisturbed.values())
+    for reply in replies:
+        expected = undisturbed[reply.request.question_id]
+        assert reply.curve.accuracy == pytest.approx(expected.curve.accuracy, abs=1e-5)
+        for one, other in zip(reply.completions, expected.completions, strict=True):
+            assert one.token_logprobs == pytest.approx(other.token_logprobs, abs=1e-4)
+            assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-4)
+    assert max(asked) > 2
+    first = next(size for size in asked if size > 2)
+    assert f"out of memory with {first} prompts at once; going on with half of them" in caplog.messages
+    assert len(caplog.messages) == sum(size > 2 for size in asked)
+
+
+@pytest.mark.parametrize("evaluator", [PackedPrefixes, PrefixRows])
+def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
+    folder: Path, evaluator: type, monkeypatch: pytest.MonkeyPatch
+):
+    requests = [free_request(f"{index:02}") for index in range(8)]
+    monkeypatch.setattr(TransformersModel, "_can_pack", lambda *_: evaluator is PackedPrefixes)
+    undisturbed = everything(answered(load(folder, prompt_style="plain"), requests))
+    children, failed = evaluator.children, []
+
+    def limited(self: object, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        if len(tokens) > 100:
+            failed.append(len(tokens))
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return children(self, parents, tokens)
+
+    monkeypatch.setattr(evaluator, "children", limited)
+    assert everything(answered(load(folder, prompt_style="plain"), requests)) == undisturbed
+    assert failed
+
+
+@pytest.mark.usefixtures("blocks_alike")
+def test_a_block_that_was_too_large_makes_those_after_it_smaller(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    requests = [free_request(f"{index:02}") for index in range(32)]  # 60 answers each
+    asked = out_of_memory_beyond(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory."))
+    model = load(folder, prompt_style="plain", answers_at_once=8 * 60)
+    assert len(list(answered(model, requests))) == 32
+    assert asked[:4] == [8, 4, 2, 2]
+    assert sum(size > 3 for size in asked) <= 3  # at 8, and at each of its halves
+    assert set(asked[7:]) == {2}
+
+
+def test_one_question_that_is_too_large_stops_the_run_in_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    out_of_memory_beyond(
+        monkeypatch, 0, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore")
+    )
+    with pytest.raises(UserError) as problem:
+        list(answered(load(folder, prompt_style="plain"), [free_request("a"), free_request("b")]))
+    assert str(problem.value) == (
+        "model tiny: out of memory with the answers to one question: CUDA out of memory. Tried to allocate 2.00 GiB.; "
+        "ask for fewer of them, or on a device with more memory"
+    )
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = out_of_memory_beyond(monkeypatch, 0, RuntimeError("shapes differ"))
+    with pytest.raises(RuntimeError, match=r"^shapes differ$"):
+        list(answered(load(folder, prompt_style="plain"), [free_request("a"), free_request("b")]))
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("blocks_alike")
+def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    requests = [free_request(f"{index:02}") for index in range(12)]  # 60 answers each
+    everywhere = {}
+    asked_before = load(folder, prompt_style="plain")
+    everything(answered(asked_before, requests))
+    one_question = asked_before.description()["bytes_per_question_at_most"]
+    for free, block in ((1, 1), (3, 1), (4, 2), (10, 5), (10**6, 12)):
+        with monkeypatch.context() as patch:
+            asked = out_of_memory_beyond(patch, 10**6, MemoryError())
+            model = load(folder, prompt_style="plain")
+            memory = free * one_question  # half of it holds so many times 30 answers
+            patch.setattr(transformers, "free_memory", lambda device, memory=memory: memory)
+            everywhere[free] = everything(answered(model, requests))
+        assert max(asked) == block
+        assert sum(asked) == 12
+    assert all(found == everywhere[1] for found in everywhere.values())
+
+
+@pytest.mark.usefixtures("blocks_alike")
+def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transformers, "free_memory", lambda device: 10**15)
+    monkeypatch.setattr(transformers, "MOST_ANSWERS_AT_ONCE", {False: 130, True: 130})
+    asked = out_of_memory_beyond(monkeypatch, 10**6, MemoryError())
+    requests = [free_request(f"{index:02}") for index in range(5)]
+    assert len(list(answered(load(folder, prompt_style="plain"), requests))) == 5
+    assert asked == [2, 2, 1]
+
+
+def test_free_memory_is_that_of_the_device():
+    assert 2**20 < transformers.free_memory(torch.device("cpu")) < 2**50
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+@pytest.mark.parametrize("stop", [["e"], ["th", "Q"], ["\x01", "a b"]], ids=["letter", "pair", "rare"])
+def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, style: str, stop: list[str]):
+    asked = Request("Two?", 0, Prompt("", (), "Two?"), (1.0, 4.0), 300, 12, 0)
+    free = load(folder, prompt_style=style)
+    stopped = load(folder, prompt_style=style, stop=stop)
+    ((_, without, *_),), ((_, found, *_),) = answered(free, [asked]), answered(stopped, [asked])
+    ends = torch.nonzero(free._vocabularies[True].ends).flatten().tolist()
+    raw = free._vocabularies[True].texts.raw
+    earlier = 0
+    for longer, completion in zip(without, found, strict=True):
+        # by the definition: the undisturbed answer, up to the first token that completes a stop string
+        written = b""
+        expected, reason = longer.token_ids, longer.finish_reason
+        for place, token in enumerate(longer.token_ids):
+            written += raw[token]
+            if any(one.encode() in written for one in stop):
+                expected, reason = longer.token_ids[: place + 1], "stop"
+                break
+        earlier += len(expected) < len(longer.token_ids)
+        assert completion.token_ids == expected
+        assert completion.finish_reason == reason
+        text = free.tokenizer.decode(expected, skip_special_tokens=True)
+        for one in stop:
+            text = text.split(one)[0]
+        text = text.strip() if style == "chat" else text
+        assert completion.text == text.split("\n")[0].strip()
+        assert not any(one in completion.text for one in stop)
+        assert completion.answer_tokens <= len(expected) - (expected[-1] in ends)
+        answer = free.tokenizer.decode(expected[: completion.answer_tokens], skip_special_tokens=True)
+        assert answer.strip().startswith(completion.text)
+    assert earlier > 0 or stop[0] == "\x01"
+
+
+def test_stop_strings_reach_answers_that_bring_no_matcher_and_need_not_be_whole(folder: Path):
+    asked = free_request("Two?", whole=False)
+    model = load(folder, prompt_style="plain", stop=["e"])
+    ((_, whole, *_),) = answered(model, [replace(asked, matcher=None, whole=True)])
+    ((_, found, curve, _),) = answered(model, [replace(asked, matcher=None)])
+    assert (found, curve) == (whole, None)
+
+
+def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    asked = free_request("Two?")
+    ((_, expected, curve, _),) = answered(load(folder, prompt_style="plain"), [asked])
+    assert curve is not None
+
+    def unreadable(tokenizer: object, size: int) -> None:
+        raise ValueError("what its tokens write is unknown")
+
+    monkeypatch.setattr(transformers, "token_texts", unreadable)
+    model = load(folder, prompt_style="plain")
+    with caplog.at_level("WARNING"):
+        ((_, found, curve, _),) = answered(model, [asked])
+    assert (found, curve) == (expected, None)
+    assert caplog.messages == ["model tiny: no combined estimate: what its tokens write is unknown"]
+    enumeration = Enumeration(8, (0.5, 1.0, 2.0, 4.0))
+    for needs_them in (replace(asked, whole=False), replace(asked, trials=0, enumeration=enumeration)):
+        with pytest.raises(UserError) as problem:
+            list(answered(model, [needs_them]))
+        assert str(problem.value) == ("model tiny: what its tokens write is unknown; choose sampler=temperature_sweep")
+
+
+def grades(replies: Iterable[Reply]) -> list[bool]:
+    """Correctness by the grader of every completion."""
+    replies = list(replies)
+    questions = [Question(reply.request.question_id, "?", ("b", "h", "5", "z")) for reply in replies]
+    table = pa.concat_tables(answers_of(replies))
+    return Matching().grade(questions, table)["correct"].to_pylist()
+
+
+@pytest.mark.parametrize("stop", [[], ["e"]])
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows(
+    folder: Path, style: str, stop: list[str]
+):
+    model = load(folder, prompt_style=style, stop=stop)
+    replies = {
+        whole: list(answered(model, [free_request(f"q{i}", 60, whole, tokens=5) for i in range(3)]))
+        for whole in (True, False)
+    }
+    assert grades(replies[True]) == grades(replies[False])
+    assert any(grades(replies[True]))
+    closed = 0
+    for long, short in zip(replies[True], replies[False], strict=True):
+        assert long.request.question_id == short.request.question_id
+        for curve in ("accuracy", "standard_error"):
+            assert getattr(short.curve, curve) == pytest.approx(getattr(long.curve, curve), abs=1e-8)
+        for whole, early in zip(long.completions, short.completions, strict=True):
+            assert early.token_ids == whole.token_ids[: len(early.token_ids)]
+            expected = whole.token_logprobs[: len(early.token_ids)]
+            assert early.token_logprobs == pytest.approx(expected, abs=1e-4)
+            if early.finish_reason == "closed":
+                assert short.request.matcher.right(early.text)
+                closed += len(early.token_ids) < len(whole.token_ids)
+            else:
+                assert drawn(early) == drawn(whole)
+        assert "closed" not in {completion.finish_reason for completion in long.completions}
+    assert closed > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ["mistral_short_window", "gemma3_short_window"])
+def test_a_window_that_only_the_answers_exceed_is_respected(architecture: str):
+    network = tiny(architecture, vocabulary=VOCABULARY)  # sees 6 tokens
+    config = Transformers(name="tiny", path="nowhere", prompt_style="plain")
+    model = TransformersModel(config, network, byte_tokenizer())
+    asked = [Request(name, 0, Prompt("", (), name), (1.0,), 4, 8, seed=0) for name in ("ab", "abc")]
+    longest = 0
+    for reply in answered(model, asked):
+        prompt = model._encode(reply.request.prompt)
+        for completion in reply.completions:
+            ids = torch.tensor([prompt + completion.token_ids])
+            logprobs = network(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].log_softmax(dim=-1)
+            expected = logprobs.gather(1, ids[0, len(prompt) :, None]).flatten().tolist()
+            assert completion.token_logprobs == pytest.approx(expected, abs=1e-4)
+            longest = max(longest, ids.shape[1])
+    assert longest > 8
+    assert model.description()["prefixes"] == "a row each"
+
+
+def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
+    model = load(folder, prompt_style="plain")
+    ((asked, completions, curve, _),) = answered(model, [request("Two?", 2, (0.0, 1.0))])
+    assert asked.question_id == "Two?"
+    assert curve is None
+    assert [(c.temperature, c.trial) for c in completions] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
+    assert list(answered(model, [])) == []
+
+
+@pytest.mark.parametrize("style", ["plain", "chat"])
+def test_the_embedded_model_answers_greedily_as_generate_does(embedded: TransformersModel, style: str):
+    model = TransformersModel(
+        Transformers(name="smollm2", path="embedded", sha256="0", prompt_style=style),
+        embedded.model,
+        embedded.tokenizer,
+    )
+    questions = ["What is the capital of Italy?", "How many legs does a spider have?", "Who painted the Mona Lisa?"]
+    requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
+    for asked, (completion,), *_ in answered(model, requests):
+        ids = torch.tensor([model._encode(asked.prompt)])
+        ends = torch.nonzero(model._vocabularies[True].ends).flatten().tolist()
+        generated = model.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=5,
+            eos_token_id=ends,
+            pad_token_id=2,
+        )
+        assert completion.token_ids == generated[0, ids.shape[1] :].tolist()
+        assert completion.text
+        for place, logprobs in enumerate(completion.top_logprobs):
+            prefix = torch.cat([ids, torch.tensor([completion.token_ids[:place]], dtype=torch.long)], dim=1)
+            with torch.no_grad():
+                expected = model.model(input_ids=prefix).logits[0, -1].log_softmax(-1).topk(10).values
+            assert logprobs == pytest.approx(expected.tolist(), abs=1e-3)
+
+
+def test_the_embedded_model_splits_numbers_into_digits(embedded: TransformersModel):
+    assert len(embedded.tokenizer(" 1945").input_ids) == 5
+
+
+def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: TransformersModel):
+    texts = ["What is the capital of Italy?", "Name a colour.", "Who was Napoleon?", "How many days has a week?"]
+    requests = [Request(t, 0, prompt_for(Question(t, t, ("x",))), (0.6, 1.2, 2.0), 10, 5, 0) for t in texts]
+
+    def ask(answers_at_once: int, asked: list[Request]) -> list[list[int]]:
+        config = replace(embedded.config, answers_at_once=answers_at_once)
+        replies = answered(TransformersModel(config, embedded.model, embedded.tokenizer), asked)
+        found = {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in replies}
+        return [ids for text in texts for ids in found[text]]
+
+    together, alone = ask(1600, requests), ask(1, requests[::-1])
+    flipped = sum(a != b for a, b in zip(together, alone, strict=True))
+    print(f"{flipped} of {len(together)} answers differ by rounding")
+    assert flipped <= len(together) / 100
+
+
+def test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run(folder: Path, tmp_path: Path):
+    class Code:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save({"model.embed_tokens.weight": Code()}, tmp_path / "model" / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"^model tiny: .* cannot be loaded: Weights only load failed\."):
+        load(tmp_path / "model", prompt_style="plain")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_code_that_a_model_brings_does_not_run_unless_it_is_trusted(folder: Path, tmp_path: Path, trusted: bool):
+    model = tmp_path / "model"
+    shutil.copytree(folder, model)
+    config = json.loads((model / "config.json").read_text())
+    config |= {
+        "model_type": "its_own",
+        "auto_map": {"AutoConfig": "its_own.Own", "AutoModelForCausalLM": "its_own.Own"},
+    }
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "its_own.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'ran')!r})\nraise ImportError('stop')\n")
+    with pytest.raises(UserError, match=r"^model tiny: "):
+        load(model, prompt_style="plain", trust_remote_code=trusted)
+    assert (tmp_path / "ran").exists() == trusted
+
+
+def test_code_that_a_model_brings_is_announced_whenever_it_may_run(folder: Path, caplog: pytest.LogCaptureFixture):
+    load(folder, prompt_style="plain")
+    assert caplog.messages == []
+    load(folder, prompt_style="plain", trust_remote_code=True)
+    said = f"model tiny: Python code that {folder} brings runs here (model.trust_remote_code)"
+    assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", said)]
+
+
+def test_settings_that_make_no_sense_are_refused():
+    for settings, message in (
+        ({"prompt_style": "poem"}, "prompt_style must be plain or chat, not poem"),
+        ({"dtype": "int8"}, "dtype must be one of auto, float32, bfloat16, float16, not int8"),
+        ({"answers_at_once": 0}, "answers_at_once must be at least 1, not 0"),
+        ({"stop": ["Q:", ""]}, "stop must not hold an empty string, which ends every answer"),
+        ({"path": "embedded:x/y.gguf"}, "sha256 must be given for an embedded model"),
+    ):
+        with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+            Transformers(**{"name": "tiny", "path": "x"} | settings)
+        assert str(problem.value) == message
+
+
+def test_the_mean_probability_of_a_greedy_answer_is_its_confidence(embedded: TransformersModel):
+    question = Question("q", "What is the capital of France?", ("Paris",))
+    ((_, (completion,), *_),) = answered(embedded, [Request("q", 0, prompt_for(question), (0.0,), 1, 5, 0, 10)])
+    assert completion.text == "Paris"
+    assert 0 < math.exp(completion.token_logprobs[0]) <= 1
+    assert completion.token_logprobs[0] == pytest.approx(completion.top_logprobs[0][0], abs=1e-6)

@@ -1,0 +1,351 @@
+import asyncio
+import itertools
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_server import Body, ScriptedServer, scripted_server
+
+from robust_eval.error import UserError
+from robust_eval.model.base import Request
+from robust_eval.model.served.capabilities import Capabilities, probe
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.service import Answered, Service, UnansweredError
+from robust_eval.prompt.prompt import Prompt
+
+LOGITS = (0.0, *(-1.0 - 0.1 * rank for rank in range(30)))
+CONFIDENT = (0.0, *(-6.0 - 0.1 * rank for rank in range(30)))
+NAME = "the server of the institute"
+
+
+class RefusedError(Exception):
+    """What the server does not take: a status and a code."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of server; by default one that takes and gives everything."""
+
+    unknown: tuple[str, ...] = ()
+    """Settings that are refused."""
+    ignored: tuple[str, ...] = ()
+    """Settings that are dropped in silence."""
+    refuses: Callable[[Body], bool] = lambda body: False
+    system_role: bool = True
+    temperatures: Callable[[float], bool] = lambda temperature: temperature <= 2
+    most_logprobs: int = 20
+    cut_logprobs: bool = False
+    """Whether more are answered with as many as there are, and not refused."""
+    tempered: bool = False
+    logits: tuple[float, ...] = LOGITS
+    noise: float = 0.0
+    """By how much that of the first token is less at another temperature than 1, by chance."""
+    added: float = 0.0
+    """What is wrong with each log-probability."""
+    most_choices: int = 128
+    cut_choices: bool = False
+    seeds: bool = True
+    text: str | None = None
+    """What is always said."""
+    filters: bool = False
+    requests: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
+        try:
+            return 200, {}, self.reply({name: value for name, value in body.items() if name not in self.ignored})
+        except RefusedError as problem:
+            error = {"message": str(problem), "type": "invalid_request_error", "param": None, "code": problem.code}
+            return problem.status, {}, {"error": error}
+
+    def reply(self, body: Body) -> Body:
+        self.check(body)
+        chat = "messages" in body
+        number = next(self.requests)
+        seed = body.get("seed") if self.seeds else None
+        choices = []
+        for index in range(min(body.get("n", 1), self.most_choices)):
+            drawn = f"{number} {index}" if seed is None else str(seed + index)
+            text = self.text or f"Animal {zlib.crc32(drawn.encode())}"
+            shown = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+            choices.append({"index": index, "finish_reason": "length", "logprobs": self.logprobs(body, chat), **shown})
+        return {"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": len(choices)}}
+
+    def check(self, body: Body) -> None:
+        if self.filters:
+            raise RefusedError("The response was filtered.", code="content_filter")
+        if unknown := [name for name in self.unknown if name in body]:
+            raise RefusedError(f"Unrecognized request argument supplied: {unknown[0]}")
+        if self.refuses(body):
+            raise RefusedError("Invalid value.")
+        if not self.system_role and any(turn["role"] == "system" for turn in body.get("messages", ())):
+            raise RefusedError("System role not supported")
+        if "temperature" in body and not self.temperatures(body["temperature"]):
+            raise RefusedError("Invalid temperature.")
+        if self.asked(body) > self.most_logprobs and not self.cut_logprobs:
+            raise RefusedError("Too many log-probabilities.")
+        if body.get("n", 1) > self.most_choices and not self.cut_choices:
+            raise RefusedError("Only one completion choice is allowed" if self.most_choices == 1 else "Too many.")
+
+    def asked(self, body: Body) -> int:
+        return int(body.get("top_logprobs", 0) if "messages" in body else body.get("logprobs", 0))
+
+    def logprobs(self, body: Body, chat: bool) -> Body | None:
+        if not (top := min(self.asked(body), self.most_logprobs)) or not body.get("logprobs"):
+            return None
+        heat = body.get("temperature", 1.0) if self.tempered else 1.0
+        total = math.log(sum(math.exp(logit / heat) for logit in self.logits))
+        values = [logit / heat - total + self.added for logit in self.logits[:top]]
+        values[0] -= self.noise * (body.get("temperature") != 1)
+        if chat:
+            likely = [{"token": f"t{rank}", "logprob": value} for rank, value in enumerate(values)]
+            return {"content": [{"token": "t0", "bytes": None, "logprob": values[0], "top_logprobs": likely}]}
+        likely_too = {f"t{rank}": value for rank, value in enumerate(values)} | {"drawn": -20.0}  # as some add it
+        return {"tokens": ["drawn"], "token_logprobs": [-20.0], "top_logprobs": [likely_too]}
+
+
+OFF = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+ALL = Capabilities("max_tokens", True, True, OFF, 2.0, 20, False, 32, True)
+
+
+def found(kind: Kind, chat: bool = True, temperature: float = 1.0) -> tuple[Capabilities, ScriptedServer]:
+    """What the probe says of a server, and what it asked."""
+
+    async def ask(url: str) -> Capabilities:
+        async with Service(url, "m", None, chat, 2) as service:
+            return await probe(service.ask, NAME, chat, temperature)
+
+    with scripted_server(kind) as server:
+        return asyncio.run(ask(server.url)), server
+
+
+REASONING = Kind(
+    unknown=("max_tokens", "top_k", "min_p", "top_p", "logprobs"), temperatures=lambda t: t == 1, most_choices=8
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chat", "temperature", "expected", "requests"),
+    [
+        pytest.param(Kind(), True, 1.0, ALL, 11, id="everything"),
+        pytest.param(Kind(), False, 1.0, ALL, 11, id="everything, plain"),
+        pytest.param(
+            Kind(unknown=("top_k", "min_p"), most_choices=128),
+            True,
+            2.0,
+            replace(ALL, truncation_off={"top_p": 1.0}),
+            13,
+            id="OpenAI",
+        ),
+        pytest.param(
+            Kind(refuses=lambda body: body.get("top_k") == 0),
+            True,
+            1.0,
+            replace(ALL, truncation_off=OFF | {"top_k": -1}),
+            12,
+            id="top_k is off at -1",
+        ),
+        pytest.param(
+            Kind(unknown=("max_tokens",)),
+            True,
+            1.0,
+            replace(ALL, limit="max_completion_tokens"),
+            15,
+            id="max_completion_tokens",
+        ),
+        pytest.param(
+            REASONING,
+            True,
+            1.0,
+            Capabilities("max_completion_tokens", True, False, {}, 1.0, 0, False, 1, False, False),
+            18,
+            id="reasoning",
+        ),
+        pytest.param(Kind(system_role=False), True, 1.0, replace(ALL, system_role=False), 19, id="no system role"),
+        pytest.param(Kind(system_role=False), False, 1.0, ALL, 11, id="no system role, plain"),
+        pytest.param(Kind(most_choices=1, cut_choices=True), True, 1.0, replace(ALL, choices=1), 17, id="n is dropped"),
+        pytest.param(Kind(most_choices=1), True, 1.0, replace(ALL, choices=1), 17, id="n is refused"),
+        pytest.param(Kind(unknown=("n",)), True, 1.0, replace(ALL, choices=1), 17, id="n is unknown"),
+        pytest.param(Kind(most_choices=10), True, 1.0, replace(ALL, choices=10), 13, id="ten slots"),
+        pytest.param(Kind(most_choices=3, cut_choices=True), True, 1.0, replace(ALL, choices=3), 11, id="three of n"),
+        pytest.param(Kind(tempered=True), True, 1.0, replace(ALL, tempered_logprobs=True), 11, id="tempered"),
+        pytest.param(Kind(tempered=True), False, 1.0, replace(ALL, tempered_logprobs=True), 11, id="tempered, plain"),
+        pytest.param(Kind(noise=0.04), True, 1.0, ALL, 11, id="noise"),
+        pytest.param(Kind(seeds=False), True, 1.0, replace(ALL, seed=False), 11, id="seeds are dropped"),
+        pytest.param(
+            Kind(unknown=("seed",)), True, 1.0, replace(ALL, seed=False, takes_seed=False), 11, id="seeds are refused"
+        ),
+        pytest.param(Kind(text="A cat."), True, 1.0, replace(ALL, seed=False), 11, id="always the same answer"),
+        pytest.param(
+            Kind(temperatures=lambda t: t <= 1), True, 1.5, replace(ALL, highest_temperature=1.0), 13, id="up to 1"
+        ),
+        pytest.param(
+            Kind(temperatures=lambda t: t <= 5), True, 4.0, replace(ALL, highest_temperature=4.0), 11, id="up to 4"
+        ),
+        pytest.param(Kind(), True, 4.0, ALL, 12, id="not up to 4"),
+        pytest.param(Kind(most_logprobs=5), True, 1.0, replace(ALL, top_logprobs=5), 13, id="five are taken"),
+        pytest.param(
+            Kind(most_logprobs=5, cut_logprobs=True), True, 1.0, replace(ALL, top_logprobs=5), 11, id="five are given"
+        ),
+        pytest.param(Kind(most_logprobs=5), False, 1.0, replace(ALL, top_logprobs=5), 13, id="five, plain"),
+        pytest.param(
+            Kind(logits=LOGITS[:3]),
+            True,
+            1.0,
+            replace(ALL, top_logprobs=3, whole_vocabulary=True),
+            11,
+            id="all of 3",
+        ),
+        pytest.param(
+            Kind(added=3.0), True, 1.0, replace(ALL, top_logprobs=0), 20, id="log-probabilities that cannot be"
+        ),
+        pytest.param(
+            Kind(added=3.0), False, 1.0, replace(ALL, top_logprobs=0), 20, id="log-probabilities that cannot be, plain"
+        ),
+        pytest.param(
+            Kind(unknown=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 12, id="logprobs are refused"
+        ),
+        pytest.param(
+            Kind(ignored=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 12, id="logprobs are dropped"
+        ),
+        pytest.param(
+            Kind(ignored=("logprobs", "seed", "n", "top_k", "min_p", "repetition_penalty")),
+            True,
+            1.0,
+            replace(ALL, top_logprobs=0, choices=1, seed=False),
+            18,
+            id="all is dropped",
+        ),
+    ],
+)
+def test_finds_out_what_a_server_can_do_with_few_requests(
+    kind: Kind, chat: bool, temperature: float, expected: Capabilities, requests: int
+) -> None:
+    capabilities, server = found(kind, chat, temperature)
+    assert capabilities == replace(expected, probed_for=temperature)
+    assert len(server.received) == requests
+
+
+def test_asks_for_little_text() -> None:
+    _, server = found(Kind())
+    assert sum(body["max_tokens"] * body.get("n", 1) for body in server.bodies) == 6 + 32 - 1 + 5 * 12
+
+
+def test_knows_tempered_log_probabilities_of_a_model_that_is_sure() -> None:
+    assert found(Kind(tempered=True, logits=CONFIDENT))[0] == replace(ALL, tempered_logprobs=True, probed_for=1.0)
+
+
+def test_knows_that_noise_is_not_the_temperature() -> None:
+    assert found(Kind(noise=0.06))[0] == replace(ALL, probed_for=1.0)
+
+
+def test_a_server_that_takes_either_a_temperature_or_top_p_takes_temperatures() -> None:
+    capabilities, _ = found(Kind(refuses=lambda body: "temperature" in body and "top_p" in body))
+    assert capabilities.greedy
+
+
+def test_what_was_found_is_read_back_as_it_was() -> None:
+    for capabilities in (ALL, replace(ALL, truncation_off={}, seed=False, choices=1, highest_temperature=1.5)):
+        assert Capabilities.from_text(capabilities.to_text()) == capabilities
+
+
+def test_log_probabilities_that_cannot_be_are_asked_for_again_before_a_server_is_taken_to_have_none() -> None:
+    numbers = itertools.count()
+
+    def answer(body: Body) -> tuple[int, Mapping[str, str], Any]:
+        wrong = body.get("logprobs") and next(numbers) in (0, 2, 3)
+        return Kind(added=math.nan if wrong else 0.0)(body)
+
+    async def ask(url: str) -> Capabilities:
+        async with Service(url, "m", None, True, 2) as service:
+            return await probe(service.ask, NAME, True, 1.0)
+
+    with scripted_server(answer) as server:
+        assert asyncio.run(ask(server.url)) == replace(ALL, probed_for=1.0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"limit": "max_tokens", "colour": "red"}'])
+def test_what_cannot_be_read_says_nothing(text: str) -> None:
+    assert Capabilities.from_text(text) is None
+
+
+# servers that do not answer
+
+
+def failing(problem: UnansweredError, after: int = 0) -> UserError:
+    """What the probe says where each request, after the first ones, fails so."""
+    numbers = itertools.count()
+    kind = Kind()
+
+    async def ask(prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+        if next(numbers) >= after:
+            raise problem
+        async with Service(server.url, "m", None, True, 1) as service:
+            return await service.ask(prompt, system_role, settings)
+
+    with scripted_server(kind) as server, pytest.raises(UserError) as caught:
+        asyncio.run(probe(ask, NAME, True, 1.0))
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", ["lost", "busy", "fatal"])
+def test_says_why_a_server_does_not_answer(kind: str) -> None:
+    problem = UnansweredError(kind, "401 Incorrect API key.")
+    assert str(failing(problem)) == "the server of the institute does not answer: 401 Incorrect API key."
+    for after in (1, 5, 8):
+        assert str(failing(problem, after)) == (
+            "the server of the institute failed while it was asked what it can do: 401 Incorrect API key."
+        )
+
+
+def test_says_what_a_server_says_that_takes_nothing() -> None:
+    with pytest.raises(UserError) as caught:
+        found(Kind(unknown=("model",)))
+    assert str(caught.value) == (
+        "the server of the institute takes no request: 400 Unrecognized request argument supplied: model"
+    )
+
+
+def test_says_three_things_at_most_of_a_server_that_takes_nothing() -> None:
+    numbers = itertools.count()
+
+    def refuse(_: Body) -> tuple[int, Mapping[str, str], Any]:
+        return 400, {}, {"error": {"message": f"No, {next(numbers)} times."}}
+
+    async def ask(url: str) -> None:
+        async with Service(url, "m", None, True, 2) as service:
+            await probe(service.ask, NAME, True, 1.0)
+
+    with scripted_server(refuse) as server, pytest.raises(UserError) as caught:
+        asyncio.run(ask(server.url))
+    assert str(caught.value) == (
+        "the server of the institute takes no request: 400 No, 0 times.; 400 No, 1 times.; 400 No, 2 times."
+    )
+    assert len(server.received) <= 20
+
+
+def test_a_filter_that_takes_every_prompt_of_the_probe_is_no_failure() -> None:
+    capabilities, server = found(Kind(filters=True))
+    assert capabilities == Capabilities("max_tokens", True, True, OFF, 1.0, 0, False, 1, False, False, 1.0)
+    assert len(server.received) <= 20
+
+
+# what is done about it
+
+
+def test_a_server_that_refuses_seeds_is_asked_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with scripted_server(Kind(unknown=("seed",))) as server:
+        model = OpenAI("m", "m", server.url, None).load()
+        request = Request("q", 0, Prompt("", (), "An animal?"), (0.5,), 2, 8, 1)
+        model.check([request], curves=False)
+        replies = [reply for block in model.complete([request], {request.item}) for reply in block]
+    assert [completion.outcome for reply in replies for completion in reply.completions] == [None, None]

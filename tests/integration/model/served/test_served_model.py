@@ -1,0 +1,1229 @@
+"""A model behind a server, as a run sees it: nothing is lost, nothing is asked twice, whatever goes wrong."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import re
+import signal
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from api_server import api_server
+from fault_proxy import FAULTS, INSTEAD, Exchange, FaultProxy, Message, _error
+from interrupts import interrupted
+from support import stub_server as stub
+
+from robust_eval.answer import SCHEMA, rows
+from robust_eval.engine.local import Local
+from robust_eval.error import UserError
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.model import reply_tables
+from robust_eval.model.base import Enumeration, Request
+from robust_eval.model.calls import calls
+from robust_eval.model.served import client, served_model
+from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.served_model import FEW
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime import measured_choices
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.base import Entries, NoStore, Store
+from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.stored_model import StoredModel
+
+Body = dict[str, Any]
+KEY = "sk-planted-0123456789"
+LLAMA = Capabilities(
+    limit="max_tokens",
+    system_role=True,
+    greedy=True,
+    truncation_off={"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+    highest_temperature=2.0,
+    top_logprobs=20,
+    tempered_logprobs=False,
+    choices=10,
+    seed=True,
+)
+"""What llama.cpp's server can do."""
+TWO = replace(LLAMA, choices=2)
+"""So that few answers are many requests."""
+PLACE = ["question_id", "rewrite", "temperature", "trial"]
+WHAT = [*PLACE, "text", "outcome", "weight", "finish_reason"]
+UNHELPFUL = ("insufficient_quota",)  # ends a run
+FILTERED = {"prompt_filtered", "reply_filtered"}
+
+
+class Proxy(FaultProxy):
+    """Keeps the bodies of requests, and answers them from the ``refuses_from``-th on with status ``refusal``."""
+
+    def __init__(self, upstream: str, **settings: Any) -> None:
+        super().__init__(upstream, **({"rate": 0.0} | settings))
+        self.bodies: list[Body] = []
+        self.good: list[Body] = []
+        self.refuses_from: int | None = None
+        self.refusal = 401
+        self.on_request: Callable[[int], object] = lambda number: None
+
+    def _draw(self, body: bytes) -> Exchange:
+        self.bodies.append(json.loads(body))
+        return super()._draw(body)
+
+    async def _answer(self, request: Message, exchange: Exchange) -> Message:
+        if self.refuses_from is not None and exchange.number >= self.refuses_from:
+            return _error(self.refusal, "invalid_api_key", "no more")
+        answer = await super()._answer(request, exchange)
+        if " 200 " in answer.start:
+            self.good.append(self.bodies[exchange.number])
+        self.on_request(exchange.number)
+        return answer
+
+    def forget(self) -> None:
+        """Begin anew, and refuse nothing any more."""
+        self.clear()
+        self.bodies, self.good, self.refuses_from = [], [], None
+        self.on_request = lambda number: None
+
+
+Says = Callable[[Body, Mapping[str, str]], tuple[int, Any] | tuple[int, Any, Mapping[str, str]]]
+
+
+@contextmanager
+def scripted(says: Says) -> Iterator[str]:
+    """The base URL of a server that answers each body and headers with a status, a body, and more headers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            status, reply, *more = says(body, {name.lower(): value for name, value in self.headers.items()})
+            content = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
+            self.send_response(status)
+            for name, value in {**(more[0] if more else {}), "content-length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def good(body: Body, **message: Any) -> Body:
+    """A reply with the choices that are asked for."""
+    return stub.answer(body, chat=True) if not message else changed(stub.answer(body, chat=True), **message)
+
+
+def changed(reply: Body, **message: Any) -> Body:
+    for choice in reply["choices"]:
+        choice["message"] |= message
+    return reply
+
+
+def refusal(message: str, code: str = "invalid") -> Body:
+    return {"error": {"message": message, "type": code, "param": None, "code": code}}
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """TimeoutError where the block is not over by then."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"not over within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def config(url: str, **settings: Any) -> OpenAI:
+    return OpenAI(**({"name": "m", "model": "m", "base_url": url, "key_variable": None, "at_once": 16} | settings))
+
+
+def question(number: int, **settings: Any) -> Request:
+    given = {"temperatures": (0.5, 1.0), "trials": 4, "max_new_tokens": 4, "seed": 0} | settings
+    return Request(f"q{number}", 0, Prompt("", (), f"Name animal number {number}."), **given)
+
+
+def questions(count: int, **settings: Any) -> list[Request]:
+    return [question(number, **settings) for number in range(count)]
+
+
+def ask(model: OpenAI, store: Store, requests: Sequence[Request], needs_curves: bool = False) -> pa.Table:
+    with store.open() as entries:
+        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test", needs_curves).table
+
+
+def asked(bodies: Iterable[Body]) -> int:
+    """Answers that requests ask for."""
+    return sum(body.get("n", 1) for body in bodies)
+
+
+def places(requests: Sequence[Request]) -> list[tuple[str, int, float, int]]:
+    return [(r.question_id, r.rewrite, t, k) for r in requests for t in r.temperatures for k in range(r.trials)]
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Capabilities], None]:
+    """Nothing is looked for in the user's cache: a server can do what this is told, at first what llama.cpp's can."""
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+
+    def can(capabilities: Capabilities) -> None:
+        monkeypatch.setattr(served_model, "remembered", lambda *_: capabilities.to_text())
+
+    can(LLAMA)
+    return can
+
+
+@pytest.fixture
+def probing(monkeypatch: pytest.MonkeyPatch, known: object) -> None:
+    """Servers are asked what they can do."""
+    monkeypatch.setattr(served_model, "remembered", measured_choices.remembered)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(str(tmp_path / "store"))
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[str]:
+    with api_server() as url:
+        yield url
+
+
+@pytest.fixture
+def proxy(llama: str) -> Iterator[Proxy]:
+    """One that injects nothing, in front of the server."""
+    with Proxy(llama) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def instant() -> Iterator[str]:
+    """A stub server that answers at once."""
+    with stub.stub_server(seconds=0.0) as url:
+        yield url
+
+
+# ---------------------------------------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize(("server", "seed"), [("llama", 1), ("instant", 2), ("instant", 3), ("instant", 4)])
+def test_under_every_fault_each_answer_comes_once_and_is_that_of_an_undisturbed_run(
+    request: pytest.FixtureRequest, known: Callable[[Capabilities], None], store: SqliteStore, server: str, seed: int
+):
+    known(TWO)
+    url = request.getfixturevalue(server)
+    requests = questions(10 if server == "llama" else 40)
+    undisturbed = ask(config(url), NoStore(), requests)
+    faults = [fault for fault in FAULTS if fault not in UNHELPFUL]
+    with Proxy(url, faults=faults, rate=0.2, seed=seed, retry_after=0.1, slow=0.1) as proxy:
+        model = config(proxy.base_url, request_seconds=10 if server == "llama" else 2)
+        table = ask(model, store, requests)
+        log, bodies = proxy.log, proxy.bodies
+        assert ask(model, store, requests) == table
+        assert len(proxy.log) == len(log)
+    assert list(rows(table, *PLACE)) == places(requests)
+    outcomes = table["outcome"].to_pylist()
+    assert [b for b, o in zip(rows(table, *WHAT), outcomes, strict=True) if not o.startswith("filtered")] == [
+        a for a, o in zip(rows(undisturbed, *WHAT), outcomes, strict=True) if not o.startswith("filtered")
+    ]
+
+    met = Counter(entry.fault for entry in log)
+    filtered = [body for body, entry in zip(bodies, log, strict=True) if entry.fault == "prompt_filtered"]
+    assert outcomes.count("filtered_prompt") == asked(filtered)
+    assert outcomes.count("filtered_reply") == met["reply_filtered"]
+    assert set(outcomes) <= {"ok", "empty", "filtered_prompt", "filtered_reply"}
+    wanted = sum(1 for request in requests for _ in calls(request, TWO.choices))
+    final = met[None] + met["trickle"] + met["prompt_filtered"] + met["reply_filtered"]
+    assert final == wanted  # whatever was answered was not asked again
+    assert len(met) >= 5
+    reached = sum(1 for entry in log if entry.fault not in (*INSTEAD, "hang"))
+    assert reached <= 1.3 * wanted
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in UNHELPFUL])
+def test_a_fault_that_every_request_meets_once_costs_no_answer(
+    instant: str, known: Callable[[Capabilities], None], fault: str
+):
+    known(TWO)
+    requests = questions(3, trials=2)
+    undisturbed = ask(config(instant), NoStore(), requests)
+    with Proxy(instant, faults=[fault], rate=1.0, times=1, retry_after=0.1, slow=0.1) as proxy:
+        table = ask(config(proxy.base_url, request_seconds=1), NoStore(), requests)
+        met = Counter(entry.fault for entry in proxy.log)
+    if fault == "prompt_filtered":
+        assert table["outcome"].to_pylist() == ["filtered_prompt"] * 12
+        assert set(table["text"].to_pylist()) == {""}
+    elif fault == "reply_filtered":
+        assert table["outcome"].to_pylist() == ["filtered_reply", "ok"] * 6
+    else:
+        assert list(rows(table, *WHAT)) == list(rows(undisturbed, *WHAT))
+    ends = fault in FILTERED or fault == "trickle"
+    assert met == ({fault: 6} if ends else {fault: 6, None: 6})
+
+
+def test_a_server_that_never_answers_makes_errors_and_ends_the_run(instant: str, store: SqliteStore):
+    with Proxy(instant, faults=["server_error"], rate=1.0) as proxy:
+        model = config(proxy.base_url, retries=1, at_once=4)
+        with pytest.raises(UserError) as problem:
+            ask(model, store, questions(30))
+        said = str(problem.value)
+        most = len(proxy.log)
+    assert re.fullmatch(
+        r"an answer to (\d+) of \1 questions failed, more than model\.max_error_rate=0\.1; the last: 500 The server "
+        r"had an error\. Sorry about that!; what was answered is in the store",
+        said,
+    )
+    assert most <= 2 * (FEW * 2 + 4 * 4)  # each twice: two for each of the first questions, and what was under way
+
+
+# ------------------------------------------------------------------------------------ stopping and going on
+
+
+class Interrupted:
+    """A store whose ``after``-th writing is followed by an exception; ``kept`` counts the answers written."""
+
+    def __init__(self, whole: SqliteStore, after: int, problem: BaseException) -> None:
+        self._whole, self._left, self._problem = whole, after, problem
+        self.kept: Counter[bytes] = Counter()
+
+    @contextmanager
+    def open(self) -> Iterator[Entries]:
+        with self._whole.open() as self._entries:
+            yield self
+
+    def again(self) -> str:
+        return ""
+
+    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        return self._entries.get(keys)
+
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        self._entries.put(entries)
+        for key, value in entries.items():
+            self.kept[key] = reply_tables.from_bytes(value, SCHEMA).num_rows
+        self._left -= 1
+        if not self._left:
+            raise self._problem
+
+    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+        return self._entries.asking(keys)
+
+    def size(self) -> str:
+        return ""
+
+
+REQUESTS = 15
+TOTAL = REQUESTS * 2 * 4
+
+
+@pytest.fixture
+def undisturbed(instant: str) -> pa.Table:
+    return ask(config(instant), NoStore(), questions(REQUESTS))
+
+
+@pytest.mark.parametrize(
+    ("stop", "settings", "said"),
+    [
+        (
+            {"refuses_from": 9, "refusal": 401},
+            {},
+            r"http://127\.0\.0\.1:\d+/v1 refuses to answer: 401 no more; what was answered is in the store",
+        ),
+        (
+            {},
+            {"prompt_price": 0.0, "completion_price": 1e6, "budget": 90.0},
+            (
+                r"the budget of 90 is spent but for what one more request may cost \(\d+\.0000 so far\); a larger "
+                "model.budget goes on; what was answered is in the store"
+            ),
+        ),
+        (
+            {"refuses_from": 20, "refusal": 400},
+            {},
+            (
+                r"an answer to (\d+) of \d+ questions failed, more than model\.max_error_rate=0\.1; the last: 400 no "
+                "more; what was answered is in the store"
+            ),
+        ),
+    ],
+    ids=["key refused", "budget spent", "errors"],
+)
+def test_a_run_that_ends_early_goes_on_where_it_was(
+    instant: str,
+    known: Callable[[Capabilities], None],
+    store: SqliteStore,
+    undisturbed: pa.Table,
+    stop: dict[str, int],
+    settings: dict[str, Any],
+    said: str,
+):
+    known(TWO)
+    requests = questions(REQUESTS)
+    with Proxy(instant) as proxy:
+        for name, value in stop.items():
+            setattr(proxy, name, value)
+        with deadline(20), pytest.raises(UserError) as problem:
+            ask(config(proxy.base_url, at_once=4, **settings), store, requests)
+        assert re.fullmatch(said, str(problem.value))
+        came = asked(proxy.good)
+        assert 0 < came < TOTAL
+        before = proxy.good
+        proxy.forget()
+        table = ask(config(proxy.base_url, at_once=4), store, requests)
+        assert asked(proxy.bodies) == TOTAL - came
+        assert not [body for body in proxy.bodies if body in before]
+    assert list(rows(table, *WHAT)) == list(rows(undisturbed, *WHAT))
+
+
+def test_a_budget_is_never_exceeded(instant: str, known: Callable[[Capabilities], None]):
+    known(TWO)
+    model = config(instant, prompt_price=1e6, completion_price=1e6, budget=500.0).load()
+    requests = questions(REQUESTS)
+    model.check(requests, False)
+    with pytest.raises(UserError, match="the budget of 500 is spent"):
+        list(model.complete(requests, {request.item for request in requests}))
+    assert 300 < model.spending.spent <= 500
+    assert model.description()["cost"] == model.spending.spent
+    assert model.status().endswith(f"cost {model.spending.spent:.4f}")
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("the disk fell out"), KeyboardInterrupt()], ids=["crash", "Ctrl-C"])
+def test_what_was_written_before_a_crash_is_not_asked_again(
+    known: Callable[[Capabilities], None], store: SqliteStore, undisturbed: pa.Table, problem: BaseException
+):
+    known(TWO)
+    requests = questions(REQUESTS)
+    threads = threading.active_count()
+    with stub.stub_server(seconds=0.05) as url, Proxy(url) as proxy:
+        crashing = Interrupted(store, 5, problem)
+        with deadline(20), pytest.raises(type(problem)):
+            ask(config(proxy.base_url, at_once=4), crashing, requests)
+        assert threading.active_count() == threads + 1  # the proxy's own
+        first = len(proxy.bodies)
+        time.sleep(0.3)
+        assert len(proxy.bodies) == first  # nothing goes on behind our back
+        kept = sum(crashing.kept.values())
+        assert 10 <= kept < TOTAL
+        proxy.forget()
+        table = ask(config(proxy.base_url, at_once=4), store, requests)
+        assert asked(proxy.bodies) == TOTAL - kept
+    assert list(rows(table, *WHAT)) == list(rows(undisturbed, *WHAT))
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is raised, also where a shell has started the tests in the background and it is ignored.
+
+    Python throws away what is raised in a callback of its garbage collector, where hypothesis has one: an interrupt
+    that comes then is lost, and not by us.
+    """
+    callbacks, handler = gc.callbacks[:], signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(callbacks)
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
+    known: Callable[[Capabilities], None], store: SqliteStore
+):
+    known(TWO)
+    requests = questions(REQUESTS)
+    main = threading.main_thread().ident
+    assert main is not None
+    with stub.stub_server(seconds=0.3) as url, Proxy(url) as proxy:
+        whole = ask(config(url), NoStore(), requests)
+        proxy.on_request = lambda number: signal.pthread_kill(main, signal.SIGINT) if number == 10 else None
+        start = time.monotonic()
+        with deadline(20), pytest.raises(KeyboardInterrupt):
+            ask(config(proxy.base_url, at_once=4), store, requests)
+        assert time.monotonic() - start < 3
+        came = asked(proxy.good)
+        proxy.forget()
+        table = ask(config(proxy.base_url, at_once=8), store, requests)
+        again = asked(proxy.bodies)
+    assert TOTAL - came <= again <= TOTAL - came + 2 * 4 * 2  # at most what was under way, and in hand, is lost
+    assert list(rows(table, *WHAT)) == list(rows(whole, *WHAT))
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_no_interrupt_is_lost_and_no_healthy_store_set_aside_whenever_it_comes(instant: str, tmp_path: Path):
+    ended = interrupted(instant, tmp_path, 100, seed=1)
+    counted = {name: ended[name] for name in ("raised", "lost", "with other answers", "set aside")}
+    assert counted == {"raised": 100, "lost": 0, "with other answers": 0, "set aside": 0}, ended
+    assert ended["runs that ended"] > 10
+
+
+@pytest.mark.parametrize(
+    ("status", "usage"), [(200, {"completion_tokens": 10**12}), (200, "deep"), (500, "deep"), (400, "deep")]
+)
+def test_what_a_server_counts_or_nests_without_end_is_an_error_like_others(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture, status: int, usage: Any
+):
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        if "number 1." not in body["messages"][-1]["content"]:
+            return 200, good(body)
+        return status, "[" * 100_000 + "]" * 100_000 if usage == "deep" else good(body) | {"usage": usage}
+
+    with scripted(says) as url:
+        table = ask(config(url, retries=1, max_error_rate=0.5), store, questions(3, temperatures=(1.0,), trials=1))
+    assert table["outcome"].to_pylist() == ["ok", "error", "ok"]
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith("question q1: ")
+    assert len(warning) < 400
+
+
+def test_more_trials_and_other_temperatures_ask_only_for_what_is_new(proxy: Proxy, store: SqliteStore):
+    model = config(proxy.base_url)
+    few = questions(4, trials=3)
+    first = ask(model, store, few)
+    assert first["weight"].to_pylist() == [1 / 3] * 24
+    assert asked(proxy.bodies) == 24
+    proxy.forget()
+    more = questions(4, temperatures=(0.5, 0.7, 1.0), trials=5)
+    table = ask(model, store, more)
+    assert Counter(body["temperature"] for body in proxy.bodies for _ in range(body["n"])) == {0.5: 8, 0.7: 20, 1.0: 8}
+    assert list(rows(table, *PLACE)) == places(more)
+    assert table["weight"].to_pylist() == [1 / 5] * 60
+    proxy.forget()
+    assert ask(model, store, few) == first
+    assert proxy.bodies == []
+    fresh = ask(model, NoStore(), more)
+    assert list(rows(table, *WHAT)) == list(rows(fresh, *WHAT))
+
+
+def test_a_judge_needs_no_curve_of_a_server(proxy: Proxy, store: SqliteStore):
+    judged = questions(2, matcher=AnswerMatcher(["lion"]))
+    table = ask(config(proxy.base_url), store, judged)
+    sent = len(proxy.bodies)
+    assert ask(config(proxy.base_url), store, judged) == table
+    assert ask(config(proxy.base_url), store, questions(2, matcher=AnswerMatcher(["cat"]))) == table
+    assert len(proxy.bodies) == sent
+
+
+def test_answers_do_not_depend_on_how_many_are_asked_for_together(proxy: Proxy, known: Callable[[Capabilities], None]):
+    requests = questions(2, trials=5)
+    tables = []
+    for choices, at_once in ((10, 16), (2, 3), (1, 1)):
+        known(replace(LLAMA, choices=choices))
+        proxy.forget()
+        tables.append(ask(config(proxy.base_url, at_once=at_once), NoStore(), requests))
+        assert len(proxy.bodies) == 4 * -(-5 // choices)
+        assert proxy.most_in_flight <= at_once
+    for table in tables[1:]:
+        assert list(rows(table, *WHAT)) == list(rows(tables[0], *WHAT))
+
+
+# -------------------------------------------------------------------------------------------------- outcomes
+
+
+def test_outcomes_are_kept_apart_and_only_errors_are_asked_again(store: SqliteStore):
+    """Each question goes another way."""
+    seen: list[str] = []
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        number = int(re.findall(r"\d+", body["messages"][-1]["content"])[0])
+        seen.append(f"q{number}")
+        if number == 1:
+            return 400, refusal("policy", "content_filter")
+        if number == 2:
+            reply = good(body, content="")
+            reply["choices"][0]["finish_reason"] = "content_filter"
+            return 200, reply
+        if number == 3:
+            return 400, refusal("no such thing")
+        if number == 4:
+            return 200, good(body, content=None, refusal="I will not")
+        if number == 5:
+            return 200, good(body, content=" \n ")
+        return 200, good(body)
+
+    with scripted(says) as url:
+        model = config(url, max_error_rate=0.3)
+        requests = questions(6, temperatures=(1.0,), trials=2)
+        table = ask(model, store, requests)
+        first = Counter(seen)
+        seen.clear()
+        again = ask(model, store, requests)
+    expected = ["ok", "filtered_prompt", "filtered_reply", "error", "refused", "empty"]
+    outcomes = [expected[number] for number in range(6) for _ in range(2)]
+    outcomes[5] = "empty"  # the filter took the first of two
+    assert table["outcome"].to_pylist() == outcomes
+    assert table["text"].to_pylist()[2:] == [""] * 6 + ["I will not"] * 2 + [""] * 2
+    assert first == {f"q{number}": 1 for number in range(6)}
+    assert again == table
+    assert seen == ["q3"]
+
+
+def test_a_question_that_is_too_long_stops_nobody_else(proxy: Proxy, store: SqliteStore, caplog: Any):
+    requests = questions(30, temperatures=(1.0,), trials=1)
+    long = replace(requests[5], prompt=Prompt("", (), "Name an animal. " * 300))
+    table = ask(config(proxy.base_url), store, [*requests[:5], long, *requests[6:]])
+    errors = table.filter(pc.equal(table["outcome"], "error"))
+    assert list(rows(errors, *PLACE)) == places([long])
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert re.fullmatch(r"question q5: 400 .*exceeds the available context size.*", warning)
+    rest = table.filter(pc.not_equal(table["question_id"], "q5"))
+    assert set(rest["outcome"].to_pylist()) <= {"ok", "empty"}
+    proxy.forget()
+    ask(config(proxy.base_url), store, [*requests[:5], long, *requests[6:]])
+    assert len(proxy.bodies) == 1
+
+
+def test_greedy_answers_bring_the_log_probabilities_that_are_asked_for(proxy: Proxy):
+    requests = questions(3, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+    table = ask(config(proxy.base_url), NoStore(), requests)
+    for text, chosen, top, length, total in rows(
+        table, "text", "token_logprobs", "top_logprobs", "answer_tokens", "completion_tokens"
+    ):
+        assert text
+        assert len(chosen) == len(top) == total >= length >= 1
+        assert all(len(largest) == 20 and sorted(largest, reverse=True) == largest for largest in top)
+        np.testing.assert_allclose([largest[0] for largest in top], chosen, atol=1e-5)
+    assert [body["temperature"] for body in proxy.bodies] == [0.0] * 3
+    assert all("seed" not in body and "n" not in body for body in proxy.bodies)
+
+
+# ------------------------------------------------------------------------- replies that cannot be believed
+
+
+def greedy(count: int) -> list[Request]:
+    return questions(count, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+
+
+def tokens_of(reply: Body) -> Iterator[Body]:
+    for choice in reply["choices"]:
+        yield from choice["logprobs"]["content"]
+
+
+def with_tokens(change: Callable[[Body], Any]) -> Callable[[Body], Any]:
+    """The reply with each token changed."""
+
+    def changed(reply: Body) -> Any:
+        for token in tokens_of(reply):
+            change(token)
+        return reply
+
+    return changed
+
+
+def with_top(change: Callable[[list[Body]], Any]) -> Callable[[Body], Any]:
+    """The reply with the first ones of the largest log-probabilities of each token changed."""
+    return with_tokens(lambda token: token.update(top_logprobs=change(token["top_logprobs"])))
+
+
+LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
+    "above certain": (with_tokens(lambda token: token.update(logprob=3.0)), "a log-probability of 3, "),
+    "not a number": (with_tokens(lambda token: token.update(logprob=float("nan"))), "a log-probability of nan, "),
+    "not a number at the top": (
+        with_top(lambda top: [top[0] | {"logprob": float("nan")}, *top[1:]]),
+        "a log-probability of nan, ",
+    ),
+    "infinite": (with_top(lambda top: [top[0] | {"logprob": float("inf")}, *top[1:]]), "a log-probability of inf, "),
+    "more than all": (
+        with_top(lambda top: [one | {"logprob": -0.1} for one in top]),
+        "log-probabilities of a token whose probabilities sum to 18.097, more than 1",
+    ),
+    "nothing possible": (
+        with_top(lambda top: [one | {"logprob": -9999.0} for one in top]),
+        "log-probabilities of a token by which none is possible",
+    ),
+    "three of ten": (with_top(lambda top: top[:3]), "3 log-probabilities of a token, and 10 are needed"),
+    "none at the top": (with_top(lambda top: []), "0 log-probabilities of a token, and 10 are needed"),
+    "nothing at the top": (with_top(lambda top: None), "0 log-probabilities of a token, and 10 are needed"),
+    "no tokens": (
+        lambda reply: changed_choice(reply, logprobs={"content": []}),
+        "no log-probabilities, and 10 a token are needed",
+    ),
+    "no log-probabilities": (
+        lambda reply: changed_choice(reply, logprobs=None),
+        "no log-probabilities, and 10 a token are needed",
+    ),
+    "a text": (with_tokens(lambda token: token.update(logprob="-0.5")), "no completion: "),
+    "null": (with_tokens(lambda token: token.update(logprob=None)), "no completion: "),
+    "bytes that are none": (with_tokens(lambda token: token.update(bytes=[-1])), "no completion: "),
+    "too much": (lambda reply: reply | {"padding": " " * 2**20}, "more than 1 MB in one reply"),
+}
+"""What becomes of a good reply, and what is said of it."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply may be of a megabyte, and what is asked again is asked at once."""
+    monkeypatch.setattr(client, "LARGEST_REPLY", 2**20)
+    monkeypatch.setattr(served_model, "backoff", lambda *_: 0.0)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("lie", LIES)
+def test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_leaves_nothing_behind(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture, lie: str
+):
+    seen: Counter[str] = Counter()
+    lies = {0: 2, 1: 99}  # how often each question is answered so
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        number = int(re.findall(r"\d+", body["messages"][-1]["content"])[0])
+        seen[f"q{number}"] += 1
+        lying = seen[f"q{number}"] <= lies.get(number, 0)
+        return 200, LIES[lie][0](good(body)) if lying else good(body)
+
+    requests = greedy(3)
+    with scripted(says) as url:
+        model = config(url, retries=3, max_error_rate=1.0)
+        table = ask(model, store, requests)
+        assert seen == {"q0": 3, "q1": 4, "q2": 1}
+        assert table["outcome"].to_pylist() == ["ok", "error", "ok"]
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert said.startswith(f"question q1: the server sent {LIES[lie][1]}")
+        lies.clear()
+        seen.clear()
+        after = ask(model, store, requests)
+        assert seen == {"q1": 1}
+        assert after == ask(model, NoStore(), requests)
+
+
+@pytest.mark.parametrize("lie", [lie for lie in LIES if "no completion" not in LIES[lie][1] and lie != "too much"])
+def test_a_stored_answer_that_cannot_be_believed_is_asked_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, lie: str
+):
+    lying = True
+    asked: list[Body] = []
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        asked.append(body)
+        return 200, LIES[lie][0](good(body)) if lying else good(body)
+
+    requests = greedy(2)
+    with scripted(says) as url:
+        model = config(url)
+        with monkeypatch.context() as before:  # as it was stored when nobody looked
+            before.setattr(served_model, "fault", lambda *_, **__: None)
+            ask(model, store, requests)
+        lying = False
+        asked.clear()
+        after = ask(model, store, requests)
+        assert len(asked) == 2
+        assert ask(model, store, requests) == after == ask(model, NoStore(), requests)
+
+
+def test_what_is_stored_of_other_metrics_is_believed(store: SqliteStore):
+    """Answers without log-probabilities, of which none are needed, are not asked again."""
+    bodies: list[Body] = []
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        bodies.append(body)
+        return 200, LIES["no log-probabilities"][0](good(body))
+
+    requests = [replace(request, least_logprobs=0) for request in greedy(2)]
+    with scripted(says) as url:
+        table = ask(config(url), store, requests)
+        assert table["outcome"].to_pylist() == ["ok", "ok"]
+        assert ask(config(url), store, requests) == table
+    assert len(bodies) == 2
+
+
+def test_a_reply_that_trickles_for_ever_takes_the_time_of_a_request(store: SqliteStore):
+    begun = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            begun.set()
+            with contextlib.suppress(ConnectionError):  # the client has left
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.01)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/v1"
+            with deadline(30):
+                table = ask(config(url, request_seconds=0.5, retries=0, max_error_rate=1.0), store, greedy(1))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert begun.is_set()
+    assert table["outcome"].to_pylist() == ["error"]
+
+
+def test_a_server_that_sends_on_to_another_ends_the_run_and_its_answers_are_not_believed(store: SqliteStore):
+    taken: list[Body] = []
+
+    def takes(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        taken.append(body)
+        return 200, good(body)
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
+        return (307, {}, {"location": f"{elsewhere}/chat/completions"}) if sends_on else (200, good(body), {})
+
+    requests = greedy(3)
+    with scripted(takes) as elsewhere, scripted(says) as url:
+        sends_on = True
+        with pytest.raises(UserError) as problem:
+            ask(config(url), store, requests)
+        assert str(problem.value) == (
+            f"{url} refuses to answer: the server sends on to {elsewhere.removesuffix('/v1')}, where nothing is asked "
+            "unless model.base_url names it; what was answered is in the store"
+        )
+        assert taken == []
+        sends_on = False
+        assert ask(config(url), store, requests) == ask(config(url), NoStore(), requests)
+
+
+# --------------------------------------------------------------------------------------------- check()
+
+
+SERVER = "http://127.0.0.1:1/v1"
+EXACT = question(0, trials=0, matcher=AnswerMatcher(["a"]), enumeration=Enumeration(9, (1.0,)))
+GREEDY = question(0, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
+    "exact": (
+        EXACT,
+        False,
+        {},
+        (
+            f"sampler=exact reads all of the model's probabilities, which {SERVER} does not give: choose "
+            "sampler=temperature_sweep, or a model that is loaded here"
+        ),
+    ),
+    "combined": (
+        question(0, matcher=AnswerMatcher(["a"])),
+        True,
+        {},
+        (
+            f"sampler.estimator=combined reads all of the model's probabilities, which {SERVER} does not give: leave "
+            "it out"
+        ),
+    ),
+    "parts of answers": (
+        question(0, whole=False),
+        False,
+        {},
+        "sampler.whole_answers=false cannot be asked of a server: leave it out",
+    ),
+    "too hot": (
+        question(0, temperatures=(0.5, 1.0, 1.5)),
+        False,
+        {"highest_temperature": 1.0},
+        f"{SERVER} takes temperatures up to 1, and the sampler asks at 1.5: sampler.temperatures=[0.5,1] would work",
+    ),
+    "few log-probabilities": (
+        GREEDY,
+        False,
+        {"top_logprobs": 5},
+        (
+            f"{SERVER} gives 5 log-probabilities a token, and metric.frs.k=10 needs 10: metric.frs.k=5 would work: the "
+            "entropy is then that of the 5 most probable tokens, as a share of the largest that so few can have"
+        ),
+    ),
+    "no log-probabilities": (
+        GREEDY,
+        False,
+        {"top_logprobs": 0},
+        (
+            f"{SERVER} gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty and "
+            "metric=agreement need none"
+        ),
+    ),
+    "tempered log-probabilities": (
+        GREEDY,
+        False,
+        {"tempered_logprobs": True},
+        (
+            f"the log-probabilities of {SERVER} are those after the temperature, and metric=frs needs the model's own "
+            "(vLLM gives them with --logprobs-mode raw_logprobs)"
+        ),
+    ),
+    "reasoning": (
+        question(0),
+        False,
+        {"greedy": False},
+        "model m takes no temperature, as reasoning models do not: no sampler can ask it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_server_cannot_do_is_said_before_anything_is_asked(known: Callable[[Capabilities], None], case: str):
+    request, curves, lacks, said = REFUSED[case]
+    known(replace(LLAMA, **lacks))
+    with pytest.raises(UserError) as problem:
+        ask(config(SERVER), NoStore(), [request], curves)  # nobody is there who could be asked
+    assert str(problem.value) == said
+
+
+def test_log_probabilities_that_are_not_needed_are_not_missed(known: Callable[[Capabilities], None], instant: str):
+    known(replace(LLAMA, top_logprobs=5, tempered_logprobs=True))
+    with Proxy(instant) as proxy:
+        table = ask(config(proxy.base_url), NoStore(), [replace(GREEDY, least_logprobs=0)])
+        assert [body["top_logprobs"] for body in proxy.bodies] == [5]
+    assert {len(top) for (tops,) in rows(table, "top_logprobs") for top in tops} == {5}
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_server_is_asked_once_a_day_what_it_can_do(proxy: Proxy):
+    model = config(proxy.base_url).load()
+    model.check(questions(1), False)
+    assert model.capabilities(1.0) == replace(LLAMA, probed_for=1.0)
+    sent = len(proxy.bodies)
+    assert 10 <= sent <= 25
+    assert sum(body["max_tokens"] * body.get("n", 1) for body in proxy.bodies) <= 130
+    config(proxy.base_url).load().check(questions(1), False)
+    assert len(proxy.bodies) == sent
+    config(proxy.base_url, model="other").load().check(questions(1), False)
+    assert len(proxy.bodies) == 2 * sent
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize(
+    "status",
+    [401, 404, 500, 429],
+)
+def test_a_server_that_refuses_to_say_what_it_can_do_is_a_sentence_without_the_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+):
+    monkeypatch.setenv("PLANTED_KEY", KEY)
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        return status, refusal(f"not with {headers['authorization']}")
+
+    with scripted(says) as url, pytest.raises(UserError) as problem:
+        ask(config(url, key_variable="PLANTED_KEY", retries=1), NoStore(), questions(1))
+    assert str(problem.value) == f"{url} does not answer: {status} not with Bearer …"
+    assert not list((tmp_path / "cache").rglob("*"))  # it is asked again, not remembered
+
+
+@pytest.mark.usefixtures("probing", "small")
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (
+            "three of ten",
+            "gives 3 log-probabilities a token, and metric.frs.k=10 needs 10: metric.frs.k=3 would work",
+        ),
+        ("above certain", "gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty and "),
+        ("no log-probabilities", "gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty "),
+    ],
+)
+def test_a_server_that_lies_is_refused_before_the_run_and_asked_again_when_it_does_no_more(
+    store: SqliteStore, lie: str, said: str
+):
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        reply = good(body)
+        return 200, LIES[lie][0](reply) if lying and body.get("logprobs") else reply
+
+    requests = greedy(2)
+    with scripted(says) as url:
+        lying = True
+        with pytest.raises(UserError) as problem:
+            ask(config(url), store, requests)
+        assert str(problem.value).startswith(f"{url} {said}")
+        lying = False
+        assert ask(config(url), store, requests)["outcome"].to_pylist() == ["ok", "ok"]
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"{}"])
+def test_what_is_remembered_of_a_server_and_cannot_be_read_is_asked_again(instant: str, tmp_path: Path, content: bytes):
+    model = config(instant)
+    found = model.load().capabilities(1.0)
+    (file,) = (tmp_path / "cache" / "capabilities").iterdir()
+    file.write_bytes(content)
+    assert model.terms().choices is None
+    assert model.load().capabilities(1.0) == found
+    assert model.terms().choices == found.choices
+
+
+def test_a_key_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PLANTED_KEY", raising=False)
+    with pytest.raises(UserError) as problem:
+        ask(config(SERVER, key_variable="PLANTED_KEY"), NoStore(), questions(1))
+    assert str(problem.value) == (
+        f"the environment variable PLANTED_KEY is not set: it holds the key for {SERVER} (model.key_variable=null "
+        "where the server wants none)"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ pace
+
+
+def stats(url: str) -> Body:
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/stats") as reply:
+        said: Body = json.load(reply)
+    return said
+
+
+def test_no_more_requests_are_in_flight_than_allowed(known: Callable[[Capabilities], None]):
+    known(replace(LLAMA, choices=1))
+    with stub.stub_server(seconds=0.05) as url:
+        ask(config(url, at_once=12), NoStore(), questions(40))
+        assert stats(url) == {"requests": 320, "most_in_flight": 12, "refused": 0}
+
+
+def test_a_limit_of_the_server_is_found_and_costs_no_answer(known: Callable[[Capabilities], None]):
+    known(replace(LLAMA, choices=1))
+    requests = questions(40)
+    with stub.stub_server(seconds=0.05, limit=10) as url:
+        table = ask(config(url, at_once=64), NoStore(), requests)
+        said = stats(url)
+    assert list(rows(table, *PLACE)) == places(requests)
+    assert set(table["outcome"].to_pylist()) == {"ok"}
+    assert said["most_in_flight"] == 10
+    assert 0 < said["refused"] == said["requests"] - 320
+
+
+def test_a_limit_of_requests_a_minute_is_kept(known: Callable[[Capabilities], None], instant: str):
+    known(replace(LLAMA, choices=1))
+    start = time.monotonic()
+    ask(config(instant, requests_per_minute=1200), NoStore(), questions(6))
+    assert 48 / 20 - 1 - 0.1 < time.monotonic() - start < 6
+
+
+# ------------------------------------------------------------------------------- what is said of it
+
+
+def test_the_description_says_what_the_server_can_do_and_how_it_kept_up(
+    known: Callable[[Capabilities], None], store: SqliteStore
+):
+    known(replace(TWO, choices=4))
+    with stub.stub_server(seconds=0.02) as url, Proxy(url, faults=["server_error"], rate=1.0, times=1) as proxy:
+        model = config(proxy.base_url, at_once=4, prompt_price=1.0, completion_price=2.0)
+        with store.open() as entries:
+            asking = StoredModel(model, Local(), entries, Stopwatch())
+            asking.answers(questions(4), "test", False)
+            said = asking.description()
+        with store.open() as entries:  # another run finds everything there, and asks nobody
+            later = StoredModel(model, Local(), entries, Stopwatch())
+            later.answers(questions(4), "test", False)
+            assert later.description() == said
+            assert (later.asked, later.found) == (0, 4)
+    reply = stub.answer({"messages": questions(1)[0].prompt.messages(True), "n": 4}, chat=True)
+    words = 8 * reply["usage"]["prompt_tokens"], 8 * reply["usage"]["completion_tokens"]
+    assert said == {
+        "name": "m",
+        "server": proxy.base_url,
+        **{f"capability.{name}": value for name, value in asdict(replace(TWO, choices=4)).items()},
+        "pace.most_in_flight": 4,
+        "pace.refusals": 0,
+        "pace.paused_seconds": 0.0,
+        "repeated_requests": 8,
+        "cost": round((words[0] + 2 * words[1]) / 1e6, 6),
+    }
+
+
+def test_the_status_says_how_many_are_under_way_and_what_was_spent(known: Callable[[Capabilities], None], instant: str):
+    known(TWO)
+    free, priced = config(instant).load(), config(instant, prompt_price=1e6, completion_price=0.0).load()
+    assert (free.status(), priced.status()) == ("", "cost 0.0000")
+    for model in (free, priced):
+        model.check(questions(2), False)
+        list(model.complete(questions(2), {request.item for request in questions(2)}))
+    assert free.status() == "0 at once"
+    assert priced.status() == f"0 at once, cost {priced.spending.spent:.4f}"
+
+
+# ------------------------------------------------------------------------------------- servers that go wrong
+
+
+def test_a_bad_question_with_many_answers_stops_nobody_else(known: Callable[[Capabilities], None]):
+    """One of forty, at the beginning, with twenty answers: those that are refused come back first."""
+    known(replace(LLAMA, choices=1))
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        if "number 0." in body["messages"][-1]["content"]:
+            return 400, refusal("too long")
+        return 200, good(body)
+
+    with scripted(says) as url:
+        table = ask(config(url), NoStore(), questions(40, trials=10))
+    errors = table.filter(pc.equal(table["outcome"], "error"))
+    assert list(rows(errors, *PLACE)) == places([question(0, trials=10)])
+
+
+def test_a_run_of_many_questions_ends_when_the_key_is_refused():
+    with (
+        scripted(lambda body, headers: (401, refusal("no"))) as url,
+        deadline(10),
+        pytest.raises(UserError, match="refuses to answer: 401 no"),
+    ):
+        ask(config(url, at_once=2), NoStore(), questions(60))
+
+
+def test_a_run_that_must_end_does_not_wait_for_its_rate_limit():
+    with (
+        scripted(lambda body, headers: (401, refusal("no"))) as url,
+        deadline(3),
+        pytest.raises(UserError, match="refuses to answer: 401 no"),
+    ):
+        ask(config(url, requests_per_minute=60), NoStore(), questions(30))
+
+
+def test_a_run_that_must_end_does_not_wait_for_repetitions():
+    number = 0
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
+        nonlocal number
+        number += 1
+        if number == 1:
+            return 500, refusal("later"), {"retry-after": "60"}
+        return 401, refusal("no"), {}
+
+    with scripted(says) as url, deadline(4), pytest.raises(UserError, match="refuses to answer: 401 no"):
+        ask(config(url), NoStore(), questions(30))
+
+
+def test_a_server_that_asks_to_come_back_after_hours_does_not_hold_a_run_up_in_silence():
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
+        return 429, refusal("daily limit"), {"retry-after": "36000"}
+
+    with scripted(says) as url, deadline(5), pytest.raises(UserError):
+        ask(config(url, answer_seconds=2), NoStore(), questions(30))
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_higher_temperature_that_is_asked_for_later_is_tried_before_it_is_refused(proxy: Proxy):
+    model = config(proxy.base_url).load()
+    model.check(questions(1, temperatures=(0.0,), trials=1), False)
+    model.check(questions(1, temperatures=(1.0, 3.0)), False)
+
+
+ECHOES: dict[str, tuple[str, Callable[[str], tuple[int, Any]]]] = {
+    "in a page that is no completion": (KEY, lambda sent: (200, f"<p>{sent}</p>")),
+    "where a long message is cut off": (KEY, lambda sent: (400, refusal("x" * 280 + " " + sent))),
+    "in a header that cannot be sent": ("sk-planted-01\n23456789", lambda sent: (200, {})),
+}
+
+
+@pytest.mark.parametrize("where", ECHOES)
+def test_no_part_of_the_key_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str):
+    key, reply = ECHOES[where]
+    monkeypatch.setenv("PLANTED_KEY", key)
+    caplog.set_level(logging.DEBUG)
+    with scripted(lambda body, headers: reply(headers.get("authorization", ""))) as url:
+        try:
+            ask(config(url, key_variable="PLANTED_KEY", retries=0), NoStore(), questions(8))
+            said = ""
+        except UserError as problem:
+            said = str(problem)
+    assert "sk-planted" not in said + caplog.text
+
+
+BROKEN: dict[str, Callable[[Body], Body]] = {
+    "a text that is no text": lambda body: good(body, content=[{"type": "text", "text": "lion"}]),
+    "half a character": lambda body: good(body, content="lion \ud83d"),
+    "more choices than asked for": lambda body: good(body | {"n": body.get("n", 1) + 1}),
+    "no message": lambda body: changed_choice(good(body), message=None),
+    "choices that are no list": lambda body: good(body) | {"choices": {"index": 0}},
+    "log-probabilities that are none": lambda body: changed_choice(good(body), logprobs={"content": [{}]}),
+    "usage that is none": lambda body: good(body) | {"usage": {"prompt_tokens": "many"}},
+    "no index": lambda body: changed_choice(good(body), index=None),
+}
+
+
+def changed_choice(reply: Body, **parts: Any) -> Body:
+    return reply | {"choices": [choice | parts for choice in reply["choices"]]}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_reply_that_makes_no_sense_is_an_error_or_made_sense_of_and_stops_nobody_else(
+    known: Callable[[Capabilities], None], what: str
+):
+    known(TWO)
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        return 200, BROKEN[what](body) if "number 3." in body["messages"][-1]["content"] else good(body)
+
+    requests = questions(20)
+    with scripted(says) as url:
+        table = ask(config(url, retries=0, max_error_rate=1.0), NoStore(), requests)
+    assert list(rows(table, *PLACE)) == places(requests)
+    rest = table.filter(pc.not_equal(table["question_id"], "q3"))
+    assert set(rest["outcome"].to_pylist()) == {"ok"}
+
+
+def test_a_budget_counts_answers_that_were_lost_on_the_way(known: Callable[[Capabilities], None], instant: str):
+    known(TWO)
+    with Proxy(instant, faults=["truncated"], rate=0.7, seed=1) as proxy:
+        priced = config(proxy.base_url, at_once=2, prompt_price=0.0, completion_price=1e6, budget=60.0)
+        with pytest.raises(UserError, match="the budget of 60 is spent"):
+            ask(priced, NoStore(), questions(REQUESTS))
+        billed = sum(stub.answer(body, chat=True)["usage"]["completion_tokens"] for body in proxy.good)
+    assert billed <= 60
+
+
+def test_a_budget_ends_a_run_also_where_the_server_counts_no_tokens(known: Callable[[Capabilities], None]):
+    known(TWO)
+    with scripted(lambda body, headers: (200, good(body) | {"usage": None})) as url:
+        priced = config(url, prompt_price=0.0, completion_price=1e6, budget=60.0)
+        with pytest.raises(UserError, match="the budget of 60 is spent"):
+            ask(priced, NoStore(), questions(REQUESTS))
+
+
+def test_a_prompt_that_a_gateway_moderates_stops_nobody_else():
+    """OpenRouter answers 403 where a prompt was flagged."""
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        if "number 3." not in body["messages"][-1]["content"]:
+            return 200, good(body)
+        flagged = refusal("your input was flagged")
+        flagged["error"]["metadata"] = {"reasons": ["violence"], "flagged_input": "number 3."}
+        return 403, flagged
+
+    with scripted(says) as url:
+        table = ask(config(url), NoStore(), questions(20))
+    filtered = table.filter(pc.equal(table["outcome"], "filtered_prompt"))
+    assert list(rows(filtered, *PLACE)) == places([question(3)])
+
+
+def test_the_description_counts_all_that_a_run_asked(known: Callable[[Capabilities], None]):
+    known(replace(LLAMA, choices=1))
+    with stub.stub_server(seconds=0.02) as url:
+        model = config(url, at_once=8).load()
+        for requests in (questions(10), questions(1, temperatures=(0.0,), trials=1)):
+            model.check(requests, False)
+            list(model.complete(requests, {request.item for request in requests}))
+        assert model.description()["pace.most_in_flight"] == 8
+
+
+def test_a_model_can_be_asked_within_an_event_loop(instant: str):
+    """As in a notebook."""
+
+    async def within() -> pa.Table:
+        return ask(config(instant), NoStore(), questions(1))
+
+    assert asyncio.run(within()).num_rows == 8

@@ -1,0 +1,557 @@
+import asyncio
+import json
+import logging
+import math
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_server import Answer, Body, ScriptedServer, scripted_server
+
+from robust_eval.model.served.service import Answered, Choice, Service, Token, UnansweredError
+from robust_eval.prompt.prompt import Prompt
+
+KEY = "sk-proj-0123456789abcdefSECRET"
+PROMPT = Prompt("Be brief.", (("Question: Capital of Italy?\nAnswer:", "Rome"),), "Question: Of France?\nAnswer:")
+TURNS = [
+    {"role": "user", "content": "Question: Capital of Italy?\nAnswer:"},
+    {"role": "assistant", "content": "Rome"},
+    {"role": "user", "content": "Question: Of France?\nAnswer:"},
+]
+AZURE = {
+    "message": "The response was filtered due to the prompt triggering the content management policy.",
+    "type": None,
+    "param": "prompt",
+    "code": "content_filter",
+    "status": 400,
+    "innererror": {
+        "code": "ResponsibleAIPolicyViolation",
+        "content_filter_result": {"violence": {"filtered": True, "severity": "medium"}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(lambda body: (200, {}, {})) as server:
+        yield server
+
+
+def asked(
+    server: ScriptedServer,
+    answer: Answer,
+    chat: bool = True,
+    key: str | None = KEY,
+    system_role: bool = True,
+    **settings: Any,
+) -> Answered:
+    """What comes of one request that is answered so."""
+
+    async def ask() -> Answered:
+        async with Service(server.url, "gpt", key, chat, 2) as service:
+            return await service.ask(PROMPT, system_role, settings)
+
+    server.answer = answer
+    server.received.clear()
+    return asyncio.run(ask())
+
+
+def unanswered(server: ScriptedServer, answer: Answer, **how: Any) -> UnansweredError:
+    with pytest.raises(UnansweredError) as caught:
+        asked(server, answer, **how)
+    return caught.value
+
+
+def replied(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    return lambda _: (status, headers or {}, body)
+
+
+def completion(*choices: Body, usage: Any = None) -> Body:
+    return {"object": "chat.completion", "choices": list(choices), "usage": usage}
+
+
+def said(content: str | None, index: int = 0, finish_reason: str | None = "stop", **more: Any) -> Body:
+    message = {"role": "assistant", "content": content, **more}
+    return {"index": index, "message": message, "finish_reason": finish_reason, "logprobs": None}
+
+
+def with_logprobs(logprobs: Any, chat: bool = True) -> Body:
+    text = {"message": {"content": "né"}} if chat else {"text": "né"}
+    return completion({"index": 0, "finish_reason": "length", "logprobs": logprobs, **text})
+
+
+# what is sent
+
+
+@pytest.mark.parametrize(
+    ("chat", "system_role", "path", "body"),
+    [
+        (True, True, "/v1/chat/completions", {"messages": [{"role": "system", "content": "Be brief."}, *TURNS]}),
+        (
+            True,
+            False,
+            "/v1/chat/completions",
+            {
+                "messages": [
+                    {"role": "user", "content": "Be brief.\n\nQuestion: Capital of Italy?\nAnswer:"},
+                    *TURNS[1:],
+                ]
+            },
+        ),
+        (
+            False,
+            True,
+            "/v1/completions",
+            {"prompt": "Question: Capital of Italy?\nAnswer: Rome\n\nQuestion: Of France?\nAnswer:"},
+        ),
+    ],
+    ids=["chat", "chat without system role", "plain"],
+)
+def test_sends_the_prompt_the_model_and_the_settings_as_they_are_and_nothing_else(
+    server: ScriptedServer, chat: bool, system_role: bool, path: str, body: Body
+) -> None:
+    settings: Body = {
+        "temperature": 0.7,
+        "top_k": 0,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "max_tokens": 3,
+    }
+    choice = said("Paris") if chat else {"index": 0, "text": "Paris", "finish_reason": "stop"}
+    asked(server, replied(completion(choice)), chat, system_role=system_role, **settings)
+    (request,) = server.received
+    assert (request.path, request.body) == (path, {"model": "gpt", **body, **settings})
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_sends_no_key_of_the_environment_to_a_server_that_wants_none(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", KEY)
+    asked(server, replied(completion(said("Paris"))), key=None)
+    assert KEY not in str(server.received)
+
+
+def test_sends_no_organization_of_the_environment_to_a_server_that_wants_no_key(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-mine")
+    asked(server, replied(completion(said("Paris"))), key=None)
+    assert "mine" not in str(server.received)
+
+
+# answers
+
+
+@pytest.mark.parametrize(
+    ("body", "answered"),
+    [
+        (
+            completion(
+                said("third", 2, "content_filter"),
+                said("first", 0),
+                said(None, 1, None),
+                usage={"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16},
+            ),
+            Answered(
+                [
+                    Choice("first", "stop", False, None),
+                    Choice("", "", False, None),
+                    Choice("third", "content_filter", False, None),
+                ],
+                7,
+                9,
+            ),
+        ),
+        (
+            completion(said(None, refusal="I'm sorry, I can't help.")),
+            Answered([Choice("I'm sorry, I can't help.", "stop", True, None)], 0, 0),
+        ),
+        (completion(said("Paris", refusal=None)), Answered([Choice("Paris", "stop", False, None)], 0, 0)),
+        (completion(said("Paris", refusal="No.")), Answered([Choice("Paris", "stop", True, None)], 0, 0)),
+        (
+            completion(said("Paris"), usage={"prompt_tokens": None}),
+            Answered([Choice("Paris", "stop", False, None)], 0, 0),
+        ),
+    ],
+    ids=["out of order", "refusal", "no refusal", "refusal beside text", "uncounted"],
+)
+def test_reads_choices_in_their_order_and_what_was_counted(
+    server: ScriptedServer, body: Body, answered: Answered
+) -> None:
+    assert asked(server, replied(body)) == answered
+
+
+CHAT_LOGPROBS = {
+    "content": [
+        {
+            "token": "n",
+            "bytes": [110],
+            "logprob": -0.25,
+            "top_logprobs": [{"token": "m", "logprob": -2.5}, {"token": "n", "logprob": -0.25}],
+        },
+        {"token": "\\xc3", "bytes": [195], "logprob": -1, "top_logprobs": []},
+        {"token": "é", "bytes": None, "logprob": -0.5},
+        {"token": "", "bytes": [], "logprob": -0.0, "top_logprobs": None},
+    ],
+    "refusal": None,
+}
+CHAT_TOKENS = [Token(b"n", -0.25, [-0.25, -2.5]), Token(b"\xc3", -1, []), Token("é".encode(), -0.5, [])]
+PLAIN_LOGPROBS = {
+    "tokens": ["n", "é", ""],
+    "token_logprobs": [-0.25, -3, -1e30],
+    "top_logprobs": [{"m": -2.5, "n": -0.25}, {"a": -0.5, "b": -1.5, "é": -3}, None],
+    "text_offset": [0, 1, 2],
+}
+PLAIN_TOKENS = [
+    Token(b"n", -0.25, [-0.25, -2.5]),
+    Token("é".encode(), -3, [-0.5, -1.5, -3]),
+    Token(b"", -1e30, []),
+]
+
+
+@pytest.mark.parametrize("chat", [True, False], ids=["chat", "plain"])
+@pytest.mark.parametrize(
+    ("logprobs", "tokens"),
+    [
+        (CHAT_LOGPROBS, [*CHAT_TOKENS, Token(b"", 0.0, [])]),
+        (PLAIN_LOGPROBS, PLAIN_TOKENS),
+        ({"tokens": ["a"], "token_logprobs": [-1], "top_logprobs": None}, [Token(b"a", -1.0, [])]),
+        ({"content": []}, []),
+        ({"content": None, "refusal": [{"token": "No"}]}, None),
+        ({}, None),
+        (None, None),
+    ],
+    ids=["of chat", "older", "older without top", "none", "of a refusal", "empty", "null"],
+)
+def test_reads_log_probabilities_in_either_format_from_either_kind_of_completion(
+    server: ScriptedServer, chat: bool, logprobs: Any, tokens: list[Token] | None
+) -> None:
+    assert asked(server, replied(with_logprobs(logprobs, chat)), chat) == Answered(
+        [Choice("né", "length", False, tokens)], 0, 0
+    )
+
+
+def test_takes_a_log_probability_of_minus_infinity(server: ScriptedServer) -> None:
+    logprobs = {"tokens": ["n"], "token_logprobs": [-math.inf], "top_logprobs": [{"m": 0.0, "n": -math.inf}]}
+    (choice,) = asked(server, replied(with_logprobs(logprobs))).choices
+    assert choice.tokens == [Token(b"n", -math.inf, [0.0, -math.inf])]
+
+
+# refusals
+
+
+def error(**fields: Any) -> Body:
+    return {"error": {"message": "No.", "type": "some_error", "param": None, "code": None, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (302, "wrong"),
+        (400, "wrong"),
+        (401, "fatal"),
+        (402, "fatal"),
+        (403, "fatal"),
+        (404, "fatal"),
+        (405, "wrong"),
+        (408, "lost"),
+        (409, "lost"),
+        (413, "wrong"),
+        (422, "wrong"),
+        (429, "busy"),
+        (500, "lost"),
+        (502, "lost"),
+        (503, "busy"),
+        (504, "lost"),
+        (529, "lost"),
+    ],
+)
+def test_the_status_says_what_a_refusal_means(server: ScriptedServer, status: int, kind: str) -> None:
+    problem = unanswered(server, replied(error(code=status), status))
+    assert problem == UnansweredError(kind, f"{status} No.", None, status)
+    assert str(problem) == f"{status} No."
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (429, error(code="insufficient_quota"), "fatal"),
+        (429, error(type="insufficient_quota"), "fatal"),
+        (429, error(code="rate_limit_exceeded", type="tokens"), "busy"),
+        (400, {"error": AZURE}, "filtered"),
+        (400, {"error": AZURE | {"code": None}}, "filtered"),
+        (400, error(type="content_filter"), "filtered"),
+        (403, error(code="content_filter"), "filtered"),
+        (400, error(message="content_filter is no setting"), "wrong"),
+        (400, error(innererror=None), "wrong"),
+        (400, {"object": "error", "message": "No.", "type": "BadRequestError", "code": 400}, "wrong"),
+        (429, {"error": None}, "busy"),
+        (503, b"<html>upstream connect error</html>", "busy"),
+        (500, b"", "lost"),
+        (400, [error()], "wrong"),
+        (404, {"error": "model not found"}, "fatal"),
+    ],
+)
+def test_the_code_and_the_type_say_what_the_status_does_not(
+    server: ScriptedServer, status: int, body: Any, kind: str
+) -> None:
+    problem = unanswered(server, replied(body, status))
+    assert (problem.kind, problem.status, problem.retry_after) == (kind, status, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [[error()], {"error": "No."}, {"detail": "No."}, {"detail": [{"loc": ["body", "seed"], "msg": "No."}]}, b"No."],
+    ids=["Gemini", "Ollama, TGI", "FastAPI", "pydantic (Mistral)", "proxies"],
+)
+def test_says_what_the_server_said_wherever_it_stands(server: ScriptedServer, body: Any) -> None:
+    assert "No." in str(unanswered(server, replied(body, 422)))
+
+
+def test_a_reason_is_one_short_line(server: ScriptedServer) -> None:
+    problem = unanswered(server, replied(error(message="too\n\n  long " + "x" * 1000), 400))
+    assert str(problem) == "400 too long " + "x" * 291
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "2"}, 2.0),
+        ({"retry-after": "7", "retry-after-ms": "250"}, 0.25),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize(("status", "kind"), [(429, "busy"), (500, "lost")])
+def test_passes_on_how_long_the_server_asks_to_wait(
+    server: ScriptedServer, status: int, kind: str, headers: dict[str, str], seconds: float | None
+) -> None:
+    problem = unanswered(server, replied(error(), status, headers))
+    assert (problem.kind, problem.retry_after) == (kind, seconds)
+
+
+# what is no answer
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"data: {}\n\n",
+        b"<html>",
+        b'{"choices": [{"index": 0, "mess',
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        b'"text"',
+        {},
+        error(),
+        {"choices": None},
+        {"choices": ["Paris"]},
+        {"choices": [{"message": {"content": "Paris"}}]},
+        {"choices": [{"index": 0, "text": "Paris"}]},
+        {"choices": [{"index": 0, "message": None}]},
+        {"choices": [said("Paris"), said("Rome", index=None)]},  # type: ignore[arg-type]
+        completion(said("Paris"), usage="many"),
+        with_logprobs([1]),
+        with_logprobs({"content": [{"token": "n"}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": None}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": 0, "bytes": [300]}]}),
+        with_logprobs({"tokens": ["n", "é"], "token_logprobs": [-1]}),
+        with_logprobs({"tokens": ["n"], "token_logprobs": [None]}),
+        with_logprobs({"tokens": ["n"], "token_logprobs": ["-1"]}),
+        with_logprobs({"tokens": ["n"], "token_logprobs": [True]}),
+        with_logprobs({"tokens": [7], "token_logprobs": [-1]}),
+        with_logprobs({"tokens": ["n", "é"], "token_logprobs": [-1, -1], "top_logprobs": [{}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": "-1"}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": -1, "bytes": [-1]}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": -1, "bytes": 10**12}]}),
+        with_logprobs({"content": [{"token": "n", "logprob": -1, "top_logprobs": [{"logprob": None}]}]}),
+    ],
+    ids=lambda body: (body.decode("latin-1") if isinstance(body, bytes) else json.dumps(body))[:60] or "empty",
+)
+def test_a_reply_that_cannot_be_read_is_lost(server: ScriptedServer, body: Any) -> None:
+    text = body.decode(errors="replace") if isinstance(body, bytes) else json.dumps(body)
+    expected = UnansweredError("lost", f"the server sent no completion: {' '.join(text.split())[:80]!r}")
+    assert unanswered(server, replied(body)) == expected
+
+
+@pytest.mark.parametrize("body", [completion(), {"choices": {}}])
+def test_a_reply_without_choices_is_lost(server: ScriptedServer, body: Body) -> None:
+    assert unanswered(server, replied(body)) == UnansweredError("lost", "the server sent no choices")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"choices":' * 100_000 + b"1" + b"}" * 100_000,
+        completion(said(["Paris"])),  # type: ignore[arg-type]
+        completion(said(7)),  # type: ignore[arg-type]
+        completion(said("Paris", finish_reason=["stop"])),  # type: ignore[arg-type]
+    ],
+    ids=["nested too deep", "nested too deep as well", "parts of a text", "a number", "a list of reasons"],
+)
+def test_a_reply_that_is_strange_is_lost(server: ScriptedServer, body: Any) -> None:
+    assert unanswered(server, replied(body)).kind == "lost"
+
+
+JUNK: list[Any] = [
+    *(None, True, -1, 0.5, math.nan, math.inf, -math.inf, 10**400, 10**12, -9999.0, "", "-0.5", "NaN", "\ud83d"),
+    *([], {}, [None], [-1], {"logprob": 3.0}, [[]]),
+]
+
+
+def parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each place in a reply, as what holds it and its name or number there."""
+    for name in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, name
+        yield from parts(value[name])
+
+
+@pytest.fixture(scope="module")
+def services(server: ScriptedServer) -> Iterator[dict[bool, Callable[[Answer], Answered]]]:
+    """Ask again and again, by whether it is a conversation."""
+    with asyncio.Runner() as runner:
+
+        def asks(chat: bool) -> Callable[[Answer], Answered]:
+            service = Service(server.url, "gpt", None, chat, 2)
+            closing.append(service.__aexit__)
+
+            def ask(answer: Answer) -> Answered:
+                server.answer = answer
+                return runner.run(service.ask(PROMPT, True, {}))
+
+            return ask
+
+        closing: list[Callable[..., Any]] = []
+        yield {chat: asks(chat) for chat in (True, False)}
+        for close in closing:
+            runner.run(close(None, None, None))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    chat=st.booleans(),
+    logprobs=st.sampled_from([CHAT_LOGPROBS, PLAIN_LOGPROBS]),
+    changes=st.lists(st.tuples(st.integers(0, 200), st.sampled_from(JUNK)), min_size=1, max_size=2),
+)
+def test_whatever_stands_in_a_reply_it_is_an_answer_that_can_be_stored_or_lost(
+    services: dict[bool, Callable[[Answer], Answered]],
+    chat: bool,
+    logprobs: Body,
+    changes: list[tuple[int, Any]],
+) -> None:
+    reply = json.loads(json.dumps(with_logprobs(logprobs, chat) | {"usage": {"prompt_tokens": 1}}))
+    for place, junk in changes:
+        places = list(parts(reply))
+        holder, name = places[place % len(places)]
+        holder[name] = junk
+    came: Answered | UnansweredError
+    try:
+        came = services[chat](replied(reply))
+    except UnansweredError as problem:
+        came = problem
+    if isinstance(came, UnansweredError):
+        assert came.kind == "lost"
+        return
+    for choice in came.choices:
+        assert choice.text.encode().decode() == choice.text
+        for token in choice.tokens or ():
+            assert isinstance(token.text, bytes)
+            assert {type(value) for value in (token.logprob, *token.top)} == {float}
+            assert not any(a < b for a, b in pairwise(value for value in token.top if not math.isnan(value)))
+
+
+@pytest.mark.parametrize("counted", ["10e11", "1000000000000", "-1", "7.0", '"7"', "true", "NaN", "1e999", "[7]"])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_a_count_that_is_none_is_a_fault(server: ScriptedServer, name: str, counted: str) -> None:
+    choice = json.dumps(said("Paris"))
+    body = f'{{"choices": [{choice}], "usage": {{"{name}": {counted}}}}}'.encode()
+    told = unanswered(server, replied(body))
+    counted = str(json.loads(counted))
+    sentence = f"the server counted {counted!r} tokens, and a whole number from 0 to 2,147,483,647 is wanted"
+    assert told == UnansweredError("lost", sentence)
+
+
+def test_an_error_nested_without_end_is_told_as_any(server: ScriptedServer) -> None:
+    deep = b'{"error": {"message": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    told = unanswered(server, lambda _: (400, {}, deep))
+    assert (told.kind, told.reason[:30]) == ("wrong", '400 {"error": {"message": [[[[')
+
+
+def test_half_a_character_is_text_that_can_be_stored(server: ScriptedServer) -> None:
+    (choice,) = asked(server, replied(completion(said("a \ud83d")))).choices
+    assert choice.text == "a �"
+
+
+def test_what_is_compressed_wrongly_is_lost(server: ScriptedServer) -> None:
+    problem = unanswered(server, replied(b"no gzip", headers={"content-encoding": "gzip"}))
+    assert (problem.kind, str(problem).split(":")[0]) == ("lost", "DecodingError")
+
+
+def test_a_server_that_is_not_there_is_lost() -> None:
+    with scripted_server(replied({})) as gone:
+        pass
+    problem = unanswered(gone, replied({}))
+    assert (problem.kind, problem.status, problem.sent) == ("lost", None, False)
+    assert str(problem).startswith("ConnectionRefusedError: ")
+
+
+# secrets
+
+
+def everything_said(problem: BaseException, log: pytest.LogCaptureFixture) -> str:
+    return "".join([*traceback.format_exception(problem), repr(problem), str(problem), log.text])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        replied(error(message=f"Incorrect API key provided: {KEY}."), 401),
+        replied(error(message=f"Bearer {KEY}\n{KEY}", code=KEY, type=KEY), 400),
+        replied(error(code="content_filter", innererror={"key": KEY}), 400),
+        replied(f"no such key: {KEY}".encode(), 500),
+        replied({"error": f"no such key: {KEY}"}, 404),
+        replied({"detail": KEY}, 422),
+        replied(error(), 429, {"retry-after": KEY, "x-request-id": "x"}),
+    ],
+    ids=["message", "code", "filter", "text", "string", "detail", "headers"],
+)
+def test_the_key_is_in_nothing_that_is_said_of_a_refusal(
+    server: ScriptedServer, answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert KEY not in everything_said(unanswered(server, answer), caplog)
+
+
+def test_another_text_stands_where_the_server_repeats_the_key(server: ScriptedServer) -> None:
+    assert str(unanswered(server, replied(error(message=f"No key {KEY}."), 401))) == "401 No key …."
+
+
+@pytest.mark.parametrize("body", [f"your key is {KEY}".encode(), {"echo": {"authorization": f"Bearer {KEY}"}}])
+def test_the_key_is_in_nothing_that_is_said_of_a_reply_that_cannot_be_read(
+    server: ScriptedServer, body: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert KEY not in everything_said(unanswered(server, replied(body)), caplog)
+
+
+def test_no_part_of_the_key_is_left_where_a_long_reason_is_cut(server: ScriptedServer) -> None:
+    problem = unanswered(server, replied(error(message=f"{'x' * 279} {KEY}"), 400))
+    assert KEY[:10] not in str(problem)
+
+
+@pytest.mark.parametrize("key", ["sk-SECRET\nsk-OTHER", "sk-SECRET\\\r\nsk-OTHER", "sk-SECRET-ä"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(
+    server: ScriptedServer, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    problem = unanswered(server, replied(completion(said("Paris"))), key=key)
+    assert "SECRET" not in everything_said(problem, caplog)
+    assert problem.kind == "fatal"

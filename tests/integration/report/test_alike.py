@@ -1,0 +1,165 @@
+"""Data sets whose questions all behave alike: no interval is without width, wherever it is read."""
+
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FunctionType
+
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+from comparison_by_hand import Page
+from markdown_it import MarkdownIt
+from recorded_run import recorded_run, without_figures
+
+from robust_eval.metric.interval import bootstrap, bootstrap_draws
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.finished_runs import FinishedRun, read_run
+from robust_eval.report.terminal import print_comparison
+
+SIZES = (5, 29, 30, 200, 6000)
+SHOWN = re.compile(r"([+-]?\d[\d.]*%?) to ([+-]?\d[\d.]*%?)")
+TABLE_5 = (
+    "questions",
+    "(Base)",
+    "(Mode)",
+    "(Worst)",
+    "(Best)",
+    "(μ_D)",
+    "H_η",
+    "Gibbs' M2",
+    "Fleiss' κ",
+    "Cronbach's α",
+)
+"""What the columns of Table 5 of Cho and Watson are called."""
+WARNING = "an interval is a warning and no measure"
+
+
+@dataclass
+class Alike:
+    """A run over facts that all break at the last temperature, what it printed, and its comparison with others."""
+
+    n: int
+    folder: Path
+    printed: str
+    run: FinishedRun
+
+
+@pytest.fixture(scope="module")
+def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mlruns")
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def alike(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, mlruns: Path) -> Alike:
+    folder = tmp_path_factory.mktemp("alike")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    capture.read_global_capture()
+    with pytest.MonkeyPatch.context() as patch, without_figures():
+        few_resamples(patch)
+        tracked = ("tracking=mlflow", f"paths.mlruns={mlruns}", f"tracking.experiment=of{request.param}")
+        recorded_run(folder, request.param, *tracked, metrics="[frs,agreement,certainty]", alike=0.2)
+    printed = capture.read_global_capture()[0]
+    return Alike(request.param, folder / "run", printed, read_run(folder / "run"))
+
+
+def few_resamples(patch: pytest.MonkeyPatch) -> None:
+    """Resamples of questions that are all alike are alike: a few show what all would."""
+    for resampling in (bootstrap, bootstrap_draws):
+        assert isinstance(resampling, FunctionType)
+        assert resampling.__kwdefaults__ is not None
+        patch.setitem(resampling.__kwdefaults__, "resamples", 20)
+
+
+def without_width(text: str) -> list[str]:
+    """The intervals of a text, none of which may be missing altogether, that have none."""
+    found = SHOWN.findall(text)
+    assert len(found) > 5
+    return [f"{low} to {high}" for low, high in found if low == high]
+
+
+def test_the_summary_has_no_interval_without_width(alike: Alike):
+    summary = json.loads((alike.folder / "summary.json").read_text())
+    bounds = {name[:-4]: (summary[name], summary[name[:-4] + ".high"]) for name in summary if name.endswith(".low")}
+    assert len(bounds) > 30
+    assert [name for name, (low, high) in bounds.items() if not low < high] == []
+    assert [name for name, (low, high) in bounds.items() if not low <= summary[name] <= high] == []
+    # all that is a mean over questions has one, whatever its range is
+    assert set(alike.run.measured) <= set(bounds)
+    share = 1 - 0.025 ** (1 / alike.n)
+    assert bounds["accuracy.greedy"] == pytest.approx((1 - share, 1))
+    assert bounds["certainty.error_rate.t0.7"] == pytest.approx((0.2 - 0.2 * share, 0.2 + 0.8 * share))
+    assert bounds["certainty.entropy.t0.7"][1] == pytest.approx(
+        summary["certainty.entropy.t0.7"] * (1 - share) + math.log(5) * share
+    )
+    assert bounds["frs.breaking_temperature.mean_broken"] == pytest.approx((2 - 2 * share, 2))
+
+
+def test_the_tables_of_the_run_have_no_interval_without_width(alike: Alike):
+    for row in pq.read_table(alike.folder / "frs_types.parquet").to_pylist():
+        assert row["share_most_robust"] == 0.5
+        assert (math.isnan(row["low"]), math.isnan(row["high"])) == (True, True)
+
+
+def test_the_report_and_the_terminal_show_no_interval_without_width(alike: Alike):
+    page = re.sub(r"<script.*?</script>", "", (alike.folder / "report.html").read_text("utf-8"), flags=re.DOTALL)
+    assert without_width(page) == without_width(alike.printed) == []
+    assert (WARNING in page) == (WARNING in alike.printed) == (alike.n < 30)
+
+
+def test_a_comparison_shows_no_interval_without_width(
+    alike: Alike, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """With a run that found the same, on the same questions and on others; and one in which every fact is firmer."""
+    others = [
+        replace(alike.run, settings={**alike.run.settings, setting: "other"})
+        for setting in ("model.name", "dataset.name")
+    ]
+    if alike.n == 30:
+        with without_figures():
+            recorded_run(tmp_path, alike.n, "model.name=firm", metrics="[frs,agreement,certainty]", alike=0.9)
+        others.append(read_run(tmp_path / "run"))
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("robust_eval.report.comparison_page._save_figures", lambda compared, folder: {})
+        few_resamples(patch)
+        compared = compare([alike.run, *others])
+        capsys.readouterr()
+        write_comparison(compared, tmp_path)
+        print_comparison(compared, tmp_path)
+    pages = [(tmp_path / f"comparison.{kind}").read_text("utf-8") for kind in ("html", "md")]
+    for text in (capsys.readouterr().out, *pages):
+        assert without_width(text) == []
+        assert (WARNING in text) == (alike.n < 30)
+    tables = [Page(pages[0]).tables, Page(MarkdownIt("commonmark").enable("table").render(pages[1])).tables]
+    for (by_scenario,) in ([table for table in each if table[0][:2] == ["measured", "scenario"]] for each in tables):
+        assert [label for label in TABLE_5 if not any(label in name for name in by_scenario[0])] == []
+        assert [row[2] for row in by_scenario[1:] if row[2] in ("AVG", "WAVG")] == ["AVG", "WAVG"]
+    for name in ("runs", "pairs"):
+        for row in pq.read_table(tmp_path / f"{name}.parquet").to_pylist():
+            assert math.isnan(row["low"]) or row["low"] < row["high"]
+    assert {row.kind for row in compared.scenarios} == {"", "AVG", "WAVG"}
+    for row in compared.scenarios:
+        known = {name: figure for name, figure in row.figures.items() if not math.isnan(figure.value)}
+        assert [name for name, (_, low, high) in known.items() if not low < high] == ["agreement.alpha.t1"]
+        assert row.figures["agreement.alpha.t1"].value == pytest.approx(1)
+
+
+def test_the_tracker_is_given_no_interval_without_width(alike: Alike, mlruns: Path):
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    experiment = client.get_experiment_by_name(f"of{alike.n}")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    given = {
+        name: {metric.step: metric.value for metric in client.get_metric_history(run.info.run_id, name)}
+        for name in run.data.metrics
+    }
+    bounds = [name.removesuffix(".low") for name in given if name.endswith(".low")]
+    assert len(bounds) > 15
+    for name in bounds:
+        for step, low in given[f"{name}.low"].items():
+            assert low < given[f"{name}.high"][step], name
+    assert without_width(run.data.tags["mlflow.note.content"]) == []

@@ -1,0 +1,50 @@
+"""The page that compares runs, opened in a browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import NARROW, WIDE, Opened, chromium
+from playwright.sync_api import Browser
+from recorded_run import recorded_run, without_figures
+
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.finished_runs import read_run
+
+HOSTILE = "</script><script>window.hacked = true</script> \u202e" + "a\u0301\u0336" * 3000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of two runs whose facts hold in opposite order, with texts that would do harm."""
+    folder = tmp_path_factory.mktemp("compared")
+    for name, reverse in (("one", False), ("other", True)):
+        with without_figures():
+            recorded_run(folder / name, 40, f"model.name={name}", text=[HOSTILE], wrong=[HOSTILE], reverse=reverse)
+    write_comparison(compare([read_run(folder / name / "run") for name in ("one", "other")]), folder / "comparison")
+    return folder / "comparison" / "comparison.html"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_comparison_opens_without_trouble_fits_the_screen_and_is_accessible(
+    browser: Browser, comparison: Path, width: int, scheme: str
+):
+    opened = Opened(browser, comparison, width, scheme)
+    page = opened.page
+    page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert opened.violations() == []
+    assert opened.troubles == []
+    assert page.evaluate("window.hacked") is None
+    cells = page.locator("div.text")
+    assert cells.count() > 20
+    assert max((cells.nth(place).bounding_box() or {})["height"] for place in range(cells.count())) < 250
+    page.close()

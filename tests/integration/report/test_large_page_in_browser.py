@@ -1,0 +1,250 @@
+"""The page of a run with more questions than it shows in full, opened and searched in a browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import NARROW, WIDE, Opened, chromium
+from playwright.sync_api import Browser, Page
+from recorded_run import TEMPERATURES, recorded_run, without_figures
+
+from robust_eval.record.result import Result
+from robust_eval.report import page as report_page
+from robust_eval.report import question_index
+from robust_eval.report.compressed import packed
+from robust_eval.report.page import write_page
+from robust_eval.report.question_table import Chosen, chosen, number_columns
+
+QUESTIONS = 203
+SHOWN = 52
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_are_shown() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_page, "MOST", SHOWN)
+        yield
+
+
+@pytest.fixture(scope="module")
+def result(few_are_shown: None, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A run in which no two answers to a question are alike, and every question has a word of its own."""
+    words = [f"{'about ' * 30} nr{number:03}" for number in range(QUESTIONS)]
+    with without_figures():
+        return recorded_run(tmp_path_factory.mktemp("large") / "run", QUESTIONS, text=words, varied=True)
+
+
+@pytest.fixture(scope="module")
+def sampled(result: Result) -> Chosen:
+    return chosen(result, number_columns(result), SHOWN)
+
+
+@pytest.fixture(scope="module")
+def missing(sampled: Chosen) -> int:
+    """The number of a question that was answered wrong and is not shown in full."""
+    return next(number for number in range(0, QUESTIONS, 7) if number not in sampled.rows)
+
+
+@pytest.fixture(scope="module")
+def report(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_page(result, [], path)
+    return path
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Iterator[Page]:
+    found = Opened(browser, report)
+    yield found.page
+    assert found.troubles == []
+    found.page.close()
+
+
+def listed(page: Page) -> list[int]:
+    """The numbers of the questions in the table, in order."""
+    texts = page.locator("table.questions button.question bdi").all_inner_texts()
+    return [int(text.removeprefix("What is fact ").partition("?")[0]) for text in texts]
+
+
+def status(page: Page) -> str:
+    return page.get_by_role("status").inner_text()
+
+
+def column(page: Page, name: str) -> list[str]:
+    """What the table says of each question in one column."""
+    heads = page.locator("table.questions thead th").all_inner_texts()
+    place = [head.strip() for head in heads].index(name) + 1
+    return page.locator(f"table.questions > tbody > tr:not(.opened) > td:nth-child({place})").all_inner_texts()
+
+
+def said_of_the_opened(page: Page) -> dict[str, str]:
+    detail = page.locator(".detail")
+    return dict(zip(detail.locator("dt").all_inner_texts(), detail.locator("dd").all_inner_texts(), strict=True))
+
+
+def test_the_table_says_how_many_of_each_kind_it_shows_and_its_filters_find_as_many(page: Page, sampled: Chosen):
+    kinds = page.get_by_role("region", name="questions by kind").locator("tbody tr").all_inner_texts()
+    assert [row.split("\t") for row in kinds] == [["kept, right", "26", "174"], ["not kept, wrong", "26", "29"]]
+    assert page.get_by_text("The table shows").inner_text() == (
+        "The table shows 52 of 203 questions, some of every kind and, of each kind, both ends and the middle of FRS "
+        "(d = 1). Sorting and filters cover these. All questions are in questions.parquet, all answers in "
+        "graded.parquet. A search looks into the ids and the texts of all questions, and into the greedy answers of "
+        "those shown."
+    )
+    assert status(page) == "50 of 52 questions shown in this table (203 were asked)."
+    for kind in sampled.kinds:
+        page.locator("#filter-status").select_option(kind)
+        assert status(page) == "26 of 26 questions shown, out of 52 in this table (203 were asked)."
+        assert set(column(page, "status")) == {kind}
+        assert len(listed(page)) == 26
+
+
+def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of_its_text(page: Page, missing: int):
+    page.get_by_label("search").fill(f"q{missing}")
+    matching = [number for number in range(QUESTIONS) if str(number).startswith(str(missing))]
+    assert listed(page)[0] == missing
+    assert sorted(listed(page)) == matching
+    page.get_by_label("search").fill(f"NR{missing:03}")
+    assert listed(page) == [missing]
+    assert status(page) == "1 of 1 questions shown, out of all 203; the answers to 1 of them are not in this page."
+    assert column(page, "greedy answer") == ["not in this page"]
+    assert column(page, "status") == ["not kept, wrong"]
+    assert column(page, "H") == [""]
+    page.locator("#filter-status").select_option("kept, right")
+    assert listed(page) == []
+    page.locator("#filter-status").select_option("")
+    page.locator("table.questions button.question").click()
+    assert said_of_the_opened(page) == {
+        "id": f"q{missing}",
+        "status": "not kept, wrong",
+        "type": ["LOC", "HUM", "NUM", "ENTY"][missing % 4],
+        "FRS (d = 1)": "–",
+    }
+    assert page.locator(".detail p").inner_text() == (
+        "Its answers and other figures are not in this page. They are in graded.parquet and questions.parquet, in the "
+        f"rows whose question_id is q{missing}."
+    )
+
+
+def test_the_headline_figure_of_a_question_that_is_not_in_the_table_is_known(
+    page: Page, result: Result, sampled: Chosen
+):
+    number = next(number for number in range(QUESTIONS) if number % 7 and number not in sampled.rows)
+    table = result.scores["frs"].tables["frs"]
+    frs = dict(zip(table["question_id"].to_pylist(), table["frs_d1"].to_pylist(), strict=True))
+    page.get_by_label("search").fill(f"nr{number:03}")
+    assert column(page, "FRS (d = 1)") == [f"{frs[f'q{number}']:.3f}"]
+
+
+def test_all_questions_that_match_are_sorted_by_their_headline_figure(page: Page):
+    page.get_by_label("search").fill("about")
+    assert status(page) == "50 of 203 questions shown; the answers to 151 of them are not in this page."
+    while page.get_by_role("button", name="Show ").is_visible():
+        page.get_by_role("button", name="Show ").click()
+    assert sorted(listed(page)) == list(range(QUESTIONS))
+    figures = [float(value) for value in column(page, "FRS (d = 1)") if value != "–"]
+    assert len(figures) == 174
+    assert figures == sorted(figures)
+
+
+def test_the_answers_of_an_opened_question_add_up_to_its_curve(page: Page, result: Result, sampled: Chosen):
+    counted = result.scores["frs"].tables["frs_accuracy"].to_pylist()
+    for number in [row for row in sampled.rows if row % 7][::8]:
+        page.get_by_label("search").fill(f"nr{number:03}")
+        page.locator("table.questions button.question").click()
+        curve = [(row["correct"], row["replies"]) for row in counted if row["question_id"] == f"q{number}"]
+        right, wrong = ([0.0] * len(TEMPERATURES) for _ in range(2))
+        for line in page.locator(".detail table.counts tbody tr").all_inner_texts():
+            _, verdict, *counts = line.split("\t")
+            for place, count in enumerate(counts):
+                {"✓ right": right, "✗ wrong": wrong}[verdict][place] += float(count or 0)
+        assert list(zip(right, wrong, strict=True)) == [(correct, replies - correct) for correct, replies in curve]
+        others = page.locator(".detail table.counts tbody").get_by_text("other answer").all_inner_texts()
+        assert sum(int(text.split()[0]) for text in others) == 8
+        sums = [("✓ right", right), ("✗ wrong", wrong)]
+        assert [row.split("\t")[1:] for row in page.locator(".detail tfoot tr").all_inner_texts()] == [
+            [said, *(f"{count:g}" if count else "" for count in counts)] for said, counts in sums if any(counts)
+        ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_what_is_said_of_a_question_fits_the_screen_and_is_accessible(
+    browser: Browser, report: Path, missing: int, width: int, scheme: str
+):
+    opened = Opened(browser, report, width, scheme)
+    opened.page.locator("table.questions button.question").first.click()
+    opened.page.wait_for_selector(".curve svg")
+    assert opened.violations() == []
+    opened.page.get_by_label("search").fill(f"nr{missing:03}")
+    opened.page.locator("table.questions button.question").click()
+    assert opened.violations() == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+    assert opened.troubles == []
+    opened.page.close()
+
+
+def written(result: Result, folder: Path, limit: int) -> Path:
+    """The page where the index may take so many characters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(question_index, "INDEX_LIMIT", limit)
+        write_page(result, [], folder / "report.html")
+    return folder / "report.html"
+
+
+def test_where_the_texts_of_all_are_too_large_the_page_says_so_and_finds_all_by_their_ids(
+    browser: Browser, result: Result, sampled: Chosen, missing: int, tmp_path: Path
+):
+    headline = number_columns(result)[0]
+    sizes = {
+        texts: len(packed(question_index._index(result, range(QUESTIONS), set(sampled.rows), texts, headline)))
+        for texts in question_index.TEXTS
+    }
+    assert sorted(sizes.values(), reverse=True) == list(sizes.values())
+    opened = Opened(browser, written(result, tmp_path, sizes[0]))
+    page = opened.page
+    assert (
+        "but only into the texts and greedy answers of those shown: the texts of all would make this page too large."
+        in (page.get_by_text("The table shows").inner_text())
+    )
+    page.get_by_label("search").fill(f"nr{missing:03}")
+    assert status(page) == "0 of 0 questions shown, out of all 203."
+    page.get_by_label("search").fill(f"q{missing}")
+    assert page.locator("table.questions button.question").first.inner_text().endswith(f"id q{missing}")
+    assert opened.troubles == []
+    page.close()
+
+
+def test_where_the_ids_of_all_are_too_large_the_page_says_that_a_search_covers_those_shown(
+    browser: Browser, result: Result, missing: int, tmp_path: Path
+):
+    opened = Opened(browser, written(result, tmp_path, 0))
+    page = opened.page
+    assert "A search covers these alone: an index of all questions would make this page too large." in (
+        page.get_by_text("The table shows").inner_text()
+    )
+    page.get_by_label("search").fill(f"q{missing}")
+    assert missing not in listed(page)
+    page.get_by_label("search").fill("nr001")
+    assert status(page) == "1 of 1 questions shown, out of 52 in this table (203 were asked)."
+    assert opened.troubles == []
+    page.close()
+
+
+def test_a_fact_among_the_extremes_opens_though_the_table_lacks_it(browser: Browser, result: Result, tmp_path: Path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_page, "MOST", 8)
+        write_page(result, [], tmp_path / "report.html")
+    opened = Opened(browser, tmp_path / "report.html")
+    for button in opened.page.locator("td[data-question] button").all()[:12]:
+        text = button.inner_text()
+        button.click()
+        assert opened.page.evaluate("document.activeElement.innerText").endswith(text)
+        assert opened.page.evaluate("document.activeElement.ariaExpanded") == "true"
+    assert opened.troubles == []
+    opened.page.close()

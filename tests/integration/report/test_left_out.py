@@ -1,0 +1,80 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from recorded_run import recorded_run, without_figures
+
+from robust_eval.metric.score import Estimate, Score
+from robust_eval.record.result import Result
+from robust_eval.report.left_out import left_out
+
+DENOMINATOR = "What a filter kept back and what failed is in no denominator."
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with without_figures():
+        return recorded_run(tmp_path_factory.mktemp("run") / "run", 28)
+
+
+def changed(table: pa.Table, **columns: object) -> pa.Table:
+    """The table with the values of some columns in the rows that are named."""
+    for name, values in columns.items():
+        assert isinstance(values, dict)
+        column = [values.get(row, value) for row, value in enumerate(table[name].to_pylist())]
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), pa.array(column, table.schema.field(name).type))
+    return table
+
+
+def test_questions_that_were_answered_wrong_were_not_asked_again(result: Result):
+    assert list(left_out(result)) == ["4 questions not asked again: the greedy answer is wrong."]
+
+
+def test_every_other_reason_is_told_apart(result: Result):
+    baseline = changed(
+        result.baseline.slice(0, 27),  # of the last question there is none
+        outcome={0: "error", 7: "filtered_reply"},
+        correct={0: None, 7: None, 1: True, 2: True},
+        exact={1: False, 2: True},
+    )
+    kept = [question for question in result.kept if question.id not in ("q1", "q2", "q27")]
+    assert list(left_out(replace(result, baseline=baseline, kept=kept))) == [
+        "2 questions not asked again: no greedy answer came.",
+        "2 questions not asked again: the greedy answer is wrong.",
+        "1 question not asked again: the greedy answer is right, but no exact match of an accepted answer.",
+        "1 question not asked again: others were taken, or the answer was not sure enough.",
+        "1 question not asked again: they have no greedy answer.",
+        f"No answer came: greedy answers: 1 replies filtered, 1 failed. {DENOMINATOR}",
+    ]
+
+
+def test_rows_of_the_data_set_and_aliases_that_cannot_be_used_are_counted(result: Result):
+    description = {
+        "loaded.dataset.unusable.without_an_answer": 3,
+        "loaded.dataset.unusable.repeated": 1,
+        "loaded.dataset.unusable_aliases": 2,
+    }
+    assert list(left_out(replace(result, description=description, kept=result.asked))) == [
+        "3 rows of the data set: without an answer.",
+        "1 row of the data set: repeated.",
+        "2 accepted answers of which nothing is left when it is normalised.",
+    ]
+
+
+def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
+    sampled = changed(result.graded["temperature_sweep"], finish_reason={0: "length", 5: "length"})
+    scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)})}
+    run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
+    assert list(left_out(run)) == [
+        "2 replies cut by the length limit, and graded as far as they go.",
+        "3 questions have no answer entropy: none of their replies answers anything.",
+    ]
+
+
+def test_the_page_says_so_where_nothing_was_left_out(result: Result, tmp_path: Path):
+    from robust_eval.report.page import write_page
+
+    write_page(replace(result, kept=result.asked), [], tmp_path / "report.html")
+    assert "<p>Nothing.</p>" in (tmp_path / "report.html").read_text()

@@ -1,0 +1,320 @@
+"""The page of a run, opened and used in a browser."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from browser import NARROW, WIDE, Opened, chromium
+from playwright.sync_api import Browser, Locator, Page
+from recorded_run import TEMPERATURES, recorded_run
+
+import robust_eval.report
+from robust_eval.answer import rows
+from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.rounding import number
+
+QUESTIONS = 60
+KEPT = QUESTIONS - 9  # each seventh is answered wrong
+METRICS = "[frs,agreement,certainty]"
+HOSTILE = {
+    "a script": "<script>window.hacked = true; alert(1)</script>",
+    "the end of a script": "</script><img src=x onerror='window.hacked = true'></bdi></td>",
+    "a template": "{{ 7 * 7 }} {% raise %} ${window.hacked = true} ",
+    "combining characters": "a" + "\u0301\u0336\u20dd" * 3400,
+    "right-to-left overrides": "\u202egnorw\u2066\u2067\u202e",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run of all three methods."""
+    folder = tmp_path_factory.mktemp("benign") / "run"
+    recorded_run(folder, QUESTIONS, text=["plain"], metrics=METRICS)
+    return folder / "run" / "report.html"
+
+
+@pytest.fixture(params=[(WIDE, "light"), (WIDE, "dark"), (NARROW, "light"), (NARROW, "dark")], ids=str)
+def opened(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Opened]:
+    width, scheme = request.param
+    found = Opened(browser, report, width, scheme)
+    yield found
+    found.page.close()
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Iterator[Page]:
+    found = Opened(browser, report)
+    yield found.page
+    assert found.troubles == []
+    found.page.close()
+
+
+def listed(page: Page) -> list[int]:
+    """The numbers of the questions in the table, in order."""
+    texts = page.locator("table.questions button.question bdi").all_inner_texts()
+    return [int(text.removeprefix("What is fact ").removesuffix("? plain")) for text in texts]
+
+
+def column(page: Page, name: str) -> list[str]:
+    """What the table says of each question in one column."""
+    heads = page.locator("table.questions thead th").all_inner_texts()
+    place = [head.strip() for head in heads].index(name) + 1
+    return page.locator(f"table.questions tbody tr:not(.opened) > td:nth-child({place})").all_inner_texts()
+
+
+def head(page: Page, name: str) -> Locator:
+    """The button in the head of a column."""
+    return page.locator("table.questions thead button").get_by_text(name, exact=True)
+
+
+def open_everything(page: Page) -> None:
+    """A question, the drawings, and all that is folded."""
+    page.locator("table.questions button.question").nth(1).click()
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.wait_for_selector("#scatter svg")
+    page.wait_for_selector(".curve svg")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+
+
+def test_the_page_opens_without_trouble_fits_the_screen_and_is_accessible(opened: Opened):
+    open_everything(opened.page)
+    width = opened.page.viewport_size["width"]
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+    assert opened.violations() == []
+    assert opened.troubles == []
+
+
+def test_nothing_moves_under_the_reader_when_a_drawing_comes(opened: Opened):
+    """What is clicked must still be there when the button is let go."""
+    page = opened.page
+    height = "document.querySelector('{}').getBoundingClientRect().height"
+    empty = page.evaluate(height.format("#scatter"))
+    assert page.locator("#scatter svg").count() == 0
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.wait_for_selector("#scatter svg")
+    assert page.evaluate(height.format("#scatter")) == empty
+    opening = "document.querySelectorAll('table.questions button.question')[1].click()"
+    empty = page.evaluate(f"{opening}; {height.format('.curve')}")
+    page.wait_for_selector(".curve svg")
+    assert page.evaluate(height.format(".curve")) == empty
+
+
+def test_the_table_shows_each_question_with_its_figures(page: Page):
+    known = [number for number in range(60) if number % 7]
+    assert listed(page) == known[:50]  # the least robust first: here those that were asked first
+    assert page.get_by_role("status").inner_text() == "50 of 60 questions shown."
+    assert [head.strip() for head in page.locator("table.questions thead th").all_inner_texts()] == [
+        "question",
+        "greedy answer",
+        "type",
+        "status",
+        "FRS (d = 1)",
+        "H",
+        "t_b",
+        "agreement H_η",
+        "raters right",
+        "entropy",
+        "error rate",
+    ]
+    page.get_by_role("button", name="Show 10 more").click()
+    assert listed(page) == [*known, *range(0, 60, 7)]
+    assert column(page, "greedy answer")[KEPT - 1 : KEPT + 1] == ["answer 59", "wrong 0"]
+    assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept, right", "not kept, wrong"]
+    assert column(page, "t_b")[KEPT] == "–"
+    assert page.get_by_role("button", name="more", exact=False).count() == 0
+
+
+def test_numbers_are_rounded_in_the_page_as_they_are_everywhere(page: Page, report: Path):
+    facts = pq.read_table(report.parent / "frs.parquet")
+    page.get_by_role("button", name="Show 10 more").click()
+    shown = dict(zip(listed(page), zip(column(page, "FRS (d = 1)"), column(page, "H"), strict=True), strict=True))
+    for question_id, frs, entropy in rows(facts, "question_id", "frs_d1", "entropy"):
+        assert shown[int(question_id.removeprefix("q"))] == (number(frs), number(entropy))
+    halves = [k / 2**m for m in range(1, 12) for k in range(-(2**m), 2**m)]
+    source = (Path(robust_eval.report.__file__).parent / "page.js").read_text(encoding="utf-8")
+    (function,) = re.findall(r"const rounded = (.*);", source)
+    written = page.evaluate(f"(values) => values.map((value) => ({function})(value, 3))", halves)
+    assert written == [number(value) for value in halves]
+
+
+def test_a_click_on_a_column_sorts_and_another_turns_it_round_with_undefined_values_last(page: Page):
+    page.get_by_role("button", name="Show 10 more").click()
+    head(page, "question").click()
+    head(page, "FRS (d = 1)").click()
+    rising = column(page, "FRS (d = 1)")
+    assert rising[KEPT:] == ["–"] * (QUESTIONS - KEPT)
+    assert rising[:KEPT] == sorted(rising[:KEPT])
+    assert page.locator("th[aria-sort=ascending]").inner_text().strip() == "FRS (d = 1)"
+    head(page, "FRS (d = 1)").click()
+    falling = column(page, "FRS (d = 1)")
+    assert falling[KEPT:] == ["–"] * (QUESTIONS - KEPT)
+    assert falling[:KEPT] == rising[:KEPT][::-1]
+    assert page.locator("th[aria-sort=descending]").count() == 1
+
+
+def test_unbroken_facts_are_above_all_breaking_temperatures(page: Page):
+    head(page, "t_b").click()
+    head(page, "t_b").click()
+    values = column(page, "t_b")
+    assert values[0] == "unbroken"
+    broken = [float(value) for value in values if value not in ("unbroken", "–")]
+    assert broken == sorted(broken, reverse=True)
+    assert set(broken) <= set(TEMPERATURES)
+
+
+def test_searching_looks_into_questions_answers_and_ids(page: Page):
+    page.get_by_label("search").fill("plain FACT 12")
+    assert listed(page) == [12]
+    page.get_by_label("search").fill("wrong 2")
+    assert sorted(listed(page)) == [7, 21, 28, 42]
+    page.get_by_label("search").fill("q33")
+    assert listed(page) == [33]
+    page.get_by_label("search").fill("nothing like it")
+    assert listed(page) == []
+    assert page.get_by_role("status").inner_text() == "0 of 0 questions shown, out of 60."
+
+
+def test_filters_leave_what_they_name(page: Page):
+    page.locator("#filter-status").select_option("not kept, wrong")
+    assert listed(page) == [*range(0, 60, 7)]
+    page.locator("#filter-type").select_option("NUM")
+    assert listed(page) == [14, 42]
+    page.locator("#filter-status").select_option("")
+    assert sorted(listed(page)) == [*range(2, 60, 4)]
+
+
+def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
+    page.get_by_label("search").fill("q5")
+    button = page.locator("table.questions button.question").first
+    button.click()
+    detail = page.locator(".detail")
+    assert button.get_attribute("aria-expanded") == "true"
+    said = dict(zip(detail.locator("dt").all_inner_texts(), detail.locator("dd").all_inner_texts(), strict=True))
+    assert said["accepted answers"] == "answer 5"
+    assert said["greedy answer"] == "answer 5 ✓ right"
+    page.wait_for_selector(".curve svg")
+    points = page.locator(".curve svg .mark-symbol path[aria-roledescription=point]")
+    assert points.count() == len(TEMPERATURES)
+    tables = {
+        table.locator("caption").inner_text(): [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+        for table in detail.locator("table").all()
+    }
+    # Right where (trial + 1) / 5 is above t / 2.4 * (1.2 - 5 / 60), of four trials.
+    expected = [sum((trial + 1) / 5 > t / 2.4 * (1.2 - 5 / 60) for trial in range(4)) for t in TEMPERATURES]
+    right, wrong = tables["Answers: temperature sweep"]
+    assert right == ["answer 5", "✓ right", *(str(count) if count else "" for count in expected)]
+    assert wrong == ["wrong 0", "✗ wrong", *(str(4 - count) if count < 4 else "" for count in expected)]
+    assert tables["Answers: perturbation"] == [
+        ["What is fact 5? plain", "answer 5 (voted for)", "✓ right", "1"],
+        ["Fact 5 is what? plain", "answer 5", "✓ right", "1"],
+        ["Tell me fact 5. plain", "wrong 0", "✗ wrong", "1"],
+    ]
+    assert tables["Answers: repetition"] == [["answer 5", "✓ right", "4"], ["wrong 0", "✗ wrong", "1"]]
+
+
+def test_the_page_can_be_used_with_the_keyboard_alone(page: Page):
+    page.get_by_label("search").focus()
+    for _ in range(3):  # over the two filters
+        page.keyboard.press("Tab")
+    page.keyboard.press("Tab")  # the table, which scrolls
+    page.keyboard.press("Enter")
+    assert page.locator("th[aria-sort=ascending]").inner_text().strip() == "question"
+    first = page.locator("table.questions button.question").first
+    first.focus()
+    page.keyboard.press("Enter")
+    assert first.get_attribute("aria-expanded") == "true"
+    assert page.evaluate("document.activeElement.className") == "question"  # where it was
+    page.keyboard.press("Space")
+    assert first.get_attribute("aria-expanded") == "false"
+
+
+def test_a_fact_among_the_extremes_opens_in_the_table_whatever_hides_it(page: Page):
+    page.get_by_label("search").fill("nothing like it")
+    page.locator("td[data-question=q59] button").first.click()
+    assert page.locator("table.questions button[aria-expanded=true]").inner_text().endswith("What is fact 59? plain")
+    assert page.evaluate("document.activeElement.innerText").endswith("What is fact 59? plain")
+    assert page.get_by_label("search").input_value() == ""
+
+
+def test_points_open_their_question_and_a_rectangle_lists_those_inside(page: Page):
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.wait_for_selector("#scatter svg .mark-symbol path")
+    assert page.locator("#scatter svg .mark-symbol path").count() == KEPT
+    page.locator("#axis-0").select_option(label="H")
+    page.locator("#axis-1").select_option(label="t_b")
+    page.wait_for_function("document.querySelector('#scatter svg').textContent.includes('unbroken')")
+    page.locator("#scatter svg .mark-symbol path").first.click()
+    assert page.locator("table.questions button[aria-expanded=true]").inner_text().endswith("What is fact 1? plain")
+    page.evaluate("document.getElementById('scatter').scrollIntoView()")
+    box = page.locator("#scatter svg").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 100, box["y"] + 15)  # all that is unbroken is at the top
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 150, box["y"] + 90, steps=8)
+    page.mouse.up()
+    page.wait_for_function("document.querySelector('[role=status]').textContent.includes('out of 60')")
+    assert set(column(page, "t_b")) == {"unbroken"}
+
+
+def test_what_is_printed_is_light_and_leaves_out_what_only_a_screen_can_do(browser: Browser, report: Path):
+    opened = Opened(browser, report, scheme="dark")
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    assert opened.page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 29, 33)"
+    assert not opened.page.locator("nav").is_visible()
+    assert not opened.page.locator("#scatter").is_visible()
+    assert opened.page.locator(".headline").is_visible()
+    assert len(opened.page.pdf()) > 20_000
+    opened.page.close()
+
+
+SKELETON = """() => {
+  const names = (node) => [...node.attributes].map((each) => each.name).filter((name) => name !== "style");
+  const shape = (node) => [
+    node.tagName,
+    names(node).join(),
+    [...node.children].filter((child) => child.tagName !== "svg").map(shape),
+  ];
+  return JSON.stringify(shape(document.documentElement));
+}"""
+
+
+def shape(opened: Opened) -> str:
+    """All elements of the page with the names of their attributes, but for what drawings hold."""
+    open_everything(opened.page)
+    return str(opened.page.evaluate(SKELETON))
+
+
+def test_texts_of_questions_and_answers_change_nothing_but_the_text_shown(
+    browser: Browser, report: Path, tmp_path: Path
+):
+    texts = list(HOSTILE.values())
+    recorded_run(tmp_path / "run", QUESTIONS, text=texts, wrong=texts, metrics=METRICS)
+    benign = Opened(browser, report)
+    hostile = Opened(browser, tmp_path / "run" / "run" / "report.html")
+    assert json.loads(shape(hostile)) == json.loads(shape(benign))
+    figures = benign.page.locator("table.questions tbody td.number").all_inner_texts()
+    assert hostile.page.locator("table.questions tbody td.number").all_inner_texts() == figures
+    for button in hostile.page.locator("table.questions button.question").all()[1:6]:
+        button.click()  # a question with each of the texts
+    assert hostile.troubles == []
+    assert hostile.page.evaluate("window.hacked") is None
+    assert hostile.page.evaluate("document.documentElement.scrollWidth") == WIDE
+    for selector in ("table.questions > tbody > tr:not(.opened)", ".detail tbody tr"):
+        rows = hostile.page.locator(selector)
+        heights = [(row.bounding_box() or {})["height"] for row in rows.all()[:40]]
+        assert max(heights) < 260, selector  # nothing spills over what stands beside it
+    for place, text in enumerate(texts):
+        hostile.page.get_by_label("search").fill(f"q{place + 5}")
+        shown = hostile.page.locator("table.questions button.question bdi").first
+        assert shown.inner_text()[:35] == f"What is fact {place + 5}? {printable_lines(text)}"[:35]
+    for opened in (benign, hostile):
+        opened.page.close()

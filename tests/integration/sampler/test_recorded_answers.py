@@ -1,0 +1,658 @@
+import json
+import math
+from collections.abc import Callable, Mapping
+from math import log
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import without_figures
+from tiny_model import save_tiny_model
+
+from robust_eval.answer import SCHEMA, read_answers
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
+from robust_eval.error import UserError
+from robust_eval.experiment import run as experiment
+from robust_eval.question import Question
+from robust_eval.record.result import Result
+from robust_eval.sampler.answer_file import AnswerFile
+from robust_eval.sampler.recorded_answers import RecordedAnswers
+
+Ask = Callable[..., tuple[Result, Path]]
+GRADING = ["label", "correct", "exact"]
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Run an experiment on a few questions."""
+
+    def run(*overrides: str) -> tuple[Result, Path]:
+        register()
+        folder = tmp_path_factory.mktemp("run")
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", ["tracking=none", f"paths.mlruns={folder / 'mlruns'}", *overrides])
+        with without_figures():
+            return experiment.run(to_config(composed), composed, folder), folder
+
+    return run
+
+
+def as_jsonl(table: pa.Table, file: Path) -> None:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in table.drop_columns(GRADING).to_pylist()))
+
+
+def as_csv(table: pa.Table, file: Path) -> None:
+    for place, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            cells = [None if cell is None else json.dumps(cell) for cell in table[field.name].to_pylist()]
+            table = table.set_column(place, field.name, pa.array(cells, pa.string()))
+    pa_csv.write_csv(table, file)
+
+
+def as_tsv(table: pa.Table, file: Path) -> None:
+    names = ["question_id", "rewrite", "temperature", "trial", "text", "top_logprobs", "answer_tokens"]
+    rows = [[row["question_id"], *(json.dumps(row[name]) for name in names[1:])] for row in table.to_pylist()]
+    quoted = [["" if cell == "null" else '"' + cell.replace('"', '""') + '"' for cell in row] for row in rows]
+    for row, text in zip(quoted, table["text"].to_pylist(), strict=True):
+        row[4] = '"' + text.replace('"', '""') + '"'
+    file.write_text("".join("\t".join(row) + "\n" for row in [names, *quoted]))
+
+
+WRITERS: Mapping[str, Callable[[pa.Table, Path], None]] = {"jsonl": as_jsonl, "csv": as_csv, "tsv": as_tsv}
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """All that comes of the answers themselves, rather than of how they were obtained."""
+    obtained = ("seconds.", "prompts.", "frs.combined.", "accuracy_combined", "tokens.", "replies.")
+    curves = ("frs.offgrid.", "accuracy_certified_")
+    return {name: value for name, value in result.summary().items() if not name.startswith((*obtained, *curves))}
+
+
+def by_condition(file: Path) -> pa.Table:
+    names = ("question_id", "rewrite", "temperature", "trial")
+    return pq.read_table(file).sort_by([(name, "ascending") for name in names]).combine_chunks()
+
+
+TINY = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", "engine.threads=1"]
+RUNS = {
+    "temperatures": [
+        "dataset.limit=5",
+        "sampler.temperature_sweep.temperatures=[0.2,1.0,2.0]",
+        "sampler.temperature_sweep.trials=3",
+        "sampler.temperature_sweep.selection=none",
+        "sampler.temperature_sweep.max_questions=4",
+        "metric=[frs,certainty,agreement]",
+    ],
+    "rewrites": [
+        "sampler=perturbation",
+        "sampler.perturbation.temperatures=[0.5,1.0]",
+        "dataset=passages",
+        "dataset.limit=3",
+        "metric=[agreement,certainty,frs]",
+    ],
+    "letters": ["sampler=repetition", "sampler.repetition.trials=5", "dataset=physics", "metric=[certainty,agreement]"],
+    "exact": ["sampler=exact", "sampler.exact.selection=none", "sampler.exact.nodes=20", "metric=[frs,certainty]"],
+}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_the_answers_of_a_run_give_its_figures(ask: Ask, tiny_folder: Path, tmp_path: Path, kind: str):
+    settings = ["dataset.limit=4", *RUNS[kind]]
+    first, folder = ask(*TINY, f"model.path={tiny_folder}", *settings)
+    answers = read_answers(folder / "answers.parquet")
+    files = [folder / "answers.parquet"]
+    for suffix, write in WRITERS.items():
+        if kind != "exact" or suffix != "tsv":  # which has no weights
+            files.append(tmp_path / f"answers.{suffix}")
+            write(answers, files[-1])
+    same = [line for line in settings if line.startswith(("dataset", "metric"))]
+    for file in files:
+        result, again = ask("sampler=recorded", f"sampler.recorded.file={file}", "model.name=tiny", *same)
+        assert figures(result) == pytest.approx(figures(first), nan_ok=True)
+        assert (result.prompts_asked, result.prompts_found) == (0, 0)
+        assert result.description["loaded.name"] == "tiny"
+        assert len(str(result.description["identity.answers.sha256"])) == 64
+        if file.suffix != ".tsv":
+            for name in ("answers", "graded"):
+                assert by_condition(again / f"{name}.parquet") == by_condition(folder / f"{name}.parquet")
+        assert (again / "report.html").is_file()
+
+
+def test_a_file_with_nothing_but_texts_has_no_baseline(
+    ask: Ask, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "answers.csv"
+    replies = [f"facts-00{n},Paris\nfacts-00{n},Rome\nfacts-00{n},\n" for n in (1, 2)]
+    file.write_text("id,reply\n" + "".join(replies))
+    with caplog.at_level("INFO"):
+        result, folder = ask(
+            "sampler=recorded",
+            f"sampler.recorded.file={file}",
+            "sampler.recorded.columns={question_id: id, text: reply}",
+            "sampler.recorded.temperature=0.7",
+            "model=recorded",
+            "model.name=somebody",
+            "dataset.limit=4",
+            "metric=[certainty,agreement]",
+        )
+    assert f"{file}: no answers to 2 questions, left out" in caplog.messages
+    table = pq.read_table(folder / "answers.parquet").to_pydict()
+    assert table["trial"] == [0, 1, 2] * 2
+    assert table["rewrite"] == [0] * 6
+    assert table["temperature"] == [0.7] * 6
+    assert table["weight"] == [1 / 3] * 6
+    assert table["outcome"] == ["ok", "ok", "invalid"] * 2
+    assert table["text"] == ["Paris", "Rome", ""] * 2
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["questions.asked"], summary["questions.kept"], summary["outcomes.invalid"]) == (2, 2, 2)
+    assert not [name for name in summary if name.startswith("greedy.")]
+    assert pq.read_table(folder / "questions.parquet")["certainty.entropy.t0.7"].to_pylist() == [log(2)] * 2
+    shown = capsys.readouterr().out
+    assert "somebody on facts: 2 of 2 questions kept" in shown
+    assert "tokens" not in shown
+    assert result.baseline.num_rows == 0
+
+
+def write(file: Path, *rows: Mapping[str, object]) -> Path:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+ROW = {"question_id": "facts-001", "temperature": 0.7, "text": "Paris"}
+GREEDY = ROW | {"temperature": 0, "top_logprobs": [[-0.1, -2.5]]}
+
+
+def test_rewrites_that_nobody_wrote_down_are_numbered_in_the_report(ask: Ask, tmp_path: Path):
+    rows = [ROW | {"rewrite": rewrite, "text": text} for rewrite, text in enumerate(("Au", "Paris", "Rome", *"xyzu"))]
+    result, folder = ask(
+        "sampler=recorded",
+        f"sampler.recorded.file={write(tmp_path / 'a.jsonl', *rows)}",
+        "model.name=x",
+        "metric=agreement",
+        "dataset.limit=2",
+    )
+    assert len(result.kept) == 1
+    assert '<td><bdi class="text">rewrite 6</bdi></td>' in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("selection", "kept"), [("none", [1, 2]), ("contains", [1, 2]), ("exact_match", [2])])
+def test_questions_go_on_by_their_greedy_answers(ask: Ask, tmp_path: Path, selection: str, kept: list[int]):
+    register()
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        questions = to_config(hydra.compose("config", ["dataset.limit=3"])).dataset.load()
+    greedy = [f"It is {questions[0].answers[0]}", questions[1].answers[0], questions[2].answers[0]]
+    rows: list[Mapping[str, object]] = [
+        {"question_id": question.id, "temperature": 0, "text": text}
+        for question, text in zip(questions, greedy, strict=True)
+    ]
+    # the third has no other answer
+    rows += [
+        {"question_id": question.id, "temperature": 1, "text": text} for question in questions[:2] for text in "ab"
+    ]
+    result, _ = ask(
+        "sampler=recorded",
+        f"sampler.recorded.file={write(tmp_path / 'a.jsonl', *rows)}",
+        f"sampler.recorded.selection={selection}",
+        "model.name=x",
+        "metric=certainty",
+        "dataset.limit=3",
+    )
+    assert len(result.asked) == 3
+    assert [question.id for question in result.kept] == [questions[number - 1].id for number in kept]
+    assert result.summary()["accuracy.greedy"] == 1
+
+
+def test_rows_may_come_in_any_order(tmp_path: Path):
+    rows = [
+        {"question_id": q, "temperature": t, "trial": trial, "text": f"{q}{t}{trial}"}
+        for q in "ba"
+        for t in (1.0, 0.5)
+        for trial in (1, 0)
+    ]
+    sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *rows)))
+    asked = [Question(id=name, text=name) for name in "abc"]
+    assert [question.id for question in sampler.answered(asked)] == ["a", "b"]
+    (answers,) = sampler.answers(asked[:2]).values()
+    assert answers["text"].to_pylist() == [
+        *("a0.50", "a0.51", "a1.00", "a1.01"),
+        *("b0.50", "b0.51", "b1.00", "b1.01"),
+    ]
+    assert sampler.answers(asked[1:2])["recorded"]["question_id"].unique().to_pylist() == ["b"]
+    assert sampler.baseline(asked).num_rows == 0
+    assert vars(sampler.conditions()["recorded"]) == {
+        "temperatures": [0.5, 1.0],
+        "repetitions": 2,
+        "estimator": "trials",
+        "axis": "temperature",
+    }
+
+
+def test_a_file_may_say_which_sampler_asked_for_an_answer(tmp_path: Path):
+    rows = [
+        {"sampler": None, "temperature": 0, "text": "greedy"},
+        {"sampler": "sweep", "temperature": 0.5, "text": "cold"},
+        {"sampler": "sweep", "temperature": 1, "text": "warm"},
+        {"sampler": "rewrites", "temperature": 1, "text": "as it stands"},
+        {"sampler": "rewrites", "temperature": 1, "rewrite": 1, "text": "reworded"},
+        {"sampler": None, "temperature": 1, "text": "once"},
+        {"sampler": None, "temperature": 1, "text": "twice"},
+        {"sampler": "tree", "temperature": 1, "weight": 0.7, "text": "likely"},
+        {"sampler": "tree", "temperature": 1, "weight": 0.3, "text": "less so"},
+    ]
+    sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *({"question_id": "a"} | row for row in rows))))
+    asked = [Question(id="a", text="a")]
+    assert {name: table["text"].to_pylist() for name, table in sampler.answers(asked).items()} == {
+        "sweep": ["cold", "warm"],
+        "rewrites": ["as it stands", "reworded"],
+        "recorded": ["once", "twice"],
+        "tree": ["likely", "less so"],
+    }
+    assert sampler.baseline(asked)["text"].to_pylist() == ["greedy"]
+    assert {name: (part.axis, part.repetitions, part.estimator) for name, part in sampler.conditions().items()} == {
+        "sweep": ("temperature", 1, "trials"),
+        "rewrites": ("rewrite", 2, "trials"),
+        "recorded": ("trial", 2, "trials"),
+        "tree": ("trial", math.inf, "exact"),
+    }
+
+
+def test_our_own_samplers_vary_what_they_vary_whatever_was_asked(tmp_path: Path):
+    names = {
+        "temperature_sweep": "temperature",
+        "exact": "temperature",
+        "perturbation": "rewrite",
+        "repetition": "trial",
+    }
+    rows = [{"sampler": name, "temperature": t, "text": "?"} for name in names for t in (0.5, 0.7)]
+    file = write(tmp_path / "a.jsonl", *({"question_id": "a"} | row for row in rows))
+    assert {name: part.axis for name, part in RecordedAnswers(str(file)).conditions().items()} == names
+
+
+def test_questions_go_on_that_every_sampler_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    places = [("first", "a"), ("first", "b"), ("second", "b"), ("second", "c")]
+    rows = [{"sampler": name, "question_id": q, "temperature": 1, "text": "?"} for name, q in places]
+    sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *rows)))
+    asked = [Question(id=name, text=name) for name in "abc"]
+    assert [question.id for question in sampler.select(asked, SCHEMA.empty_table())] == ["b"]
+    assert "2 questions have no answers of one sampler or another, left out" in caplog.text
+    apart = RecordedAnswers(str(write(tmp_path / "b.jsonl", rows[0], rows[3])))
+    with pytest.raises(UserError, match=r"none of the 3 questions has .* others of every sampler in"):
+        apart.select(asked, SCHEMA.empty_table())
+
+
+def test_what_a_file_leaves_out_is_filled_in(tmp_path: Path):
+    rows = [
+        {"question_id": "b", "temperature": 1, "text": "one", "rewrite": None},
+        {"question_id": "a", "temperature": 1.0, "text": "", "other": {"nested": [1]}},
+        {"question_id": "b", "temperature": 1, "text": None, "rewrite": 0},
+        {"question_id": "b", "temperature": 1, "text": None, "outcome": "filtered_reply"},
+        {"question_id": "b", "temperature": 1, "text": "2020-01-01", "rewrite": 2.0},
+    ]
+    table = AnswerFile(write(tmp_path / "a.jsonl", *rows), {}).read(None)
+    assert table.schema.equals(SCHEMA.append(pa.field("sampler", pa.string(), nullable=False)))
+    assert table["sampler"].unique().to_pylist() == ["recorded"]
+    found = {name: table[name].to_pylist() for name in ("rewrite", "trial", "text", "outcome", "weight")}
+    assert found == {
+        "rewrite": [0, 0, 0, 0, 2],
+        "trial": [0, 0, 1, 2, 0],
+        "text": ["one", "", "", "", "2020-01-01"],
+        "outcome": ["ok", "empty", "invalid", "filtered_reply", "ok"],
+        "weight": [1 / 3, 1, 1 / 3, 1 / 3, 1],
+    }
+
+
+def test_ids_may_be_numbers_where_a_table_says_so_and_empty_text_is_no_missing_text(tmp_path: Path):
+    (tmp_path / "a.csv").write_text('question_id,text,temperature\n1,"",1e-1\n2,,1\n3,"two\nlines, NA",1\n4,None,1\n')
+    table = AnswerFile(tmp_path / "a.csv", {}).read(None)
+    assert table["question_id"].to_pylist() == ["1", "2", "3", "4"]
+    assert table["text"].to_pylist() == ["", "", "two\nlines, NA", "None"]
+    assert table["outcome"].to_pylist() == ["empty", "invalid", "ok", "ok"]
+    numbers = pa.table({"question_id": [1, 2], "text": pa.array(["a", "b"]).dictionary_encode(), "temperature": [1, 2]})
+    pq.write_table(numbers, tmp_path / "a.parquet")
+    table = AnswerFile(tmp_path / "a.parquet", {}).read(None)
+    assert table["question_id"].to_pylist() == ["1", "2"]
+    assert table["temperature"].to_pylist() == [1.0, 2.0]
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    reads: list[Path] = []
+    read = AnswerFile.read
+
+    def counted(self: AnswerFile, temperature: float | None) -> pa.Table:
+        reads.append(self.path)
+        return read(self, temperature)
+
+    monkeypatch.setattr(AnswerFile, "read", counted)
+    file = write(tmp_path / "a.jsonl", ROW)
+    for _ in range(2):
+        assert RecordedAnswers(str(file)).conditions()["recorded"].repetitions == 1
+    assert len(reads) == 1
+    write(file, ROW, ROW)
+    assert RecordedAnswers(str(file)).conditions()["recorded"].repetitions == 2
+    assert len(reads) == 2
+
+
+LOGARITHMS = "natural logarithms of probabilities, none above 0"
+WRONG_ROWS: Mapping[str, tuple[list[Mapping[str, object]], str]] = {
+    "missing column": (
+        [{"question_id": "facts-001", "reply": "Paris", "temperature": 1}],
+        (
+            " has no column 'text' for text, but question_id, temperature, reply: name the right one, "
+            "sampler.recorded.columns={text: …}"
+        ),
+    ),
+    "no temperature": (
+        [{"question_id": "facts-001", "text": "Paris"}],
+        (
+            " does not say at which temperature its answers were drawn: name the column "
+            "(sampler.recorded.columns={temperature: …}), or the temperature of all (sampler.recorded.temperature)"
+        ),
+    ),
+    "wrong type": ([ROW, ROW | {"temperature": "hot"}], ", line 2: 'temperature' must be a number, not 'hot'"),
+    "number as id": ([ROW, ROW | {"question_id": 7}], ", line 2: 'question_id' must be a text, not 7"),
+    "greedy above 0": (
+        [ROW, ROW | {"sampler": "greedy"}],
+        ", line 2: 'sampler' is greedy, which is what the answers at temperature 0 are called",
+    ),
+    "fraction": ([ROW, ROW | {"rewrite": 1.5}], ", line 2: 'rewrite' must be a whole number, not 1.5"),
+    "too large": ([ROW, ROW | {"rewrite": 1e12}], ", line 2: 'rewrite' must be a whole number, not 1000000000000.0"),
+    "boolean": ([ROW | {"temperature": True}], ", line 1: 'temperature' must be a number, not True"),
+    "text in place of a list": (
+        [ROW, ROW | {"token_logprobs": "__import__('os').getcwd()"}],
+        ", line 2: 'token_logprobs' must be a list of numbers, not \"__import__('os').getcwd()\"",
+    ),
+    "flat list": (
+        [ROW | {"top_logprobs": [-1, -2]}],
+        ", line 1: 'top_logprobs' must be a list of lists of numbers, not [-1, -2]",
+    ),
+    "probabilities": (
+        [ROW, ROW | {"token_logprobs": [-0.1, 0.9]}],
+        f", line 2: 'token_logprobs' must be {LOGARITHMS}, not [-0.10000000149011612, 0.8999999761581421]",
+    ),
+    "nested probabilities": (
+        [ROW, ROW | {"top_logprobs": [[-0.5], [0.5]]}],
+        f", line 2: 'top_logprobs' must be {LOGARITHMS}, not [[-0.5], [0.5]]",
+    ),
+    "repeated": (
+        [ROW | {"trial": 1}, ROW | {"trial": 0}, ROW | {"trial": 1}],
+        ", line 3: stands already in line 1 (question_id 'facts-001', rewrite 0, temperature 0.7, trial 1)",
+    ),
+    "some trials": ([ROW | {"trial": 1}, ROW], ", line 2: no 'trial'"),
+    "some ids": ([ROW, ROW | {"question_id": None}], ", line 2: no 'question_id'"),
+    "negative": ([ROW, ROW | {"temperature": -1}], ", line 2: 'temperature' must be 0 or more, not -1.0"),
+    "infinite": ([ROW, ROW | {"temperature": float("inf")}], ", line 2: 'temperature' must be 0 or more, not inf"),
+    "negative rewrite": ([ROW | {"rewrite": -1}], ", line 1: 'rewrite' must be 0 or more, not -1"),
+    "heavy": ([ROW | {"weight": 3}], ", line 1: 'weight' must be a share between 0 and 1, not 3.0"),
+    "outcome": (
+        [ROW, ROW | {"outcome": "fine"}],
+        (
+            ", line 2: 'outcome' must be one of ok, filtered_prompt, filtered_reply, refused, empty, invalid, error, "
+            "not 'fine'"
+        ),
+    ),
+    "unknown question": (
+        [ROW, ROW, ROW | {"question_id": "nowhere"}, ROW | {"question_id": "nobody"}],
+        ", line 3: 'nowhere' is no question of the data set (2 of the 3 ids in this file are none)",
+    ),
+    "huge cell": (
+        [ROW, ROW | {"text": "x" * 100_001}],
+        ", line 2: 'text' has 100,001 characters, and more than 100,000 are no answer",
+    ),
+    "nothing but greedy": (
+        [ROW | {"temperature": 0}],
+        " holds no answers at a temperature above 0, which are those that are scored",
+    ),
+    "several greedy": (
+        [ROW, GREEDY, GREEDY],
+        (
+            ", line 3: of temperature 0 there is one answer to a question, the greedy one (rewrite 0, trial 0): leave "
+            "others out"
+        ),
+    ),
+    "no text": (
+        [ROW | {"text": None}, ROW | {"text": None}],
+        (
+            " has no column 'text' for text, but question_id, temperature, text: name the right one, "
+            "sampler.recorded.columns={text: …}"
+        ),
+    ),
+}
+WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
+    "empty": ("a.jsonl", b"", " cannot be read: Empty JSON file"),
+    "nested without end": (
+        "a.jsonl",
+        b'{"question_id": "facts-001", "text": "a", "temperature": 1, "more": '
+        + b"[" * 100_000
+        + b"]" * 100_000
+        + b"}",
+        ", line 1: broken JSON (nested too deep: line 1 column 1 (char 0))",
+    ),
+    "blank": ("a.jsonl", b"\n\n", " holds no answers"),
+    "no rows": ("a.csv", b"question_id,text,temperature\n", " holds no answers"),
+    "empty table": ("a.csv", b"", " holds no answers"),
+    "broken JSON": (
+        "a.jsonl",
+        json.dumps(ROW).encode() + b'\n\n{"question_id": \n',
+        ", line 3: broken JSON (Expecting value: line 2 column 1 (char 17))",
+    ),
+    "a list": ("a.jsonl", b"[1, 2]\n", ", line 1: an answer is a JSON object, not '[1, 2]'"),
+    "key twice": (
+        "a.jsonl",
+        b'{"question_id": "a", "text": "b", "text": "c", "temperature": 1}\n',
+        ", line 1: broken JSON ('text' stands twice)",
+    ),
+    "Latin-1": (
+        "a.jsonl",
+        json.dumps(ROW).encode() + b'\n{"question_id": "facts-001", "temperature": 1, "text": "Bogot\xe1"}\n',
+        ", line 2: not UTF-8 (invalid continuation byte at byte 62)",
+    ),
+    "Latin-1 in a table": (
+        "a.csv",
+        b"question_id,temperature,text\nfacts-001,1,Bogot\xe1\n",
+        ", line 2: not UTF-8 (invalid continuation byte at byte 18)",
+    ),
+    "UTF-16": (
+        "a.tsv",
+        "question_id\ttext\ttemperature\n".encode("utf-16"),
+        ", line 1: not UTF-8 (invalid start byte at byte 1)",
+    ),
+    "column twice": (
+        "a.csv",
+        b"question_id,text,temperature,text\nfacts-001,a,1,b\n",
+        " has several columns of the name 'text'",
+    ),
+    "short row": (
+        "a.csv",
+        b"question_id,text,temperature\nfacts-001,a,1\nfacts-001,a\n",
+        ", row 3: Expected 3 columns, got 2: facts-001,a",
+    ),
+    "word for a number": (
+        "a.csv",
+        b"question_id,text,temperature\n" + b"facts-001,a,1\n" * 1000 + b"facts-001,a,hot\n",
+        ", row 1002: 'temperature' must be a number, not 'hot'",
+    ),
+    "code for a list": (
+        "a.csv",
+        b"question_id,text,temperature,token_logprobs\nfacts-001,a,1,[-1]\nfacts-001,a,1,open('x')\n",
+        ", row 3: 'token_logprobs' must be a list of numbers, not \"open('x')\"",
+    ),
+    "half a Parquet file": ("a.parquet", b"PAR1\x15\x04\x15", " cannot be read: Parquet file size is 7 bytes, "),
+    "another format": ("a.xlsx", b"PK", ""),
+}
+
+
+def refusal(ask: Ask, file: Path) -> str:
+    with pytest.raises(UserError) as problem:
+        ask("sampler=recorded", f"sampler.recorded.file={file}", "model.name=x", "metric=certainty", "dataset.limit=2")
+    return str(problem.value)
+
+
+@pytest.mark.parametrize("kind", WRONG_ROWS)
+def test_a_row_that_is_wrong_is_named(ask: Ask, tmp_path: Path, kind: str):
+    rows, sentence = WRONG_ROWS[kind]
+    file = write(tmp_path / "a.jsonl", *rows)
+    assert refusal(ask, file) == f"{file}{sentence}"
+
+
+@pytest.mark.parametrize("kind", WRONG_FILES)
+def test_a_file_that_is_wrong_is_refused(ask: Ask, tmp_path: Path, kind: str):
+    name, content, sentence = WRONG_FILES[kind]
+    (tmp_path / name).write_bytes(content)
+    said = refusal(ask, tmp_path / name)
+    if kind == "another format":
+        assert said == f"sampler.recorded.file must end in .parquet, .csv, .tsv, .jsonl; {tmp_path / name} does not"
+    elif kind == "half a Parquet file":
+        assert said.startswith(f"{tmp_path / name}{sentence}")
+    else:
+        assert said == f"{tmp_path / name}{sentence}"
+
+
+def test_a_parquet_file_that_was_cut_is_refused(ask: Ask, tmp_path: Path):
+    table = pa.table({"question_id": ["facts-001"] * 1000, "text": ["a"] * 1000, "temperature": [1.0] * 1000})
+    pq.write_table(table, tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(whole[: len(whole) // 2])
+    assert refusal(ask, tmp_path / "a.parquet").startswith(f"{tmp_path / 'a.parquet'} cannot be read: Parquet magic")
+    bad = table.set_column(2, "temperature", pa.array([None if row == 700 else 1.0 for row in range(1000)]))
+    pq.write_table(bad, tmp_path / "a.parquet")
+    assert refusal(ask, tmp_path / "a.parquet") == f"{tmp_path / 'a.parquet'}, row 701: no 'temperature'"
+
+
+def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
+    file = write(tmp_path / "a.jsonl", ROW, ROW, ROW | {"question_id": "nowhere"})
+    register()
+    overrides = ["sampler=recorded", f"sampler.recorded.file={file}", "model.name=x", "metric=certainty"]
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = hydra.compose("config", [*overrides, "tracking=none", f"paths.mlruns={tmp_path}", "store=none"])
+    (tmp_path / "run").mkdir()
+    with pytest.raises(UserError, match="'nowhere' is no question"):
+        experiment.run(to_config(composed), composed, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+FRS_NEEDS = (
+    "metric=frs needs a greedy answer (of temperature 0) with top_logprobs to each fact beside the answers at several "
+    "temperatures, and {} has none"
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "sentence"),
+    [
+        ([ROW], ["metric=frs"], FRS_NEEDS),
+        ([ROW, ROW, ROW | {"temperature": 0}], ["metric=[certainty,frs]"], FRS_NEEDS),
+        (
+            [ROW, ROW],
+            ["metric=certainty", "sampler.recorded.temperature=1"],
+            ("{} says at which temperature each answer was drawn: leave sampler.recorded.temperature out"),
+        ),
+        (
+            [ROW, ROW],
+            ["metric=certainty", "sampler.recorded.selection=contains"],
+            (
+                "sampler.recorded.selection=contains goes by "
+                "the answers at temperature 0, and {} has none: choose selection=none"
+            ),
+        ),
+        ([ROW, GREEDY | {"text": "?"}], ["metric=agreement", "sampler.recorded.selection=contains"], None),
+        ([ROW], ["metric=certainty"], None),
+        ([ROW, GREEDY], ["metric=frs"], None),
+        ([ROW | {"weight": 0.4}, ROW | {"weight": 0.6}], ["metric=agreement"], None),
+        (
+            [ROW],
+            ["model=smollm2_135m"],
+            (
+                "sampler=recorded does not ask model smollm2-135m: choose model=recorded, and call the "
+                "model that answered model.name=…"
+            ),
+        ),
+        (
+            [ROW],
+            ["sampler.recorded.columns={answer: text}"],
+            (
+                "sampler.recorded: columns must name some of question_id, rewrite, temperature, trial, text, "
+                "outcome, weight, token_ids, token_logprobs, sampling_logprobs, top_logprobs, "
+                "answer_tokens, finish_reason, prompt_tokens, completion_tokens, sampler, not answer"
+            ),
+        ),
+        (
+            [ROW],
+            ["sampler.recorded.columns={text: reply}"],
+            (
+                "{} has no column 'reply' for text, but question_id, "
+                "temperature, text: name the right one, sampler.recorded.columns={{text: …}}"
+            ),
+        ),
+        (
+            [ROW],
+            ["sampler.recorded.columns={outcome: text}"],
+            (
+                "{} has no column 'text' for text, but question_id, "
+                "temperature, text: name the right one, sampler.recorded.columns={{text: …}}"
+            ),
+        ),
+        (
+            [ROW],
+            ["sampler.recorded.columns={text: x, outcome: x}"],
+            (
+                "sampler.recorded: columns must name a column of the "
+                "file once, not as in {{'text': 'x', 'outcome': 'x'}}"
+            ),
+        ),
+        (
+            [ROW],
+            ["sampler.recorded.columns=[text]"],
+            ("sampler.recorded: columns must be a mapping such as {{text: reply}}, not ['text']"),
+        ),
+        ([ROW], ["sampler.recorded.temperature=0"], "sampler.recorded: temperature must be above 0, not 0"),
+        (
+            [ROW],
+            ["sampler.recorded.selection=all"],
+            ("sampler.recorded: selection must be one of exact_match, contains, none, not all"),
+        ),
+        (
+            [ROW],
+            ["sampler.recorded.file=/nowhere.csv"],
+            ("sampler.recorded.file: /nowhere.csv cannot be read: No such file or directory"),
+        ),
+        (
+            [ROW],
+            ["rewriter=llm"],
+            (
+                "rewriter=llm writes rewrites, which sampler=recorded does not ask: choose "
+                "sampler=perturbation, or rewriter=recorded"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_said_first(
+    ask: Ask, tmp_path: Path, rows: list[Mapping[str, object]], settings: list[str], sentence: str | None
+):
+    file = write(tmp_path / "a.jsonl", *rows)
+    name = [] if any(line.startswith("model=") for line in settings) else ["model.name=x"]
+    with pytest.raises(UserError) as problem:
+        ask("sampler=recorded", f"sampler.recorded.file={file}", *name, *settings)
+    if sentence is not None:
+        assert str(problem.value) == sentence.format(file)
+    else:
+        beginnings = (f"the answers in {file} cannot be scored: metric=", "none of the 1 questions")
+        assert str(problem.value).startswith(beginnings)
+
+
+def test_a_model_that_is_a_name_cannot_be_asked(ask: Ask):
+    with pytest.raises(UserError) as problem:
+        ask("model=recorded", "model.name=gpt")
+    assert str(problem.value) == (
+        "model=recorded cannot be asked, as sampler=temperature_sweep does: choose another model, or sampler=recorded "
+        "sampler.file=…"
+    )

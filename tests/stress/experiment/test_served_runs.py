@@ -1,0 +1,329 @@
+"""Whole runs of a model behind a server, from the questions to the report."""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import hydra
+import mlflow
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from api_server import api_server
+from fault_proxy import FaultProxy
+from recorded_run import without_figures
+
+from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.error import UserError
+from robust_eval.experiment import run as experiment
+from robust_eval.model.served import served_model
+from robust_eval.record.result import Result
+from robust_eval.runtime import measured_choices
+
+Ask = Callable[..., tuple[Result, Path]]
+KEY = "sk-planted-0123456789"
+SWEEP = ["sampler.temperature_sweep.temperatures=[0.5,1.0,2.0]", "sampler.temperature_sweep.trials=3"]
+REPETITION = ["sampler.repetition.trials=4", "sampler.repetition.max_new_tokens=6"]
+PERTURBATION = ["sampler.perturbation.rewrites=2", "sampler.perturbation.max_new_tokens=6"]
+
+
+@contextmanager
+def echo(status: int, message: str) -> Iterator[str]:
+    """The base URL of a server that refuses everything, and says ``message`` with the key of the request in it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            said = message.format(self.headers["authorization"].removeprefix("Bearer "))
+            content = json.dumps({"error": {"message": said, "type": "invalid_request_error", "code": said}}).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[FaultProxy]:
+    """One that injects nothing but counts, in front of llama.cpp's server."""
+    with api_server() as url, FaultProxy(url, rate=0.0) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where it is remembered what the server can do, but for this module."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def private_cache(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: cache)
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory, proxy: FaultProxy) -> Ask:
+    """Run an experiment with the model behind the server; all share a store."""
+    mlruns = tmp_path_factory.mktemp("mlruns")
+
+    def run(*overrides: str, folder: Path | None = None) -> tuple[Result, Path]:
+        register()
+        place = folder or tmp_path_factory.mktemp("run")
+        settings = ["dataset.limit=12", "tracking=none", f"paths.mlruns={mlruns}"]
+        if not any(line.startswith("model=") for line in overrides):
+            settings += ["model=openai_compatible", f"model.base_url={proxy.base_url}", "model.model=smollm2"]
+        checked = checked_overrides([*settings, *overrides])
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("config", checked.overrides)
+        with without_figures():
+            return experiment.run(to_config(composed), composed, place), place
+
+    return run
+
+
+PRESETS = {
+    "frs": ["experiment=frs", "sampler.selection=contains", *SWEEP],
+    "multiqa": ["experiment=multiqa", "aggregator=text", *PERTURBATION],
+    "certainty": ["experiment=certainty", "dataset=physics", "dataset.limit=4", *REPETITION],
+    "profile": [
+        "experiment=profile",
+        "aggregator=text",
+        "sampler.temperature_sweep.selection=contains",
+        *SWEEP,
+        *PERTURBATION,
+        *REPETITION,
+    ],
+}
+FIGURES = {
+    "frs": {"frs.d1", "accuracy.t1", "frs.entropy.mean"},
+    "multiqa": {"agreement.accuracy.t1", "agreement.certainty.t1"},
+    "certainty": {"certainty.error_rate.t0.7", "certainty.entropy.t0.7", "accuracy.greedy"},
+    "profile": {"profile.firm", "frs.d1", "agreement.accuracy.t1", "certainty.error_rate.t0.7"},
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_runs_with_a_server_and_then_finds_everything_in_the_store(ask: Ask, proxy: FaultProxy, preset: str):
+    result, folder = ask(*PRESETS[preset])
+    assert result.prompts_asked > 0
+    answers = pq.read_table(folder / "answers.parquet")
+    assert set(answers["outcome"].to_pylist()) <= {"ok", "empty"}
+    places = answers.select(["sampler", "question_id", "rewrite", "temperature", "trial"]).to_pylist()
+    assert len(set(map(str, places))) == len(places)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary == result.summary() | {name: summary[name] for name in summary if summary[name] is None}
+    for name in FIGURES[preset]:
+        assert np.isfinite(summary[name])
+    assert proxy.base_url in (folder / "report.html").read_text()
+
+    sent = len(proxy.log)
+    again, second = ask(*PRESETS[preset])
+    assert len(proxy.log) == sent
+    assert (again.prompts_asked, again.prompts_found) == (0, result.prompts_asked + result.prompts_found)
+    assert pq.read_table(second / "answers.parquet") == answers
+    np.testing.assert_equal(figures(again), figures(result))
+
+
+def figures(result: Result) -> dict[str, float]:
+    return {name: value for score in result.scores.values() for name, value in score.flat().items()}
+
+
+def test_a_model_behind_a_server_is_found_as_robust_as_the_same_one_in_this_process(ask: Ask):
+    settings = [
+        "dataset.limit=32",
+        "sampler.selection=contains",
+        "sampler.temperatures=[0.5,1.0,2.0]",
+        "sampler.trials=4",
+    ]
+    served_model, _ = ask(*settings)
+    here, _ = ask("model=smollm2_135m", "model.prompt_style=chat", "engine.threads=1", *settings)
+    theirs, ours = served_model.scores["frs"].values, here.scores["frs"].values
+    kept = [{question.id for question in result.kept} for result in (served_model, here)]
+    assert len(kept[0] & kept[1]) >= 0.9 * len(kept[0] | kept[1])
+    assert len(kept[0] & kept[1]) >= 6
+    assert abs(theirs["frs.entropy.mean"].value - ours["frs.entropy.mean"].value) < 0.02
+    for name in ("frs.d1", "frs.d2"):
+        if name in ours:
+            assert theirs[name].low <= ours[name].high
+            assert ours[name].low <= theirs[name].high
+    for temperature in ("0.5", "1", "2"):
+        mine, other = (result.summary()[f"accuracy.t{temperature}"] for result in (here, served_model))
+        assert abs(mine - other) < 0.25  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        pytest.param(
+            ["sampler=exact"],
+            "sampler=exact reads all probabilities of a model, and so needs one that is loaded here: ",
+        ),
+        pytest.param(
+            ["sampler.estimator=combined"],
+            "sampler.estimator=combined reads all of the model's probabilities, which ",
+        ),
+        (["sampler.whole_answers=false"], "sampler.whole_answers=false cannot be asked of a server: leave it out"),
+    ],
+    ids=["exact", "combined", "parts of answers"],
+)
+def test_what_no_server_can_do_is_said_before_any_answer_is_paid(
+    ask: Ask, proxy: FaultProxy, overrides: list[str], said: str
+):
+    sent = len(proxy.log)
+    with pytest.raises(UserError, match=f"^{re.escape(said)}"):
+        ask("sampler.selection=contains", "dataset.limit=9", "seed=7", *overrides)
+    assert len(proxy.log) == sent
+
+
+# ---------------------------------------------------------------------------------------------------- the key
+
+
+def holding(folder: Path, secret: str) -> list[str]:
+    """The files that hold a secret, also as the text of a table or of a database."""
+    found = []
+    for file in folder.rglob("*"):
+        if not file.is_file():
+            continue
+        content = file.read_bytes()
+        if file.suffix == ".parquet":
+            content += str(pq.read_table(file).to_pydict()).encode()
+        if content.startswith(b"SQLite format 3"):
+            with sqlite3.connect(file) as connection:
+                content += "\n".join(connection.iterdump()).encode()
+            connection.close()
+        if secret.encode() in content:
+            found.append(file.name)
+    return found
+
+
+class Crash:
+    """Raises what nobody expects, once ``after`` replies were read."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.whole = served_model.completions
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("what nobody expects")
+        return self.whole(*arguments)
+
+
+@pytest.mark.parametrize("end", ["success", "key refused", "bad requests", "crash"])
+def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
+    ask: Ask,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    end: str,
+):
+    monkeypatch.setenv("PLANTED_KEY", KEY)
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    caplog.set_level(logging.DEBUG)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    settings = [
+        "model.key_variable=PLANTED_KEY",
+        "model.retries=0",
+        f"paths.mlruns={tmp_path / 'mlruns'}",
+        "tracking=mlflow",
+        "sampler.selection=contains",
+        *SWEEP,
+    ]
+
+    def run(*more: str) -> None:
+        ask(*settings, *more, folder=folder)
+
+    if end == "success":
+        run()
+    elif end == "crash":
+        monkeypatch.setattr(served_model, "completions", Crash(after=15))
+        with pytest.raises(RuntimeError, match="what nobody expects"):
+            run()
+    else:
+        status, message = (401, "Incorrect API key provided: {}.") if end == "key refused" else (400, "Who is {}?")
+        with echo(status, message) as url, pytest.raises(UserError) as problem:
+            run(f"model.base_url={url}")
+        assert "…" in str(problem.value)
+        assert KEY not in str(problem.value)
+    printed = "".join(capfd.readouterr())
+    assert KEY not in caplog.text + printed
+    assert holding(tmp_path, KEY) == []
+
+    if end in ("key refused", "bad requests"):  # nothing was asked, and nothing is left
+        assert not folder.exists()
+        assert holding(tmp_path, "PLANTED_KEY") == []
+        return
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlruns' / 'mlflow.db'}")
+    (recorded,) = client.search_runs(["1"])
+    assert recorded.info.status == ("FINISHED" if end == "success" else "FAILED")
+    assert recorded.data.params["model.key_variable"] == "PLANTED_KEY"  # the search looks where it should
+    assert holding(tmp_path, "PLANTED_KEY")
+    assert (end == "crash") == bool(holding(tmp_path, "Traceback") and holding(tmp_path, "what nobody expects"))
+
+
+@pytest.mark.parametrize(("end", "status"), [("success", 0), ("refused", 1), ("killed", -9)])
+def test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process(
+    proxy: FaultProxy, tmp_path: Path, end: str, status: int
+):
+    sent = len(proxy.log)
+    with echo(401, "Incorrect API key provided: {}.") as refusing:
+        settings = [
+            *("model=openai_compatible", f"model.base_url={refusing if end == 'refused' else proxy.base_url}"),
+            *("model.model=smollm2", "model.key_variable=PLANTED_KEY", "sampler.selection=contains", *SWEEP),
+            *("dataset.limit=8", f"paths.mlruns={tmp_path / 'mlruns'}"),
+        ]
+        command = [sys.executable, "run.py", *settings]
+        surroundings = os.environ | {"PLANTED_KEY": KEY, "HOME": str(tmp_path)}
+        with subprocess.Popen(
+            command, cwd=PROJECT, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            while process.poll() is None:
+                assert KEY not in arguments_of_all_processes()
+                if end == "killed" and len(proxy.log) > sent + 20:
+                    process.kill()
+                time.sleep(0.1)
+            assert process.stdout is not None
+            said = process.stdout.read()
+    assert process.returncode == status, said
+    assert KEY not in said
+    asked = end != "refused"  # a run that has asked nothing leaves nothing
+    assert bool(holding(tmp_path, "PLANTED_KEY")) == asked  # the search looks where it should
+    assert holding(tmp_path, KEY) == []
+
+
+def arguments_of_all_processes() -> str:
+    arguments = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            arguments.append(file.read_text(errors="replace"))
+    return "\n".join(arguments)

@@ -1,0 +1,131 @@
+"""Runs with few values, chosen by hand, to be compared, and a reader of the page that compares them."""
+
+import math
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.metric.interval import SHARE, alike_interval
+from robust_eval.metric.limits import with_limits
+from robust_eval.metric.score import Estimate
+from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+
+NAN = math.nan
+SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+STRANGE = "a<b>c</b>|d & \"e\" 'f'"
+
+
+def run(figures, estimates, kept=(), **changed):
+    """A run of these values by question, and of these estimates; a double underscore stands for a dot."""
+    n = len(next(iter(figures.values())))
+    described = {
+        "question_id": list("abcdefgh"[:n]),
+        "question": [f"{name}?" for name in "abcdefgh"[:n]],
+        "scenario": ["multiple_choice"] * n,
+        "type": [""] * n,
+        "category": [""] * n,
+        "group": [""] * n,
+        "kept": [bool(each) for each in kept or [1] * n],
+    }
+    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
+    settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
+    greedy = {
+        name: GreedyAnswer(f"{name.upper()} by {settings['model.name']}", "right" if kept else "wrong")
+        for name, kept in zip(described["question_id"], described["kept"], strict=True)
+    }
+    means = {name: Estimate(*each) for name, each in estimates.items()}
+    limits = {name: (0, 1.5) if "entropy" in name else (0, 1) for name in columns}
+    return FinishedRun(settings, means, with_limits(pa.table(described | columns), limits), greedy)
+
+
+ALL_OF_4, ALL_OF_3, NONE_OF_3 = (
+    (value, *alike_interval(value, n, SHARE)) for value, n in ((1.0, 4), (1.0, 3), (0.0, 3))
+)
+# The other intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
+SMALL = {
+    "accuracy.greedy": ([1, 1, 1, 1], ALL_OF_4),
+    "frs.d1": ([0.5, 0.75, 1.0, NAN], (0.75, 0.5, 1.0)),
+    "frs.unbroken_share": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
+    "accuracy.t0.5": ([1, 1, 1, NAN], ALL_OF_3),
+    "accuracy.t1": ([0.25, 0.25, 1.0, NAN], (0.5, 0.25, 1.0)),
+    "frs.survival.t0.5": ([1, 1, 1, NAN], ALL_OF_3),
+    "frs.survival.t1": ([0, 0, 1, NAN], (1 / 3, 0.0, 1.0)),
+}
+LARGE = {
+    "accuracy.greedy": ([1, 1, 1, 1], ALL_OF_4),
+    "frs.d1": ([0.25, 0.5, NAN, 0.75], (0.5, 0.25, 0.75)),
+    "frs.unbroken_share": ([0, 0, NAN, 0], NONE_OF_3),
+    "accuracy.t0.5": ([0.5, 0.5, NAN, 0.8], (0.6, 0.5, 0.8)),
+    "accuracy.t1": ([0, 0, NAN, 0.75], (0.25, 0.0, 0.75)),
+    "frs.survival.t0.5": ([0, 1, NAN, 1], (2 / 3, 0.0, 1.0)),
+    "frs.survival.t1": ([0, 0, NAN, 0], NONE_OF_3),
+}
+CERTAINTY = {
+    "accuracy.greedy": ([1, 0], (0.5, 0.0, 1.0)),
+    "certainty.entropy.t1": ([0.25, 0.75], (0.5, 0.25, 0.75)),
+    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, *alike_interval(0.5, 2, SHARE))),
+}
+
+
+def measured(found, single=None, **others):
+    """A run of such figures, with single figures that are no means."""
+    values, estimates = ({name: each[place] for name, each in found.items()} for place in (0, 1))
+    return run(values, estimates | (single or {}), **others)
+
+
+def frs_runs(small="small", large="large"):
+    """Three runs: a model with two values of d, another with one."""
+    other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
+    other_d["frs.d5"] = ([0.25, 0.5, 0.75, NAN], (0.5, 0.25, 0.75))
+    median = {"frs.breaking_temperature.median": (NAN,)}
+    return [
+        measured(SMALL, {"frs": (0.75, 0.5, 1.0)}, kept=(1, 1, 1, 0), model__name=small),
+        measured(other_d, {"frs": (0.5, 0.25, 0.75)}, kept=(1, 1, 1, 0), model__name=small, metric__frs__d=5),
+        measured(LARGE, {"frs": (0.5, 0.25, 0.75)} | median, kept=(1, 1, 0, 1), model__name=large),
+    ]
+
+
+class Page(HTMLParser):
+    """The tables of a page, cell by cell, and its headings; it fails on a tag that is not closed where it should be."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tables, self.headings, self.tags = [], [], [], []
+        self.attributes = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(name, value) for name, value in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag in ("h1", "h2", "summary"):
+            self.headings.append("")
+        elif tag == "small":
+            self.tables[-1][-1][-1] += " ("
+        elif tag == "div" and "td" in self.open:
+            self.tables[-1][-1][-1] += " "
+
+    def handle_startendtag(self, tag, attributes):
+        self.attributes += [(name, value) for name, value in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag == "small":
+            self.tables[-1][-1][-1] += ")"
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+        elif {"h1", "h2", "summary"} & set(self.open):
+            self.headings[-1] += data

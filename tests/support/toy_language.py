@@ -1,0 +1,72 @@
+"""A language of a few tokens whose every probability can be computed by hand: what trees are compared with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.model.generation import Generation
+from robust_eval.model.local.vocabulary import Vocabulary
+from robust_eval.model.token_texts import TokenTexts
+
+PIECES = [b"", b"\n", b" Paris", b" Par", b"is", b" ", b"ian", b",", b" the", b"x", b" in", b" Rome", b"\n\n", b"Lyon"]
+DEPTH = 4
+GRID = (0.2, 0.6, 1.0, 1.4, 2.0)
+ALL = (0.1, *GRID, 3.0)
+MATCHER = AnswerMatcher(["paris", "lyon"])
+
+
+@dataclass
+class Table:
+    """Prefixes whose logits are random, but always the same for the same prefix of the same language."""
+
+    language: int
+    vocabulary: int = len(PIECES)
+    spread: float = 2.5
+    evaluated: int = 0
+    """Prefixes that were asked for beyond the prompts."""
+
+    def logits(self, prefix: tuple[int, ...]) -> Tensor:
+        random = np.random.default_rng([self.language, *prefix])
+        return torch.from_numpy(random.normal(size=self.vocabulary) * self.spread).float()
+
+    def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        self._level = [()] * len(prompts)
+        return torch.stack([self.logits(prefix) for prefix in self._level])
+
+    def children(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        assert torch.equal(parents, parents.sort().values)
+        pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
+        self._level = [(*self._level[parent], token) for parent, token in pairs]
+        self.evaluated += len(self._level)
+        return torch.stack([self.logits(prefix) for prefix in self._level])
+
+
+def vocabulary(pieces: Sequence[bytes] = PIECES) -> Vocabulary:
+    texts = TokenTexts(pieces)
+    ends = torch.from_numpy(texts.breaks_line.copy())
+    ends[0] = True
+    return Vocabulary(ends, ~ends, lambda: texts)
+
+
+def truth(table: Table, cut: Generation | None = None, depth: int = DEPTH) -> np.ndarray:
+    """By the definition: the probability of all answers, up to an end or the last token, that are right."""
+    words = vocabulary()
+    total = np.zeros(len(ALL))
+    stack: list[tuple[tuple[int, ...], np.ndarray]] = [((), np.ones(len(ALL)))]
+    while stack:
+        prefix, probability = stack.pop()
+        if len(prefix) == depth or (prefix and words.ends[prefix[-1]]):
+            text = b"".join(PIECES[token] for token in prefix)
+            total += probability * MATCHER.right(words.answer(text).decode())
+            continue
+        logits = table.logits(prefix).double()
+        after = []
+        for temperature in ALL:
+            scaled = (logits / temperature)[None]
+            after.append((cut.truncated(scaled) if cut else scaled)[0].softmax(-1).numpy())
+        stack += [((*prefix, token), probability * p) for token, p in enumerate(np.array(after).T) if p.any()]
+    return total

@@ -1,0 +1,366 @@
+from dataclasses import fields
+from pathlib import Path
+
+import hydra
+import pytest
+from omegaconf import OmegaConf
+
+from robust_eval.cli.overrides import checked_overrides, jobs
+from robust_eval.config.objects import to_config
+from robust_eval.config.repeatable import repeatable
+from robust_eval.config.schema import CONF, SCHEMAS, Config, register
+from robust_eval.error import UserError
+
+
+@pytest.fixture(autouse=True)
+def _schemas() -> None:
+    register()
+
+
+def message(*overrides: str) -> str:
+    with pytest.raises(UserError) as problem:
+        checked_overrides(overrides)
+    return str(problem.value)
+
+
+SWEEP = (
+    "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, estimator, whole_answers"
+)
+MODELS = (
+    "gpt35_turbo, gpt4o_mini, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "
+    "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
+    "vllm_qwen25_14b"
+)
+METRICS = "agreement, certainty, frs"
+GRADERS = "cosine, levenshtein, matching, references"
+ROOT = (
+    "seed, model, dataset, sampler, metric, rewriter, grader, aggregator, engine, store, tracking, paths, "
+    "question_types"
+)
+
+MISTAKES = {
+    "sampler.trails=3": "there is no setting sampler.temperature_sweep.trails (did you mean "
+    f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
+    "+sampler.temperature_sweep.colour=3": "there is no setting sampler.temperature_sweep.colour; "
+    f"sampler.temperature_sweep has {SWEEP}",
+    "modle=smollm2_135m": f"there is no setting modle (did you mean model?); there are {ROOT}",
+    "+extra=1": f"there is no setting extra; there are {ROOT}",
+    "model=smollm2_135": f"there is no model=smollm2_135 (did you mean smollm2_135m?); there are {MODELS}",
+    "model=gpt5": f"there is no model=gpt5; there are {MODELS}",
+    "metric=[frs,certainy]": f"there is no metric=certainy (did you mean certainty?); there are {METRICS}",
+    "metric=[]": "metric must name at least one option",
+    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, frs, multiqa, "
+    "profile, smoke",
+    "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
+    "to Integer",
+    "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
+    "sampler.temperatures=[-0.2,1.0]": "sampler.temperature_sweep: temperatures must all be above 0 (the greedy answer "
+    "is always asked), not -0.2",
+    "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
+    "the sampler asks at one alone, t = 0.5: choose sampler=temperature_sweep with at least two temperatures above 0",
+    "sampler.estimator=best": "sampler.temperature_sweep: estimator must be trials or combined, not best",
+    "model.stop=['']": "model: stop must not hold an empty string, which ends every answer",
+    "model.answers_at_once=0": "model: answers_at_once must be at least 1, not 0",
+    "metric.frs.d=0": "metric.frs: d must be a number above 0 or a list of such numbers, not 0",
+    "metric.d=[1,-2]": "metric.frs: d must be a number above 0 or a list of such numbers, not [1, -2]",
+    "model.generation.top_p=0": "model: top_p must lie above 0 and at most at 1, not 0.0",
+    "dataset=jsonl": "dataset.path must be given: add dataset.path=…",
+    "tracking.uri=http://me:abc@host": "tracking: uri must not hold a secret, because all settings are written down "
+    "with the run: MLflow reads it from the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+    "MLFLOW_TRACKING_TOKEN), the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)",
+    "seed=-1": "seed must be 0 or more, not -1",
+    "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where python -m "
+    "robust_eval.cli.train_question_types saved a classifier",
+    "model.path": "'model.path' is no override: write KEY=VALUE",
+    "=3;": "'=3;' is no override: write KEY=VALUE",
+    "dataset .path=x": "'dataset .path=x' is no override: write KEY=VALUE",
+    "grader={": "'grader={' cannot be read: what begins with { must end with }, and a text in it that holds other "
+    "signs needs quotes; if all of it is one text, write 'grader=\"{\"'",
+    "sampler.temperatures=[0.2,0.4": "'sampler.temperatures=[0.2,0.4' cannot be read: what begins with [ must end with "
+    "], and a text in it that holds other signs needs quotes; if all of it is one text, write "
+    "'sampler.temperatures=\"[0.2,0.4\"'",
+    "model.name='mine": "\"model.name='mine\" cannot be read: what begins with ' must end with '; if all of it is one "
+    "text, write 'model.name=\"'\"'\"'mine\"'",
+    'model.name="': '\'model.name="\' cannot be read: what begins with " must end with "; if all of it is one text, '
+    'write \'model.name="\\""\'',
+    "grader=levenshtein;": f"there is no grader=levenshtein; (did you mean levenshtein?); there are {GRADERS}",
+    "tracking=null": "tracking must be one of mlflow, none, not null",
+    "metric.frs=null": "metric.frs must be one of its options, not None: see conf/metric/",
+    "~tracking": "Missing mandatory value: tracking",
+    "seed=${oc.env:NOWHERE_SET}": 'KeyError raised while resolving interpolation: "Environment variable '
+    "'NOWHERE_SET' not found\"",
+    "dataset=[facts,physics]": "dataset takes one option, not 'dataset=[facts,physics]'",
+    "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
+    "model=smollm2_135m,gpt5": f"there is no model=gpt5; there are {MODELS}",
+    "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "
+    "choose another folder",
+}
+
+
+def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    for name in ("quiz", "riddles"):
+        (tmp_path / "conf" / "dataset" / f"{name}.yaml").write_text(
+            f"defaults: [local, _self_]\nname: {name}\npath: {name}.csv\n"
+        )
+    elsewhere = [f"hydra.searchpath=[file://{tmp_path / 'conf'}]", f"paths.mlruns={tmp_path}"]
+    swept = checked_overrides([*elsewhere, "dataset=quiz,riddles,facts"])
+    assert (swept.jobs, swept.config.dataset.name) == (3, "facts")
+    assert [config.dataset.name for _, config in jobs(swept.overrides)] == ["quiz", "riddles", "facts"]
+    assert message(elsewhere[1], "dataset=quiz").startswith("there is no dataset=quiz; there are ")
+
+
+@pytest.mark.parametrize("override", MISTAKES)
+def test_a_mistake_is_answered_in_one_sentence(override: str):
+    assert message(override) == MISTAKES[override]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            ";",
+            "|",
+            "quiz (1).csv",
+            "quiz(1).csv",
+            "quiz (a, b).csv",
+            "a b.csv",
+            "a=b.csv",
+            "ü.csv",
+            "O'Brien.csv",
+            "}",
+        ),
+        *(
+            '5" disk.csv',
+            "C:\\data\\quiz (1).csv",
+            "C:\\;\\",
+            "https://host/q.csv?a=1&b=2",
+            'mine\'s; "yours"',
+            "~/q.csv",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sign", ["", "+", "++"])
+def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str, tmp_path: Path):
+    place = f"paths.mlruns={tmp_path}"
+    checked = checked_overrides(["dataset=local", f"{sign}dataset.path={text}", place])
+    assert (checked.config.dataset.path, checked.jobs) == (text, 1)
+    assert composed(*checked.overrides).dataset.path == text
+
+
+def test_a_text_that_could_be_read_stays_as_it_was(tmp_path: Path):
+    lines = ["dataset=local", "dataset.path='q (1).csv'", r"dataset.name=C:\x", f"paths.mlruns={tmp_path}"]
+    assert checked_overrides(lines).overrides == lines
+
+
+def test_commas_part_the_values_of_a_sweep_whatever_signs_these_have(tmp_path: Path):
+    swept = "dataset.path=quiz (1).csv,quiz (b,c).csv, plain.csv"
+    checked = checked_overrides(["dataset=local", swept, f"paths.mlruns={tmp_path}"])
+    assert checked.jobs == 3
+    found = [config.dataset.path for _, config in jobs(checked.overrides)]
+    assert found == ["quiz (1).csv", "quiz (b,c).csv", "plain.csv"]
+
+
+def test_a_metric_that_lacks_its_axis_says_which():
+    assert message("metric=certainty", "sampler.trials=1") == (
+        "metric=certainty needs repeated answers to the same question, and the sampler asks once: set sampler.trials "
+        "to 2 or more"
+    )
+
+
+def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
+    place = f"paths.mlruns={tmp_path}"
+    assert checked_overrides(["sampler.trials=20", "metric.d=3", "seed=1", place]).overrides == [
+        "sampler.temperature_sweep.trials=20",
+        "metric.frs.d=3",
+        "seed=1",
+        place,
+    ]
+    assert checked_overrides(["sampler.temperature_sweep.trials=2,4", "metric.d=1,2", place]).overrides[:2] == [
+        "sampler.temperature_sweep.trials=2,4",
+        "metric.frs.d=1,2",
+    ]
+    assert "metric has frs, certainty" in message("metric=[frs,certainty]", "metric.draws=3", place)
+    several = [
+        "experiment=profile",
+        "sampler.rewrites=3",
+        "sampler.selection=contains",
+        "metric.invalid=as_label",
+        place,
+    ]
+    assert checked_overrides(several).overrides[1:4] == [
+        "sampler.perturbation.rewrites=3",
+        "sampler.temperature_sweep.selection=contains",
+        "metric.certainty.invalid=as_label",
+    ]
+
+
+def composed(*overrides: str) -> Config:
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return to_config(hydra.compose("config", list(overrides)))
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted(path for group in [*SCHEMAS, "experiment"] for path in (CONF / group).glob("*.yaml")),
+    ids=lambda p: p.stem,
+)
+def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_path: Path):
+    needs_path = ("jsonl", "local", "mlphys101", "transformers")
+    extra = [f"{file.parent.name}.path=x"] if file.stem in needs_path and file.parent.name != "engine" else []
+    extra += ["model.model=x", "model.base_url=http://localhost/v1"] if file.stem == "openai_compatible" else []
+    # frs, the metric of config.yaml, needs several temperatures
+    extra += ["metric=agreement"] if file.stem in ("perturbation", "repetition", "llm") else []
+    extra += ["sampler=perturbation"] if file.stem == "llm" else []
+    if file.stem == "recorded" and file.parent.name in ("model", "sampler"):
+        answers = tmp_path / "answers.jsonl"
+        answers.write_text('{"question_id": "facts-001", "text": "Paris"}\n' * 2)
+        recorded = [f"sampler.recorded.file={answers}", "sampler.recorded.temperature=1", "model.name=x"]
+        extra += ["sampler=recorded", *recorded, "metric=agreement"]
+    assert composed(f"{file.parent.name}={file.stem}", *extra)
+    opening = file.read_text().splitlines()[0:3]
+    assert any(line.startswith("# ") and not line.startswith("# @") for line in opening)
+
+
+def test_a_group_takes_several_metrics():
+    assert list(composed("metric=[frs,certainty]").metric) == ["frs", "certainty"]
+
+
+def test_yaml_spells_out_every_default_of_the_schemas():
+    """A reader of conf/ sees every setting of the classes that have one file."""
+    for group, name in (
+        ("sampler", "temperature_sweep"),
+        ("metric", "frs"),
+        ("sampler", "perturbation"),
+        ("metric", "agreement"),
+        ("grader", "matching"),
+        ("grader", "levenshtein"),
+        ("grader", "cosine"),
+        ("grader", "references"),
+        ("rewriter", "recorded"),
+        ("aggregator", "clusters"),
+        ("engine", "local"),
+        ("dataset", "local"),
+    ):
+        written = OmegaConf.load(CONF / group / f"{name}.yaml")
+        assert set(written) - {"defaults"} == {entry.name for entry in fields(SCHEMAS[group][name])}
+    assert set(OmegaConf.load(CONF / "model/transformers.yaml")) - {"defaults"} == {
+        entry.name for entry in fields(SCHEMAS["model"]["transformers"])
+    } - {"sha256"}
+
+
+def test_the_exact_sampler_asks_for_full_precision_unless_told_otherwise():
+    assert checked_overrides(["sampler=exact", "sampler.nodes=7"]).overrides == [
+        "sampler=exact",
+        "sampler.exact.nodes=7",
+    ]
+    for more, dtype in (([], "float32"), (["model.dtype=bfloat16"], "bfloat16")):
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            settings = to_config(hydra.compose("config", ["sampler=exact", *more]))
+        assert settings.model.dtype == dtype
+        assert list(settings.sampler) == ["exact"]
+
+
+def test_the_exact_sampler_refuses_settings_that_make_no_sense():
+    for override, reason in (
+        ("sampler.nodes=0", "nodes must be at least 1, not 0"),
+        ("sampler.max_temperature=1", "max_temperature must be at least the last of the temperatures, 2, not 1"),
+        ("sampler.temperatures=[]", "temperatures must hold at least one temperature"),
+    ):
+        assert message("sampler=exact", override) == f"sampler.exact: {reason}"
+
+
+WRITES = ["experiment=multiqa", "rewriter=llm"]
+MODEL_HAS = (
+    "name, path, revision, sha256, prompt_style, dtype, device, trust_remote_code, answers_at_once, stop, generation"
+)
+
+
+def test_a_model_that_rewrites_is_chosen_by_its_name(tmp_path: Path):
+    place = f"paths.mlruns={tmp_path}"
+    short, long = (
+        checked_overrides([*WRITES, f"{key}=smollm2_360m", "rewriter.model.dtype=bfloat16", place])
+        for key in ("rewriter.model", "model@rewriter.model")
+    )
+    assert short == long
+    assert short.overrides == [*WRITES, "model@rewriter.model=smollm2_360m", "rewriter.model.dtype=bfloat16", place]
+    rewrites, measured = short.config.rewriter.model, short.config.model
+    assert rewrites == composed("model=smollm2_360m", "model.dtype=bfloat16").model
+    assert measured == composed().model
+    assert composed(*WRITES).rewriter.model is None
+
+
+def test_models_that_rewrite_are_swept(tmp_path: Path):
+    models = "rewriter.model=smollm2_360m,qwen25_3b"
+    checked = checked_overrides([*WRITES, models, f"paths.mlruns={tmp_path}"])
+    assert (checked.swept, checked.jobs) == ([f"model@{models}"], 2)
+    assert checked.config.rewriter.model.name == "qwen-2.5-3b"
+
+
+OF_REWRITING = {
+    "rewriter=llm rewriter.model=gpt5": f"there is no model=gpt5; there are {MODELS}",
+    "rewriter=llm rewriter.model=smollm2_36m": f"there is no model=smollm2_36m (did you mean smollm2_360m?); there are "
+    f"{MODELS}",
+    "rewriter=llm rewriter.model=smollm2_360m,gpt5": f"there is no model=gpt5; there are {MODELS}",
+    "rewriter=llm rewriter.model=smollm2_360m rewriter.model.pth=3": "there is no setting rewriter.model.pth (did you "
+    f"mean rewriter.model.path?); rewriter.model has {MODEL_HAS}",
+    "rewriter=llm rewriter.model.path=x": "there is no setting rewriter.model.path; rewriter.model has no settings",
+    "rewriter.model=smollm2_360m": "there is no rewriter.model to choose: rewriter has an option that asks no model",
+    "rewriter.model.path=x": "there is no setting rewriter.model.path; rewriter has "
+    + ", ".join(entry.name for entry in fields(SCHEMAS["rewriter"]["recorded"])),
+    "rewriter=llm rewriter.drift=warn": "rewriter: drift must be flag or drop, not warn",
+    "rewriter=lm": "there is no rewriter=lm (did you mean llm?); there are llm, recorded",
+}
+
+
+@pytest.mark.parametrize("overrides", OF_REWRITING)
+def test_a_mistake_about_rewriting_is_answered_in_one_sentence(overrides: str):
+    assert message("experiment=multiqa", *overrides.split()) == OF_REWRITING[overrides]
+
+
+@pytest.mark.parametrize("sampler", ["temperature_sweep", "exact"])
+def test_rewrites_are_not_written_for_a_sampler_that_does_not_ask_them(sampler: str):
+    assert message("rewriter=llm", f"sampler={sampler}") == (
+        f"rewriter=llm writes rewrites, which sampler={sampler} does not ask: choose sampler=perturbation, or "
+        "rewriter=recorded"
+    )
+
+
+def test_a_model_that_rewrites_needs_its_path():
+    expected = "rewriter.model.path must be given: add rewriter.model.path=…"
+    assert message(*WRITES, "rewriter.model=transformers") == expected
+
+
+@pytest.mark.parametrize("sign", ["", "+", "++"])
+def test_a_model_that_rewrites_is_an_option_whatever_sign_stands_before_it(sign: str, tmp_path: Path):
+    checked = checked_overrides([*WRITES, f"{sign}rewriter.model=smollm2_360m", f"paths.mlruns={tmp_path}"])
+    assert checked.config.rewriter.model.name == "smollm2-360m"
+
+
+def test_null_is_the_model_that_is_measured(tmp_path: Path):
+    checked = checked_overrides([*WRITES, "rewriter.model=null", f"paths.mlruns={tmp_path}"])
+    assert checked.config.rewriter.model is None
+
+
+def test_a_model_that_rewrites_has_its_own_path_as_its_name():
+    assert composed(*WRITES, "model@rewriter.model=transformers", "rewriter.model.path=x").rewriter.model.name == "x"
+
+
+@pytest.mark.parametrize("more", [[], ["model@rewriter.model=smollm2_360m", "rewriter.model.generation.top_k=7"]])
+def test_a_configuration_with_a_model_that_rewrites_composes_to_the_same_from_its_file(tmp_path: Path, more: list[str]):
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        first = hydra.compose("config", [*WRITES, *more, f"paths.mlruns={tmp_path}"])
+    (tmp_path / "config.yaml").write_text(repeatable(first), encoding="utf-8")
+    with hydra.initialize_config_dir(str(tmp_path), version_base="1.3"):
+        again = hydra.compose("config", [f"hydra.searchpath=[file://{CONF}]"])
+    assert repeatable(again) == repeatable(first)
+    assert to_config(again) == to_config(first)
+    assert (to_config(again).rewriter.model is not None) == bool(more)
+
+
+def test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert checked_overrides([]).config.paths.mlruns == str(tmp_path / "mlruns")
+    assert checked_overrides(["paths.mlruns=elsewhere"]).config.paths.mlruns == "elsewhere"

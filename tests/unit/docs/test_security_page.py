@@ -1,0 +1,61 @@
+"""docs/security.md says nothing without a test: each of its statements is proved by the one that stands here."""
+
+import re
+
+from robust_eval.config.schema import PROJECT
+
+PAGE = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8")
+PROOFS = {
+    "The command line and the configuration files": "unit/cli/test_overrides.py::"
+    "test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names",
+    "A model's own Python code": "integration/model/local/test_transformers.py::"
+    "test_code_that_a_model_brings_is_announced_whenever_it_may_run",
+    "The environment variable that `model.key_variable` names": "stress/experiment/test_served_runs.py::"
+    "test_a_key_is_found_nowhere_whatever_becomes_of_the_run",
+    "What a model or a server writes is shown with its control characters spelt out": "integration/cli/"
+    "test_hostile_server.py::test_nothing_that_it_sends_reaches_the_terminal_a_log_a_page_or_markdown",
+    "What a model, a server or a data set writes is text in a page": "unit/report/test_page.py::"
+    "test_texts_of_questions_and_models_are_escaped",
+    "A reply that is larger than any real one": "integration/model/served/test_client.py::"
+    "test_a_bomb_takes_the_memory_of_a_reply_and_no_more",
+    "A reply with impossible numbers": "integration/model/served/test_served_model.py::"
+    "test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_leaves_nothing_behind",
+    "A count or a nesting without end": "integration/model/served/test_served_model.py::"
+    "test_what_a_server_counts_or_nests_without_end_is_an_error_like_others",
+    "Impossible log-probabilities that an earlier version stored": "integration/model/served/test_served_model.py::"
+    "test_a_stored_answer_that_cannot_be_believed_is_asked_again",
+    "A redirect to another host": "integration/model/served/test_client.py::test_a_redirect_to_another_place_is_not_followed",
+    "A data set is read as data": "unit/dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
+    "A file that is no regular file": "unit/dataset/test_jsonl.py::"
+    "test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for",
+    "Weights that are pickled code": "integration/model/local/test_transformers.py::"
+    "test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run",
+    "Code that a model brings does not run": "integration/model/local/test_transformers.py::"
+    "test_code_that_a_model_brings_does_not_run_unless_it_is_trusted",
+    "`repeat=FOLDER` takes settings from the folder": "integration/cli/test_repeat.py::"
+    "test_of_a_folder_hydra_is_given_the_settings_and_nothing_else",
+    "A setting of the folder that runs code": "integration/cli/test_repeat.py::"
+    "test_what_no_folder_is_trusted_with_has_to_be_said_again",
+    "A folder from elsewhere does not say where files are written": "integration/cli/test_repeat.py::"
+    "test_a_folder_from_elsewhere_does_not_say_where_files_are_written",
+    "A setting that would be filled in from the environment": "integration/cli/test_repeat.py::"
+    "test_a_configuration_that_no_run_wrote_is_refused",
+    "Runs of other people that are compared": "unit/report/test_finished_runs.py::"
+    "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
+    "Values under keys that look like secrets": "unit/runtime/test_secret_names.py::"
+    "test_a_text_under_the_name_of_a_secret_is_found_wherever_it_stands",
+    "An address that holds a password or a query": "unit/model/served/test_openai.py::"
+    "test_no_secret_of_an_address_that_is_none_is_shown",
+    "A key is in no file, no log and no argument": "stress/experiment/test_served_runs.py::"
+    "test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process",
+}
+"""How each statement of the page begins, and the test of it."""
+
+
+def test_every_statement_of_the_page_has_a_test_that_is_there():
+    statements = [" ".join(found.split()) for found in re.findall(r"^- (.+?)$(?=\n(?:-|\n))", PAGE, re.S | re.M)]
+    assert len(statements) == PAGE.count("\n- ") == len(PROOFS)
+    for statement, (beginning, proof) in zip(statements, PROOFS.items(), strict=True):
+        assert statement.startswith(beginning)
+        file, name = proof.split("::")
+        assert f"\ndef {name}(" in (PROJECT / "tests" / file).read_text(encoding="utf-8"), proof

@@ -1,0 +1,22 @@
+from pathlib import Path
+
+from robust_eval.experiment.beginning import Beginning
+from robust_eval.record.tracking import Run, Untracked
+
+
+def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def start() -> Run:
+        said.append("start")
+        return record
+
+    with Untracked().run("x", tmp_path) as record:
+        begin = Beginning(start)
+        begin.then(lambda _: said.append("first"))
+        begin.then(lambda _: said.append("second"))
+        assert said == []
+        assert begin() is begin() is record
+        assert said == ["start", "first", "second"]
+        begin.then(lambda given: said.append("at once") if given is record else None)
+    assert said == ["start", "first", "second", "at once"]

@@ -1,0 +1,55 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.answer_sources import sources
+from robust_eval.metric.certainty import AnswerCertainty
+from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.sampler.exact import Exact
+from robust_eval.sampler.perturbation import Perturbation
+from robust_eval.sampler.repetition import Repetition
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
+
+METRICS = {"frs": FactualRobustness(), "agreement": AnswerAgreement(), "certainty": AnswerCertainty()}
+SAMPLERS = {"sweep": TemperatureSweep(), "rewrites": Perturbation(), "trials": Repetition()}
+
+
+@dataclass
+class Single:
+    """One answer to each question."""
+
+    axis: str = "trial"
+    temperatures: list[float] = field(default_factory=lambda: [1.0])
+    repetitions: float = 1
+    estimator: str = "trials"
+
+
+def test_each_metric_reads_the_sampler_that_varies_what_it_is_about_in_whatever_order():
+    expected = {"frs": "sweep", "agreement": "rewrites", "certainty": "trials"}
+    assert sources(METRICS, SAMPLERS) == expected
+    assert sources(METRICS, dict(reversed(SAMPLERS.items()))) == expected
+    assert sources(METRICS, SAMPLERS | {"sweep": Exact()}) == expected
+    assert sources(METRICS, SAMPLERS | {"trials": Repetition(temperatures=[0.3, 0.7], trials=2)}) == expected
+
+
+def test_without_such_a_sampler_it_reads_the_first_that_it_can_score():
+    only_sweep = {"sweep": TemperatureSweep()}
+    assert sources(METRICS, only_sweep) == dict.fromkeys(METRICS, "sweep")
+    exact_first = {"exact": Exact(), "rewrites": Perturbation()}
+    assert sources(METRICS, exact_first) == {"frs": "exact", "agreement": "rewrites", "certainty": "exact"}
+    enumerated_is_not_counted = {"exact": Exact(), "trials": Repetition()}
+    assert sources(METRICS, enumerated_is_not_counted) == {"frs": "exact", "agreement": "trials", "certainty": "trials"}
+
+
+def test_a_sampler_of_its_axis_that_lacks_something_is_passed_over():
+    single = {"once": Single(), "sweep": TemperatureSweep()}
+    assert sources({"certainty": AnswerCertainty()}, single) == {"certainty": "sweep"}
+
+
+def test_where_nothing_can_be_scored_it_is_said_what_is_lacking():
+    with pytest.raises(UserError, match="metric=frs needs answers at several temperatures"):
+        sources(METRICS, {"rewrites": Perturbation(), "trials": Repetition()})
+    with pytest.raises(UserError, match="metric=certainty needs repeated answers"):
+        sources({"certainty": AnswerCertainty()}, {"once": Single()})

@@ -1,0 +1,40 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robust_eval.model.base import Request
+from robust_eval.model.local.batching import FIRST, PADDING, PROMPT_TOKENS_AT_ONCE, growing_blocks
+from robust_eval.prompt.prompt import Prompt
+
+
+def encoded(lengths: list[int], trials: int) -> list[tuple[list[int], Request]]:
+    requests = [Request(str(n), 0, Prompt("", (), "?"), (1.0,), trials, 5, 0) for n in range(len(lengths))]
+    return [([7] * length, request) for length, request in zip(sorted(lengths), requests, strict=True)]
+
+
+def sizes(lengths: list[int], trials: int, most_answers: int) -> list[int]:
+    return [len(block) for block in growing_blocks(encoded(lengths, trials), most_answers)]
+
+
+def test_the_first_blocks_are_small_so_that_some_answers_are_soon_kept():
+    assert sizes([50] * 60, 100, 1600) == [2, 4, 8, 16, 16, 14]
+
+
+def test_the_first_blocks_of_greedy_answers_hold_few_prompts():
+    assert sizes([64] * 500, 1, 1600) == [16, 32, 64, 128, 128, 128, 4]
+
+
+def test_a_question_with_more_answers_than_a_block_takes_is_a_block_of_its_own():
+    assert sizes([50] * 3, 100, 60) == [1, 1, 1]
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=60), st.integers(1, 200), st.integers(1, 1600))
+def test_every_prompt_is_in_one_block_and_no_block_exceeds_its_share(lengths: list[int], trials: int, most: int):
+    prompts = encoded(lengths, trials)
+    found = list(growing_blocks(prompts, most))
+    assert [prompt for block in found for prompt in block] == prompts
+    for number, block in enumerate(found):
+        share = min(FIRST, 2**number)
+        longest = max(len(ids) for ids, _ in block)
+        assert len(block) == 1 or len(block) * trials <= most * share / FIRST
+        assert len(block) == 1 or len(block) * longest <= PROMPT_TOKENS_AT_ONCE * share / FIRST
+        assert longest - len(block[0][0]) <= PADDING

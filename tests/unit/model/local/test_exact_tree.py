@@ -1,0 +1,139 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from architectures import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_language import ALL, DEPTH, GRID, MATCHER, PIECES, Table, truth, vocabulary
+
+from robust_eval.model.base import Enumeration, Request
+from robust_eval.model.generation import Generation
+from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, level_budgets
+from robust_eval.model.local.packed_prefixes import PackedPrefixes
+from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.prompt.prompt import Prompt
+
+
+def request(nodes: int, seed: int = 0, depth: int = DEPTH) -> Request:
+    enumeration = Enumeration(nodes, ALL)
+    return Request("q", 0, Prompt("", (), "q"), GRID, 0, depth, seed, matcher=MATCHER, enumeration=enumeration)
+
+
+def enumerated(
+    table: Table, nodes: int, seeds: Sequence[int] = (0,), cut: Generation | None = None
+) -> list[Enumerated]:
+    requests = [request(nodes, seed) for seed in seeds]
+    return enumerate_answers(table, requests, [[1]] * len(seeds), vocabulary(), cut or Generation())
+
+
+@pytest.mark.parametrize("cut", [Generation(), Generation(top_k=4), Generation(top_p=0.7), Generation(min_p=0.1)])
+def test_with_nodes_enough_the_probability_is_that_of_the_definition(cut: Generation):
+    table = Table(language=3)
+    (found,) = enumerated(table, nodes=100_000, cut=cut)
+    expected = truth(table, cut)
+    assert found.curve.temperatures.tolist() == list(ALL)
+    assert found.curve.accuracy == pytest.approx(expected, abs=1e-6)
+    assert found.curve.lower == pytest.approx(expected, abs=0.1)
+    assert found.curve.upper == pytest.approx(expected, abs=0.1)
+    assert np.abs(found.curve.upper - found.curve.lower)[:3].max() < 1e-3  # t = 0.1, 0.2 and 0.6
+    assert found.curve.standard_error.tolist() == [0] * len(ALL)
+
+
+def test_the_estimate_is_unbiased_at_every_temperature():
+    for language in range(6):
+        table = Table(language)
+        values = np.array([found.curve.accuracy for found in enumerated(table, 16, range(400))])
+        error_of_mean = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+        assert np.all(np.abs(values.mean(axis=0) - truth(table)) <= 4 * error_of_mean + 1e-6)
+        assert error_of_mean.max() > 0  # there is something to be biased about
+
+
+def test_the_standard_error_is_honest():
+    covered = []
+    for language in range(12):
+        table = Table(language)
+        curves = [found.curve for found in enumerated(table, 40, range(100))]
+        errors = np.array([curve.accuracy for curve in curves]) - truth(table)
+        claimed = np.array([curve.standard_error for curve in curves])
+        covered.append(np.abs(errors) <= 1.96 * claimed + 1e-6)
+    assert 0.90 <= np.mean(covered) <= 0.98
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    language=st.integers(0, 10_000),
+    spread=st.floats(0.5, 6),
+    budgets=st.lists(st.integers(1, 400), min_size=2, max_size=4),
+    seed=st.integers(0, 1000),
+)
+def test_bounds_contain_the_truth_and_tighten_with_the_budget(
+    language: int, spread: float, budgets: list[int], seed: int
+):
+    table = Table(language, spread=spread)
+    expected = truth(table)
+    before = (np.zeros(len(ALL)), np.ones(len(ALL)))
+    for nodes in sorted(budgets):
+        table.evaluated = 0
+        (found,) = enumerated(table, nodes, (seed,))
+        bounds = (found.curve.lower, found.curve.upper)
+        assert np.all(bounds[0] <= expected + 1e-6)
+        assert np.all(bounds[1] >= expected - 1e-6)
+        assert np.all(bounds[0] >= before[0] - 1e-6)  # weights are float32
+        assert np.all(bounds[1] <= before[1] + 1e-6)
+        assert table.evaluated <= max(nodes, 2 * (DEPTH - 1))
+        before = bounds
+
+
+def test_the_answers_are_a_table_of_probabilities_that_adds_up_to_the_curve():
+    (found,) = enumerated(Table(1), 24)
+    assert sum(answers.weight for answers in found.answers) == pytest.approx(np.ones(len(ALL)))
+    right = sum(answers.weight for answers in found.answers if answers.right)
+    assert right == pytest.approx(np.clip(found.curve.accuracy, found.curve.lower, found.curve.upper))
+    words = vocabulary()
+    for answers in found.answers:
+        text = b"".join(PIECES[token] for token in answers.tokens)
+        assert MATCHER.right(words.answer(text).decode()) == answers.right
+        assert answers.weight.min() >= 0
+        assert answers.logprobs.shape == (len(answers.tokens), len(ALL))
+        logits = [Table(1).logits(answers.tokens[:place]).double() for place in range(len(answers.tokens))]
+        for column, temperature in enumerate(ALL):
+            steps = [float((x / temperature).log_softmax(-1)[t]) for x, t in zip(logits, answers.tokens, strict=True)]
+            assert answers.logprobs[:, column] == pytest.approx(steps, abs=1e-4)
+        assert answers.finish_reason in ("length", "stop", "closed")
+
+
+def test_seeds_are_reproduced_whatever_is_asked_beside_them():
+    alone = enumerated(Table(5), 16, (3,))[0]
+    beside = enumerated(Table(5), 16, (1, 2, 3, 4))[2]
+    assert alone.curve.accuracy.tolist() == beside.curve.accuracy.tolist()
+    assert alone.curve.accuracy.tolist() != enumerated(Table(5), 16, (4,))[0].curve.accuracy.tolist()
+
+
+def test_a_model_gives_the_same_packed_and_in_rows():
+    model = tiny("llama", vocabulary=len(PIECES))
+    found = [
+        enumerate_answers(evaluator(model, [1]), [request(30)] * 2, [[1, 4, 5], [1, 7]], vocabulary(), Generation())
+        for evaluator in (PackedPrefixes,)
+    ]
+    for row, prompt in enumerate([[1, 4, 5], [1, 7]]):
+        (alone,) = enumerate_answers(PrefixRows(model, [1]), [request(30)], [prompt], vocabulary(), Generation())
+        assert found[0][row].curve.accuracy == pytest.approx(alone.curve.accuracy, abs=1e-4)
+
+
+def test_budgets_of_levels_fall_and_stay_within_the_whole():
+    assert level_budgets(96, 4) == [31, 27, 22, 15]
+    assert level_budgets(96, 1) == [96]
+    assert level_budgets(96, 0) == []
+    assert level_budgets(3, 4) == [2, 2, 2, 2]  # one that is certain and one that is left to chance
+
+
+def test_the_estimate_does_not_depend_on_how_many_rows_of_logits_are_computed_together(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    whole = enumerated(Table(5), 16, range(4))
+    for rows in (1, 20):  # a tree at a time, some trees at a time
+        monkeypatch.setattr("robust_eval.model.local.output_head.BYTES_AT_ONCE", {False: rows * 4 * len(PIECES)})
+        for one, other in zip(whole, enumerated(Table(5), 16, range(4)), strict=True):
+            assert one.curve.accuracy == pytest.approx(other.curve.accuracy, abs=1e-9)
+            assert one.curve.upper == pytest.approx(other.curve.upper, abs=1e-9)

@@ -1,0 +1,58 @@
+import pytest
+import torch
+from architectures import FULL_ATTENTION, OTHERS, tiny
+
+from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
+from robust_eval.model.local.prefix_rows import PrefixRows
+
+SHARED = [5, 6, 7]
+PROMPTS = [[5, 6, 7, 12, 30, 9, 41, 22, 17], [5, 6, 7, 8, 40, 3, 19, 33, 21, 18, 27, 4], [5, 6, 7, 14]]
+PARENTS = ([0, 0, 1, 2, 2], [0, 1, 1, 4], [0, 3])
+TOKENS = ([9, 31, 4, 16, 44], [10, 8, 25, 36], [11, 12])
+
+
+def differences(evaluator: type, model: torch.nn.Module, shared: list[int], prompts: list[list[int]]) -> list[float]:
+    """Largest difference from plain passes over the whole sequences, at every level of a small tree."""
+    sequences = prompts
+    prefixes = evaluator(model, shared)
+    found = [prefixes.roots(prompts)[:]]
+    expected = [[*sequences]]
+    for parents, tokens in zip(PARENTS, TOKENS, strict=True):
+        sequences = [[*sequences[parent], token] for parent, token in zip(parents, tokens, strict=True)]
+        found.append(prefixes.children(torch.tensor(parents), torch.tensor(tokens))[:])
+        expected.append(sequences)
+    return [
+        max(
+            (row - model(input_ids=torch.tensor([sequence]), use_cache=False).logits[0, -1]).abs().max().item()
+            for row, sequence in zip(rows, level, strict=True)
+        )
+        for rows, level in zip(found, expected, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("architecture", FULL_ATTENTION)
+@pytest.mark.parametrize("shared", [SHARED, []], ids=["shared tokens", "nothing shared"])
+@torch.no_grad()
+def test_packed_prefixes_give_the_logits_of_plain_passes(architecture: str, shared: list[int]):
+    model = tiny(architecture)
+    assert agrees_with_plain_passes(model, shared, PROMPTS[:2])
+    assert max(differences(PackedPrefixes, model, shared, PROMPTS)) < 1e-4
+
+
+@pytest.mark.parametrize("architecture", OTHERS)
+def test_models_that_do_not_attend_to_everything_are_recognised(architecture: str):
+    assert not agrees_with_plain_passes(tiny(architecture), SHARED, PROMPTS[:2])
+
+
+@pytest.mark.parametrize("architecture", [*FULL_ATTENTION, *OTHERS])
+@torch.no_grad()
+def test_a_row_for_each_prefix_gives_the_logits_of_plain_passes(architecture: str):
+    prompts = [PROMPTS[1], [*PROMPTS[1][:-1], 29], [*PROMPTS[1][:5], 13, *PROMPTS[1][6:]]]
+    assert max(differences(PrefixRows, tiny(architecture), SHARED, prompts)) < 1e-4
+
+
+def test_the_attention_of_the_model_is_as_before():
+    model = tiny("llama")
+    before = model.config._attn_implementation
+    PackedPrefixes(model, SHARED).roots(PROMPTS)
+    assert model.config._attn_implementation == before

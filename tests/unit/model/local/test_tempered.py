@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from robust_eval.model.generation import Generation
+from robust_eval.model.local.draw import EPSILON
+from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
+
+TEMPERATURES = (0.0, 0.2, 0.7, 1.0, 1.9, 4.0)
+CUTS = {
+    "full": Generation(),
+    "top_k": Generation(top_k=7),
+    "top_p": Generation(top_p=0.8),
+    "min_p": Generation(min_p=0.05),
+    "all three": Generation(top_k=9, top_p=0.9, min_p=0.02),
+}
+ROWS, SIZE = 19, 60  # more rows than are in work at once
+LOGITS = torch.from_numpy(np.random.default_rng(0).normal(scale=3, size=(ROWS, SIZE)) + 40).float()
+SETS = [
+    (random.choice(SIZE, size=random.integers(0, 30), replace=False), np.array([5]), np.empty(0, dtype=np.intp))
+    for random in map(np.random.default_rng, range(ROWS))
+]
+
+
+def softmax(logits: Tensor, temperature: float, cut: Generation) -> np.ndarray:
+    """(n, V) by the definition, in float64."""
+    scaled = logits.double() / max(temperature, EPSILON)
+    kept = ~cut.truncated(scaled.float()).isinf()
+    scaled = scaled.masked_fill(~kept, -np.inf).numpy()
+    weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_the_mass_of_a_set_is_the_sum_of_its_probabilities(cut: Generation):
+    masses = tempered_masses(LOGITS, TEMPERATURES, SETS, cut)
+    assert masses.shares.shape == (ROWS, 3, len(TEMPERATURES))
+    for index, temperature in enumerate(TEMPERATURES):
+        p = softmax(LOGITS, temperature, cut)
+        expected = [[row[ids].sum() for ids in sets] for row, sets in zip(p, SETS, strict=True)]
+        assert masses.shares[:, :, index] == pytest.approx(np.array(expected), abs=2e-6)
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_the_total_is_relative_to_the_largest_logit(cut: Generation):
+    masses = tempered_masses(LOGITS, TEMPERATURES, SETS, cut)
+    for index, temperature in enumerate(TEMPERATURES):
+        largest = softmax(LOGITS, temperature, cut).max(axis=1)  # exp(0) / total
+        assert masses.log_total[:, index] == pytest.approx(-np.log(largest), abs=2e-6)
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_log_probabilities_of_tokens_are_those_of_softmax(cut: Generation):
+    masses = tempered_masses(LOGITS, TEMPERATURES, SETS, cut)
+    random = np.random.default_rng(1)
+    rows, tokens = random.integers(ROWS, size=200), random.integers(SIZE, size=200)
+    found = tempered_logprobs(LOGITS, rows, tokens, masses.log_total, TEMPERATURES, cut)
+    assert found.shape == (200, len(TEMPERATURES))
+    for index, temperature in enumerate(TEMPERATURES):
+        p = softmax(LOGITS, temperature, cut)[rows, tokens]
+        possible = p > 1e-280  # what rounds to 0 in a probability has a log-probability all the same
+        assert found[possible, index] == pytest.approx(np.log(p[possible]), rel=2e-6, abs=2e-6)
+        assert (found[~possible, index] < -600).all()
+        if cut.truncates and temperature >= 0.2:
+            assert (found[~possible, index] == -np.inf).all()
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_visits_see_every_weight_once(cut: Generation):
+    seen = np.full((ROWS, len(TEMPERATURES), SIZE), np.nan)
+
+    def visit(start: int, index: int, weights: Tensor, totals: Tensor) -> None:
+        assert totals.dtype == torch.float64
+        block = seen[start : start + len(weights), index]
+        assert np.isnan(block).all()
+        block[:] = weights.double().numpy() / totals.numpy()[:, None]
+
+    tempered_masses(LOGITS, TEMPERATURES, SETS, cut, visit)
+    for index, temperature in enumerate(TEMPERATURES):
+        assert seen[:, index] == pytest.approx(softmax(LOGITS, temperature, cut), abs=2e-6)
+
+
+def test_a_visit_may_change_the_weights_and_nothing_else_changes():
+    def erase(start: int, index: int, weights: Tensor, totals: Tensor) -> None:
+        weights.zero_()
+
+    before = LOGITS.clone()
+    alone, erased = (tempered_masses(LOGITS, TEMPERATURES, SETS, Generation(), visit) for visit in (None, erase))
+    assert np.array_equal(alone.log_total, erased.log_total)
+    assert np.array_equal(alone.shares, erased.shares)
+    assert torch.equal(LOGITS, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_logits_of_half_precision_are_summed_in_full(dtype: torch.dtype):
+    logits = LOGITS.to(dtype)
+    masses = tempered_masses(logits, (0.5, 1.0), SETS, Generation())
+    for index, temperature in enumerate((0.5, 1.0)):
+        p = softmax(logits, temperature, Generation())
+        expected = [[row[ids].sum() for ids in sets] for row, sets in zip(p, SETS, strict=True)]
+        assert masses.shares[:, :, index] == pytest.approx(np.array(expected), abs=2e-6)
+
+
+def test_no_rows_and_no_tokens_have_no_masses():
+    masses = tempered_masses(LOGITS[:0], TEMPERATURES, [], Generation())
+    assert (masses.log_total.shape, masses.shares.shape) == ((0, 6), (0, 0, 6))
+    none = np.empty(0, dtype=np.intp)
+    assert tempered_logprobs(LOGITS, none, none, np.zeros((ROWS, 6)), TEMPERATURES, Generation()).shape == (0, 6)

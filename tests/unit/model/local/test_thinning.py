@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.model.local.thinning import Kept, thin
+
+PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+SCORES = {
+    "even": np.ones(12),
+    "rising": np.arange(1.0, 13.0),
+    "one heavy": np.array([0.1, 0.2, 50.0, 0.3, 0.4, 0.1]),
+    "several heavy": np.array([9.0, 0.01, 8.0, 0.02, 7.0, 0.03, 0.04, 0.05, 6.0]),
+    "with zeros": np.array([0.0, 1.0, 0.0, 3.0, 2.0, 0.0, 1.0, 0.5, 0.0]),
+    "many sizes": np.random.default_rng(0).lognormal(sigma=3, size=60),
+}
+
+
+def inclusion(scores: np.ndarray, count: int) -> np.ndarray:
+    """min(1, score / c) with the c, found by bisection, for which these add up to ``count``."""
+    low, high = 0.0, scores.sum()
+    for _ in range(200):
+        c = (low + high) / 2
+        low, high = (c, high) if np.minimum(1, scores / c).sum() > count else (low, c)
+    return np.minimum(1, scores / high)
+
+
+def keep(scores: np.ndarray, count: int, uniform: float) -> Kept:
+    return thin(torch.tensor(scores), count, uniform)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
+def test_each_candidate_is_kept_with_its_probability(scores: np.ndarray, count: int):
+    expected = inclusion(scores, count)
+    grid = 500
+    shares = np.zeros(len(scores))
+    for step in range(grid):
+        kept = keep(scores, count, (step + 0.5) / grid)
+        index = kept.index.numpy()
+        assert len(index) == count
+        assert (np.diff(index) > 0).all()
+        assert kept.probability.numpy() == pytest.approx(expected[index], rel=1e-9)
+        shares[index] += 1 / grid
+    # systematic: each is kept on at most two intervals of uniforms, the ends of which are rounded to the grid
+    assert shares == pytest.approx(expected, abs=4 / grid)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_sums_over_what_is_kept_are_unbiased(count: int):
+    # With scores that are multiples of 1/1000 of the sum, cells of the fine grid lie wholly in or out: no rounding.
+    random = np.random.default_rng(count)
+    weights = random.multinomial(1000, np.full(8, 1 / 8))
+    values = random.normal(size=8)
+    grid = 1000
+    total = 0.0
+    for step in range(grid):
+        kept = keep(weights / 1000, count, (step + 0.5) / grid)
+        total += float((torch.from_numpy(values)[kept.index] / kept.probability).sum()) / grid
+    assert weights.max() * count < 1000  # none is certain
+    assert total == pytest.approx(values.sum(), rel=1e-9)
+
+
+def test_heavy_candidates_are_kept_for_certain():
+    scores = SCORES["several heavy"]
+    for uniform in np.linspace(0, 0.999, 50):
+        kept = keep(scores, 5, uniform)
+        certain = dict(zip(kept.index.tolist(), kept.probability.tolist(), strict=True))
+        assert {index: certain.pop(index) for index in (0, 2, 4, 8)} == {0: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}
+        ((index, probability),) = certain.items()
+        assert probability == pytest.approx(scores[index] / 0.15)
+
+
+@pytest.mark.parametrize("count", [5, 6, 100])
+def test_no_more_candidates_than_places_are_all_kept(count: int):
+    kept = keep(SCORES["with zeros"], count, 0.3)
+    assert kept.index.tolist() == [1, 3, 4, 6, 7]
+    assert kept.probability.tolist() == [1.0] * 5
+
+
+def test_of_nothing_nothing_is_kept():
+    for scores in (np.zeros(4), np.zeros(0)):
+        kept = keep(scores, 2, 0.5)
+        assert kept.index.tolist() == kept.probability.tolist() == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_scores_are_left_as_they_are(dtype: torch.dtype):
+    scores = torch.tensor(SCORES["several heavy"], dtype=dtype)
+    before = scores.clone()
+    thin(scores, 5, 0.5)
+    assert torch.equal(scores, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_of_either_precision_leave_no_place_empty(dtype: torch.dtype):
+    random = np.random.default_rng(1)
+    for trial in range(50):
+        scores = torch.from_numpy(random.lognormal(sigma=4, size=3000)).to(dtype)
+        for uniform in (0.0, 0.5, np.nextafter(1, 0)):
+            kept = thin(scores, 40, uniform)
+            assert len(kept.index) == 40, trial
+            assert kept.probability.dtype == torch.float64
+
+
+@PROPERTY
+@given(
+    st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 1e6)), min_size=1, max_size=30),
+    st.integers(1, 8),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_as_many_as_wanted_are_kept_and_none_of_score_zero(scores, count, uniform):
+    scores = np.array(scores)
+    kept = keep(scores, count, uniform)
+    index = kept.index.numpy()
+    positive = int((scores > 0).sum())
+    assert len(index) == len(set(index.tolist())) == min(count, positive)
+    assert (scores[index] > 0).all()
+    assert (np.diff(index) > 0).all()
+    assert (kept.probability > 0).all()
+    assert (kept.probability <= 1).all()
+    expected = inclusion(scores, count) if positive > count else np.ones(len(scores))
+    assert kept.probability.numpy() == pytest.approx(expected[index], rel=1e-6)

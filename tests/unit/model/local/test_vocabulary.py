@@ -1,0 +1,132 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.model.local.vocabulary import Vocabulary
+from robust_eval.model.token_texts import TokenTexts
+
+PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
+END = 0
+PIECES = [
+    b"",
+    b"\n",
+    b" Paris",
+    b".",
+    b"\n\n",
+    b" \n",
+    b".\nNext",
+    b"###",
+    b" #",
+    b"##",
+    b"# x",
+    b"Q",
+    b":",
+    b"Q:",
+    b" ",
+]
+
+
+def vocabulary(stop: Sequence[bytes] = (), first_line: bool = False, pieces: Sequence[bytes] = PIECES) -> Vocabulary:
+    ends = torch.zeros(len(pieces), dtype=torch.bool)
+    ends[END] = True
+    if not first_line:
+        ends |= torch.tensor([b"\n" in piece for piece in pieces])
+    return Vocabulary(ends, ~ends, lambda: TokenTexts(pieces), tuple(stop), first_line)
+
+
+def unread(first_line: bool = False) -> Vocabulary:
+    def refuse() -> TokenTexts:
+        raise AssertionError("the texts are not needed")
+
+    ends = torch.tensor([False, True, False, True])
+    return Vocabulary(ends, ~ends, refuse, first_line=first_line)
+
+
+def ending_by_the_definition(words: Vocabulary, text: bytes) -> list[int]:
+    """Token by token: it ends the answer by itself, completes a stop string, or breaks a line that is not blank."""
+    found = []
+    for token, raw in enumerate(PIECES):
+        whole = text + raw
+        stops = any(stop in whole for stop in words.stop)
+        breaks = words.first_line and b"\n" in raw and bool((text + raw.split(b"\n", 1)[0]).strip())
+        if words.ends[token] or stops or breaks:
+            found.append(token)
+    return found
+
+
+def test_plain_answers_end_at_tokens_with_a_line_break_whatever_they_began_with():
+    words = vocabulary()
+    expected = [PIECES.index(piece) for piece in (b"", b"\n", b"\n\n", b" \n", b".\nNext")]
+    for text in (b"", b" ", b" Paris"):
+        assert words.ending(text).tolist() == expected
+        assert words.stopping(text).tolist() == []
+
+
+def test_the_texts_are_read_only_where_they_are_needed():
+    words = unread()
+    assert words.ending(b" Paris").tolist() == words.end_ids.tolist() == [1, 3]
+    assert words.answer(b" Paris\nRome") == b"Paris"
+    with pytest.raises(AssertionError, match="not needed"):
+        unread(first_line=True).ending(b" Paris")
+
+
+def test_chat_answers_end_at_the_first_line_break_after_something():
+    words = vocabulary(first_line=True)
+    nothing_yet = [PIECES.index(piece) for piece in (b"", b".\nNext")]
+    for text in (b"", b"\n", b" \n\n "):
+        assert words.ending(text).tolist() == nothing_yet
+    something = [PIECES.index(piece) for piece in (b"", b"\n", b"\n\n", b" \n", b".\nNext")]
+    assert words.ending(b"\n Paris").tolist() == something
+
+
+@pytest.mark.parametrize("first_line", [False, True])
+@pytest.mark.parametrize("text", [b"", b" Paris", b" Paris#", b" #", b"##", b" Paris Q", b"Q", b"Q: x", b"\n", b"#x#"])
+@pytest.mark.parametrize("stop", [(b"###",), (b"Q:",), (b"###", b"Q:"), (b".", b"#"), (b"Paris Q",)])
+def test_answers_end_at_stop_strings_that_span_tokens(stop: tuple[bytes, ...], text: bytes, first_line: bool):
+    if any(one in text for one in stop):
+        pytest.skip("the answer has ended before")
+    words = vocabulary(stop, first_line)
+    assert words.ending(text).tolist() == ending_by_the_definition(words, text)
+    stopping = [token for token, raw in enumerate(PIECES) if any(one in text + raw for one in stop)]
+    assert words.stopping(text).tolist() == stopping
+
+
+@PROPERTY
+@given(
+    st.lists(st.text("ab\n ", max_size=4), min_size=1, max_size=8),
+    st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=2),
+    st.text("ab ", max_size=6),
+)
+def test_tokens_that_complete_a_stop_string_are_found_by_joining(pieces, stop, text):
+    stop, text = [one.encode() for one in stop], text.encode()
+    if any(one in text for one in stop):
+        return
+    pieces = [b"", *(piece.encode() for piece in pieces)]
+    found = vocabulary(stop, pieces=pieces).stopping(text)
+    assert found.dtype == np.intp
+    assert found.tolist() == [token for token, raw in enumerate(pieces) if any(one in text + raw for one in stop)]
+
+
+@pytest.mark.parametrize(
+    ("stop", "first_line", "text", "answer"),
+    [
+        ((), False, b" Paris\nRome", b"Paris"),
+        ((), False, b"\nParis", b""),
+        ((), True, b"\n\n Paris \nRome", b"Paris"),
+        ((), True, b"\n \n", b""),
+        ((b"Q:",), False, b" Paris Q: Rome?", b"Paris"),
+        ((b"Q:", b"."), False, b" Paris. Q: Rome?", b"Paris"),
+        ((b".", b"Q:"), False, b" Paris Q: Rome.", b"Paris"),
+        ((b"Q:",), False, b" Paris Q", b"Paris Q"),
+        ((b"\n\n",), True, b"\n\nParis", b""),
+        ((b"Rome",), True, b"\nParis\nRome", b"Paris"),
+    ],
+)
+def test_the_answer_is_the_first_line_up_to_a_stop_string(
+    stop: tuple[bytes, ...], first_line: bool, text: bytes, answer: bytes
+):
+    assert vocabulary(stop, first_line).answer(text) == answer

@@ -1,0 +1,189 @@
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from robust_eval.model.served.background import Background
+
+SECONDS = 10
+"""After which a test fails instead of waiting."""
+
+
+@contextmanager
+def ended(work: Coroutine[Any, Any, None]) -> Iterator[tuple[Background, Callable[[], bool]]]:
+    """Work, and what waits until it is said to have ended."""
+    done = threading.Event()
+    with Background(work, done.set) as background:
+        yield background, lambda: done.wait(SECONDS)
+    assert done.is_set()
+
+
+def requests() -> list[threading.Thread]:
+    """The threads that are at work."""
+    return [thread for thread in threading.enumerate() if thread.name == "requests"]
+
+
+def test_the_work_goes_on_beside_the_program_and_its_end_is_said() -> None:
+    written: list[str] = []
+    go_on = threading.Event()
+
+    async def work() -> None:
+        written.append("begun")
+        while not go_on.is_set():
+            await asyncio.sleep(0.001)
+        written.append("ended")
+
+    with ended(work()) as (background, wait):
+        while not written:
+            time.sleep(0.001)
+        assert written == ["begun"]
+        go_on.set()
+        assert wait()
+        background.result()
+    assert (written, requests()) == (["begun", "ended"], [])
+
+
+def test_done_is_called_once_after_everything_else() -> None:
+    order: list[str] = []
+
+    async def straggler() -> None:
+        try:
+            await asyncio.sleep(SECONDS)
+        finally:
+            order.append("straggler cancelled")
+
+    async def work() -> None:
+        order.append("work")
+        order.append(str(asyncio.create_task(straggler()).done()))
+        await asyncio.sleep(0)
+
+    with Background(work(), lambda: order.append("done")) as background:
+        while order[-1:] != ["done"]:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        background.result()
+    assert order == ["work", "False", "straggler cancelled", "done"]
+
+
+class Peculiar(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("problem", [KeyError("k"), Peculiar("no Exception")])
+def test_what_the_work_raises_is_raised_by_the_result_and_not_by_leaving(problem: BaseException) -> None:
+    async def work() -> None:
+        raise problem
+
+    with ended(work()) as (background, wait):
+        assert wait()
+        with pytest.raises(type(problem)) as caught:
+            background.result()
+    assert caught.value is problem
+
+
+def test_of_several_tasks_that_fail_the_result_raises_one() -> None:
+    async def fail(number: int) -> None:
+        raise KeyError(number)
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(fail(number))
+
+    with ended(work()) as (background, wait):
+        assert wait()
+        with pytest.raises(KeyError, match="0"):
+            background.result()
+
+
+def test_of_tasks_of_tasks_that_fail_the_result_raises_one() -> None:
+    async def fail() -> None:
+        raise KeyError("deep")
+
+    async def inner() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(inner())
+
+    with ended(work()) as (background, wait):
+        assert wait()
+        with pytest.raises(KeyError, match="deep"):
+            background.result()
+
+
+@pytest.mark.parametrize("how", ["early", "by an exception"])
+def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(how: str) -> None:
+    written: list[str] = []
+
+    async def task() -> None:
+        try:
+            written.append("begun")
+            await asyncio.sleep(SECONDS)
+        finally:
+            await asyncio.sleep(0.05)
+            written.append("cleaned up")
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(task())
+
+    def leave() -> None:
+        with ended(work()):
+            while not written:
+                time.sleep(0.001)
+            if how != "early":
+                raise LookupError
+
+    began = time.monotonic()
+    if how == "early":
+        leave()
+    else:
+        with pytest.raises(LookupError):
+            leave()
+    assert (written, requests()) == (["begun", "cleaned up"], [])
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_may_be_left_while_the_end_is_being_said() -> None:
+    said = threading.Event()
+
+    def done() -> None:
+        said.set()
+        time.sleep(0.1)
+
+    with Background(asyncio.sleep(0), done):
+        assert said.wait(SECONDS)
+
+
+@pytest.fixture
+def slow_to_begin() -> Iterator[None]:
+    """Threads that are started are held up before they do anything."""
+
+    def hold(*_: Any) -> None:
+        sys.setprofile(None)
+        time.sleep(0.1)
+
+    threading.setprofile(hold)
+    yield
+    threading.setprofile(None)
+
+
+@pytest.mark.usefixtures("slow_to_begin")
+def test_leaving_at_once_cancels_the_work() -> None:
+    written: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.2)
+        written.append("ended")
+
+    with ended(work()):
+        pass
+    assert (written, requests()) == ([], [])

@@ -1,0 +1,195 @@
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.model.generation import Generation
+from robust_eval.model.served.openai import OpenAI
+
+LOCAL = "http://localhost:8000/v1"
+
+
+def configured(**settings: Any) -> OpenAI:
+    return OpenAI(**({"name": "llama", "model": "meta/llama", "base_url": LOCAL, "key_variable": None} | settings))
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prompt_style": "base"}, "prompt_style must be plain or chat, not base"),
+        ({"prompt_style": ""}, "prompt_style must be plain or chat, not "),
+        *(
+            ({"base_url": url}, f"base_url must be an address such as http://localhost:8000/v1, not {url}")
+            for url in (
+                "",
+                "localhost:8000/v1",
+                "//localhost/v1",
+                "ftp://localhost/v1",
+                "http:///v1",
+                "http://:8000/v1",
+            )
+        ),
+        *(
+            ({"base_url": url}, "base_url must not hold a secret: name the variable with the key in key_variable")
+            for url in (
+                "https://me:sk-secret@host/v1",
+                "https://sk-secret@host/v1",
+                "https://:sk-secret@host/v1",
+                "https://host/v1?api-key=sk-secret",
+            )
+        ),
+        (
+            {"generation": Generation(preset="library_defaults")},
+            "generation.preset=library_defaults is for models that are loaded here",
+        ),
+        (
+            {"extra_body": {"a": [{"headers": {"X-Api-Key": "sk-secret"}}]}},
+            (
+                "extra_body.a.0.headers.X-Api-Key must not hold a secret, because all settings are written down with "
+                "the run: put the key into an environment variable, and name that in key_variable"
+            ),
+        ),
+        ({"extra_body": "a: 1"}, "extra_body must be a mapping, not a: 1"),
+        ({"extra_body": ["a"]}, "extra_body must be a mapping, not ['a']"),
+        ({"extra_body": 0}, "extra_body must be a mapping, not 0"),
+        ({"at_once": 0}, "at_once must be above 0, not 0"),
+        ({"at_once": -3}, "at_once must be above 0, not -3"),
+        ({"request_seconds": 0.0}, "request_seconds must be above 0, not 0"),
+        ({"request_seconds": NAN}, "request_seconds must be above 0, not nan"),
+        ({"answer_seconds": -0.5}, "answer_seconds must be above 0, not -0.5"),
+        ({"requests_per_minute": 0.0}, "requests_per_minute must be above 0, not 0"),
+        ({"tokens_per_minute": -1.0}, "tokens_per_minute must be above 0, not -1"),
+        ({"retries": -1}, "retries must be 0 or more, not -1"),
+        ({"max_error_rate": -0.1}, "max_error_rate must lie between 0 and 1, not -0.1"),
+        ({"max_error_rate": 1.5}, "max_error_rate must lie between 0 and 1, not 1.5"),
+        ({"max_error_rate": NAN}, "max_error_rate must lie between 0 and 1, not nan"),
+        ({"prompt_price": -1.0}, "prompt_price must be 0 or more, not -1"),
+        ({"completion_price": -1.0}, "completion_price must be 0 or more, not -1"),
+        ({"prompt_price": 1.0, "completion_price": 1.0, "budget": -1.0}, "budget must be 0 or more, not -1"),
+        ({"budget": 1.0}, "budget needs prices to count with: prompt_price and completion_price"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else ", ".join(f"{k}={v}" for k, v in value.items())[:60],
+)
+def test_refuses_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011
+        configured(**settings)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("url", ["me:sk-secret@host/v1", "htp://me:sk-secret@host/v1", "host/v1?api-key=sk-secret"])
+def test_no_secret_of_an_address_that_is_none_is_shown(url: str) -> None:
+    with pytest.raises(ValueError, match="base_url") as refused:
+        configured(base_url=url)
+    assert "sk-secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["http://host:port/v1", "http://host:99999/v1"])
+def test_refuses_a_port_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match="base_url must be an address"):
+        configured(base_url=url)
+
+
+@pytest.mark.parametrize(
+    "name", ["n", "stream", "best_of", "model", "messages", "prompt", "seed", "temperature", "max_tokens", "logprobs"]
+)
+def test_refuses_more_settings_that_are_its_own(name: str) -> None:
+    with pytest.raises(ValueError, match="extra_body"):
+        configured(extra_body={name: 2})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_error_rate": 0.0, "retries": 0, "at_once": 1, "request_seconds": 0.1, "answer_seconds": 0.1},
+        {"max_error_rate": 1.0, "requests_per_minute": 0.5, "tokens_per_minute": 1.0},
+        {"prompt_price": 0.0, "completion_price": 0.0, "budget": 0.0},
+        {"generation": Generation(preset="repository"), "extra_body": {}},
+        {"base_url": "https://[::1]:8000/serving/v1/", "prompt_style": "plain"},
+    ],
+)
+def test_takes_settings_at_their_bounds(settings: dict[str, Any]) -> None:
+    taken = configured(**settings)
+    assert {name: getattr(taken, name) for name in settings} == settings
+
+
+def test_answers_are_those_of_a_server_a_model_a_prompt_and_what_decides_which_are_drawn() -> None:
+    truncated = Generation(top_k=5)
+    found = configured(base_url=f"{LOCAL}/", prompt_style="plain", generation=truncated, extra_body={"a": {"b": 1}})
+    assert found.identity() == {
+        "version": 1,
+        "server": LOCAL,
+        "model": "meta/llama",
+        "prompt_style": "plain",
+        "generation": {"preset": "full", "top_k": 5, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0},
+        "extra_body": {"a": {"b": 1}},
+    }
+
+
+def test_how_fast_how_often_and_for_how_much_it_is_asked_is_no_part_of_the_answers() -> None:
+    others: dict[str, Any] = {
+        "name": "other",
+        "key_variable": "OTHER",
+        "extra_body": {},
+        "at_once": 1,
+        "requests_per_minute": 1.0,
+        "tokens_per_minute": 1.0,
+        "request_seconds": 1.0,
+        "answer_seconds": 1.0,
+        "retries": 1,
+        "max_error_rate": 0.5,
+        "prompt_price": 1.0,
+        "completion_price": 1.0,
+        "budget": 1.0,
+    }
+    same = {"model", "base_url", "prompt_style", "generation"}
+    assert {field.name for field in fields(OpenAI)} == others.keys() | same
+    assert configured(**others).identity() == configured().identity()
+
+
+@pytest.mark.parametrize("value", [None, "", " \n"])
+def test_a_key_that_is_missing_is_named_when_the_model_is_loaded_and_not_before(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SOME_KEY", value)
+    config = configured(key_variable="SOME_KEY")
+    config.identity()
+    with pytest.raises(UserError) as refused:
+        config.load()
+    assert str(refused.value) == (
+        "the environment variable SOME_KEY is not set: it holds the key for http://localhost:8000/v1 "
+        "(model.key_variable=null where the server wants none)"
+    )
+
+
+@pytest.mark.parametrize("variable", [None, "", "SOME_KEY"])
+def test_loading_asks_nothing_and_shows_no_key(variable: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-secret\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    config = configured(key_variable=variable)
+    model = config.load()
+    assert model.description() == {
+        "name": "llama",
+        "server": LOCAL,
+        "pace.most_in_flight": 0,
+        "pace.refusals": 0,
+        "pace.paused_seconds": 0,
+        "repeated_requests": 0,
+    }
+    assert model.status() == ""
+    assert "sk-secret" not in f"{config} {model!r} {config.identity()} {model.description()}"
+
+
+@pytest.mark.parametrize("key", ["sk-secret\nsk-other", "sk-secret-ä"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", key)
+    with pytest.raises(UserError, match="SOME_KEY") as refused:
+        configured(key_variable="SOME_KEY").load()
+    assert "secret" not in str(refused.value)

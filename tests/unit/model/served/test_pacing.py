@@ -1,0 +1,620 @@
+import asyncio
+import math
+import random
+import selectors
+import statistics
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.model.served.pacing import HOLD, Pace, Turn, backoff, retry_after
+
+PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LATENCY = 0.2
+"""Seconds that the simulated server takes."""
+
+
+class Simulation(asyncio.SelectorEventLoop):
+    """An event loop whose time passes only, and at once, while all tasks wait."""
+
+    class Waiting(selectors.DefaultSelector):
+        now = 0.0
+
+        def select(self, timeout: float | None = None) -> Any:
+            assert timeout is not None, "every task waits for another"
+            self.now += timeout
+            return super().select(0)
+
+    def __init__(self) -> None:
+        self.waiting = self.Waiting()
+        super().__init__(self.waiting)
+
+    def time(self) -> float:
+        return self.waiting.now
+
+
+def simulated(work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=Simulation) as runner:
+        return runner.run(work)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def simulated_pace(most_at_once: int = 1000, requests: float | None = None, tokens: float | None = None) -> Pace:
+    return Pace(most_at_once, requests, tokens, clock=now)
+
+
+async def starts(pace: Pace, tokens: list[int], seconds: float = 0.0) -> list[float]:
+    """When requests with so many tokens start that are all asked for now."""
+    times = []
+
+    async def ask(tokens: int) -> None:
+        async with pace.turn(tokens):
+            times.append(round(now(), 6))
+            await asyncio.sleep(seconds)
+
+    async with asyncio.TaskGroup() as group:
+        for number in tokens:
+            group.create_task(ask(number))
+    return times
+
+
+async def filled(pace: Pace, stack: AsyncExitStack) -> list[Turn]:
+    return [await stack.enter_async_context(pace.turn(1)) for _ in range(pace.window)]
+
+
+async def good_round(pace: Pace) -> int:
+    """The window after it was filled and all were answered well."""
+    async with AsyncExitStack() as stack:
+        for turn in await filled(pace, stack):
+            turn.kept_up()
+    return pace.window
+
+
+# The window
+
+
+def test_the_window_doubles_every_round_up_to_its_bound():
+    async def work() -> list[int]:
+        pace = simulated_pace(100)
+        return [pace.window] + [await good_round(pace) for _ in range(6)]
+
+    assert simulated(work()) == [4, 8, 16, 32, 64, 100, 100]
+
+
+@pytest.mark.parametrize("most_at_once", [1, 3])
+def test_the_window_is_never_above_its_bound(most_at_once: int):
+    async def work() -> list[int]:
+        pace = simulated_pace(most_at_once)
+        return [pace.window] + [await good_round(pace) for _ in range(HOLD + 10)]
+
+    assert set(simulated(work())) == {most_at_once}
+
+
+def test_a_window_that_is_not_filled_does_not_rise():
+    async def work() -> list[int]:
+        pace = simulated_pace()
+        windows = []
+        for _ in range(100):
+            async with pace.turn(1) as one, pace.turn(1) as two, pace.turn(1) as three:
+                one.kept_up()
+                two.kept_up()
+                three.kept_up()
+            windows.append(pace.window)
+        return windows
+
+    assert simulated(work()) == [4] * 100
+
+
+def test_a_window_that_is_filled_while_a_request_is_under_way_counts_for_it():
+    async def work() -> list[int]:
+        pace = simulated_pace()
+        windows = []
+        async with pace.turn(1) as first, pace.turn(1):
+            async with pace.turn(1), pace.turn(1):
+                pass
+            first.kept_up()
+            windows.append(pace.window)
+            async with pace.turn(1) as later:
+                later.kept_up()
+            windows.append(pace.window)
+        return windows
+
+    assert simulated(work()) == [5, 5]
+
+
+def test_refusals_halve_the_window_once_for_all_that_were_under_way():
+    async def work() -> tuple[list[int], int]:
+        pace = simulated_pace(64)
+        for _ in range(4):
+            await good_round(pace)
+        windows = [pace.window]
+        async with AsyncExitStack() as stack:
+            for turn in await filled(pace, stack):
+                turn.refused(None)
+                windows.append(pace.window)
+        for _ in range(7):
+            async with pace.turn(1) as turn:
+                turn.refused(None)
+            windows.append(pace.window)
+        return windows, pace.refusals
+
+    assert simulated(work()) == ([64] + [32] * 64 + [16, 8, 4, 2, 1, 1, 1], 71)
+
+
+def test_good_answers_to_what_started_before_a_refusal_do_not_raise_the_window():
+    async def work() -> int:
+        pace = simulated_pace(64)
+        for _ in range(4):
+            await good_round(pace)
+        async with AsyncExitStack() as stack:
+            *others, refused = await filled(pace, stack)
+            refused.refused(None)
+            for turn in others:
+                turn.kept_up()
+        return pace.window
+
+    assert simulated(work()) == 32
+
+
+def test_after_a_refusal_the_window_lingers_where_it_was_refused_and_then_rises_ever_faster():
+    async def work() -> list[int]:
+        pace = simulated_pace()
+        for _ in range(4):
+            await good_round(pace)
+        async with AsyncExitStack() as stack:
+            (await filled(pace, stack))[50].refused(None)
+        return [pace.window] + [await good_round(pace) for _ in range(HOLD + 8)]
+
+    windows = simulated(work())
+    assert windows[: HOLD + 3] == [32] + [50] * (HOLD + 2)
+    steps = [after - before for before, after in pairwise(windows[HOLD + 2 :])]
+    assert 1 <= steps[0] <= 4
+    assert all(after > before for before, after in pairwise(steps))
+
+
+def test_a_window_that_rises_lets_the_next_one_start_at_once():
+    async def work() -> list[float]:
+        pace = simulated_pace()
+        async with AsyncExitStack() as stack:
+            first, *_ = await filled(pace, stack)
+            next_one = asyncio.create_task(starts(pace, [1]))
+            await asyncio.sleep(1)
+            first.kept_up()
+            await asyncio.sleep(1)
+        return await next_one
+
+    assert simulated(work()) == [1]
+
+
+def test_requests_wait_until_the_lower_window_has_room():
+    async def work() -> list[float]:
+        pace = simulated_pace(4)
+        times = []
+
+        async def ask(seconds: float) -> None:
+            async with pace.turn(1) as turn:
+                times.append(now())
+                await asyncio.sleep(seconds)
+                if seconds == 1:
+                    turn.refused(None)
+
+        async with asyncio.TaskGroup() as group:
+            for seconds in (1, 2, 3, 4, 5, 5):
+                group.create_task(ask(seconds))
+        return times
+
+    assert simulated(work()) == [0, 0, 0, 0, 3, 4]  # only two are allowed from 1 on
+
+
+# Order
+
+
+def test_a_large_request_is_not_overtaken_by_small_ones():
+    async def work() -> list[float]:
+        return await starts(simulated_pace(tokens=600), [10, 300, 1, 1])
+
+    assert simulated(work()) == [0, 1, 30.1, 30.2]  # 10 tokens a second, 10 of them at once
+
+
+def test_a_task_that_leaves_makes_room_whatever_happened():
+    async def work() -> tuple[int, int]:
+        pace = simulated_pace(1)
+        with pytest.raises(ZeroDivisionError):
+            async with pace.turn(1):
+                raise ZeroDivisionError
+        async with pace.turn(1):
+            return pace.in_flight, pace.most_in_flight
+
+    assert simulated(work()) == (1, 1)
+
+
+def test_tasks_that_are_cancelled_while_they_wait_leave_the_queue_and_nothing_behind():
+    async def work() -> tuple[list[float], int, int]:
+        pace = simulated_pace(requests=6)
+        await starts(pace, [1])
+        first, second, third, fourth = (asyncio.create_task(starts(pace, [1])) for _ in range(4))
+        await asyncio.sleep(1)
+        first.cancel()
+        third.cancel()
+        await asyncio.sleep(10)
+        fourth.cancel()
+        await asyncio.sleep(1)
+        return await second, pace.in_flight, len(asyncio.all_tasks())
+
+    assert simulated(work()) == ([10], 0, 1)  # this task is the only one left, no timer
+
+
+JOBS = st.lists(
+    st.tuples(
+        st.integers(0, 20),  # comes so many half seconds after the one before
+        st.integers(0, 20),  # takes so many
+        st.integers(0, 200),  # tokens
+        st.sampled_from(["kept up", "kept up", "refused", "failed"]),
+        st.one_of(st.none(), st.integers(0, 100)),  # Retry-After, half seconds
+        st.one_of(st.none(), st.none(), st.integers(0, 100)),  # cancelled after so many, within its turn or before
+    ),
+    max_size=40,
+)
+
+
+@PROPERTY
+@given(
+    JOBS,
+    st.integers(1, 10),
+    st.sampled_from([None, 7.0, 60.0, 600.0]),
+    st.sampled_from([None, 60.0, 3000.0]),
+    st.booleans(),
+)
+def test_whatever_happens_turns_come_in_order_once_and_within_all_limits(jobs, most, requests, tokens, correct):
+    asked, started, cancelled = [], [], []
+    times: list[float] = []
+    pauses: list[tuple[float, float]] = []
+
+    async def ask(pace: Pace, number: int) -> None:
+        _, seconds, size, outcome, pause, _ = jobs[number]
+        asked.append(number)
+        try:
+            async with pace.turn(size) as turn:
+                started.append(number)
+                times.append(now())
+                assert 1 <= pace.in_flight <= pace.window <= most
+                assert not any(begin < now() < end - 1e-6 for begin, end in pauses)
+                await asyncio.sleep(seconds / 2)
+                if correct:
+                    turn.used(size // 2)
+                if outcome == "kept up":
+                    turn.kept_up()
+                elif outcome == "refused":
+                    turn.refused(None if pause is None else pause / 2)
+                    pauses.append((now(), now() + (pause or 0) / 2))
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+
+    async def work() -> Pace:
+        pace = simulated_pace(most, requests, tokens)
+        tasks = []
+        for number, (gap, *_, cancel_after) in enumerate(jobs):
+            await asyncio.sleep(gap / 2)
+            tasks.append(asyncio.create_task(ask(pace, number)))
+            if cancel_after is not None:
+                asyncio.get_running_loop().call_later(cancel_after / 2, tasks[-1].cancel)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            assert task.cancelled() or task.exception() is None
+        return pace
+
+    pace = simulated(work())
+    assert pace.in_flight == 0
+    assert pace.most_in_flight <= most
+    assert started == [number for number in asked if number in started]  # in order, once
+    assert set(asked) == set(started) | set(cancelled)
+    assert pace.refusals == len(pauses)
+    sizes = [jobs[number][2] for number in started]
+    for index, time in enumerate(times):
+        within = sum(other <= time + 60 for other in times[index:])
+        assert requests is None or within <= requests + max(1, requests / 60)
+        if tokens is not None and not correct:  # the last one may be on credit
+            assert sum(sizes[index : index + within]) <= tokens + max(tokens / 60, *sizes)
+
+
+# Rates
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "expected"),
+    [
+        (6, [0, 10, 20, 30]),
+        (60, [0, 1, 2, 3]),
+        (120, [0, 0, 0.5, 1]),
+        (240, [0, 0, 0, 0, 0.25, 0.5]),
+    ],
+)
+def test_requests_are_spread_evenly_over_a_minute(per_minute: float, expected: list[float]):
+    async def work() -> list[float]:
+        return await starts(simulated_pace(requests=per_minute), [1] * len(expected))
+
+    assert simulated(work()) == expected
+
+
+def test_idle_time_is_saved_for_a_second_at_most():
+    async def work() -> list[float]:
+        pace = simulated_pace(requests=120)
+        await starts(pace, [1] * 2)
+        await asyncio.sleep(100)
+        return await starts(pace, [1] * 4)
+
+    assert simulated(work()) == [100, 100, 100.5, 101]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([5, 5, 5, 5, 5], [0, 0, 0.5, 1, 1.5]),
+        ([10, 10, 10], [0, 1, 2]),
+        ([25, 5, 5], [0, 2, 2.5]),
+        ([6000, 1], [0, 599.1]),  # more than a minute's: it starts when nothing is owed
+        ([1, 6000, 1], [0, 0.1, 599.2]),
+        ([0, 0, 0], [0, 0, 0]),
+    ],
+)
+def test_tokens_are_spread_evenly_over_a_minute(tokens: list[int], expected: list[float]):
+    async def work() -> list[float]:
+        return await starts(simulated_pace(tokens=600), tokens)
+
+    assert simulated(work()) == expected
+
+
+def test_the_stricter_rate_counts():
+    async def work() -> list[float]:
+        return await starts(simulated_pace(requests=120, tokens=600), [1, 30, 1, 1, 1])
+
+    assert simulated(work()) == [0, 0.1, 2.2, 2.3, 2.7]
+
+
+@pytest.mark.parametrize(("used", "expected"), [(0, 0.5), (10, 1.0), (35, 3.5), (100, 10.0), (130, 13.0)])
+def test_tokens_that_were_used_count_instead_of_the_estimate_at_once(used: int, expected: float):
+    async def work() -> list[float]:
+        pace = simulated_pace(tokens=600)
+        async with pace.turn(100) as turn:
+            next_one = asyncio.create_task(starts(pace, [10]))
+            await asyncio.sleep(0.5)
+            turn.used(used)
+            await asyncio.sleep(20)
+        return await next_one
+
+    assert simulated(work()) == [expected]  # 10 tokens a second; the next one needs all that may be saved
+
+
+# Pauses
+
+
+def test_everything_pauses_for_as_long_as_the_longest_that_was_asked_for():
+    async def work() -> tuple[list[float], list[float], int]:
+        pace = simulated_pace()
+        paused = []
+        async with pace.turn(1) as one, pace.turn(1) as two, pace.turn(1) as three:
+            one.refused(5)
+            await asyncio.sleep(1)
+            two.refused(10)
+            three.refused(2)
+        others = asyncio.create_task(starts(pace, [1, 1]))
+        for _ in range(3):
+            paused.append(pace.paused_seconds)
+            await asyncio.sleep(6)
+        async with pace.turn(1) as turn:
+            turn.refused(0.5)
+        await asyncio.sleep(1)
+        return await others, [*paused, pace.paused_seconds], pace.refusals
+
+    assert simulated(work()) == ([11, 11], [1, 7, 11, 11.5], 4)
+
+
+def test_a_pause_that_grows_while_others_wait_for_its_end_holds_them():
+    async def work() -> list[float]:
+        pace = simulated_pace()
+        async with pace.turn(1) as one, pace.turn(1) as two:
+            one.refused(3)
+            others = asyncio.create_task(starts(pace, [1, 1]))
+            await asyncio.sleep(2)
+            two.refused(4)
+        return await others
+
+    assert simulated(work()) == [6, 6]
+
+
+def test_a_request_waits_once_and_does_not_poll():
+    async def work() -> tuple[list[float], list[float]]:
+        naps = []
+
+        async def sleep(seconds: float) -> None:
+            naps.append(round(seconds, 6))
+            await asyncio.sleep(seconds)
+
+        pace = Pace(1000, 60, None, clock=now, sleep=sleep)
+        return await starts(pace, [1] * 4, seconds=100), naps
+
+    assert simulated(work()) == ([0, 1, 2, 3], [1, 1, 1])
+
+
+def test_the_clock_of_the_machine_is_taken_by_default():
+    async def work() -> int:
+        pace = Pace(2, 60_000, None)
+        await starts(pace, [1] * 10)
+        return pace.most_in_flight
+
+    assert asyncio.run(work()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, None, None), "at least one request must be allowed at once, not 0"),
+        ((1, 0, None), "a limit per minute must be above 0, not 0"),
+        ((1, None, -1.5), "a limit per minute must be above 0, not -1.5"),
+        ((1, math.nan, None), "a limit per minute must be above 0, not nan"),
+    ],
+)
+def test_limits_that_let_nothing_start_are_named(arguments: tuple[Any, ...], message: str):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        Pace(*arguments)
+    assert str(problem.value) == message
+
+
+# How much of a server is used
+
+
+class Load(NamedTuple):
+    times: list[float]
+    """When answers came."""
+    refusals: int
+
+    def used(self, limit: int, begin: float, end: float) -> float:
+        """The share of what a server with this limit could have answered between two times."""
+        return sum(begin <= time < end for time in self.times) / (limit * (end - begin) / LATENCY)
+
+
+async def load(limit: Callable[[float], int], seconds: float, tasks: int) -> Load:
+    """Tasks that ask for so long a server that refuses what is beyond its limit of the time."""
+    pace = simulated_pace()
+    generator = random.Random(0)
+    busy = 0
+    times = []
+
+    async def answered() -> bool:
+        nonlocal busy
+        async with pace.turn(1) as turn:
+            if busy >= limit(now()):
+                await asyncio.sleep(LATENCY / 10)
+                turn.refused(None)
+                return False
+            busy += 1
+            await asyncio.sleep(LATENCY)
+            busy -= 1
+            times.append(now())
+            turn.kept_up()
+            return True
+
+    async def ask() -> None:
+        while True:
+            attempt = 0
+            while not await answered():
+                await asyncio.sleep(backoff(attempt, None, generator))
+                attempt += 1
+
+    asking = [asyncio.create_task(ask()) for _ in range(tasks)]
+    await asyncio.sleep(seconds)
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    assert pace.in_flight == 0
+    return Load(times, pace.refusals)
+
+
+@pytest.mark.parametrize("limit", [10, 50, 200])
+def test_at_least_95_percent_of_a_server_is_used_and_few_requests_are_refused(limit: int):
+    result = simulated(load(lambda _: limit, 60, limit * 3 // 2))
+    assert 0.95 <= result.used(limit, 0, 60) <= 1
+    assert result.refusals < 0.01 * len(result.times)
+
+
+def test_a_server_that_bears_less_for_a_while_is_followed_down_and_up():
+    result = simulated(load(lambda time: 50 if 20 <= time < 40 else 200, 70, 300))
+    assert 0.95 <= result.used(50, 21, 40) <= 1
+    assert 0.95 <= result.used(200, 52, 70) <= 1
+
+
+def test_a_server_that_refused_everything_for_a_while_is_soon_used_again():
+    result = simulated(load(lambda time: 0 if 10 <= time < 20 else 200, 50, 300))
+    assert 0.95 <= result.used(200, 25, 50) <= 1
+
+
+# Trying again
+
+
+@pytest.mark.parametrize(
+    ("attempt", "bound"), [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (6, 32.0), (7, 60.0), (8, 60.0), (5000, 60.0)]
+)
+def test_the_wait_before_another_attempt_is_uniform_below_a_bound_that_doubles(attempt: int, bound: float):
+    generator = random.Random(attempt)
+    waits = [backoff(attempt, None, generator) for _ in range(4000)]
+    assert 0 <= min(waits) < 0.01 * bound
+    assert 0.99 * bound < max(waits) <= bound
+    assert statistics.mean(waits) == pytest.approx(bound / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("asked", [0.0, 2.0, 100.0, 7200.0])
+def test_a_wait_that_the_server_asked_for_is_kept_with_a_little_more(asked: float):
+    generator = random.Random(0)
+    waits = [backoff(0, asked, generator) for _ in range(1000)]
+    assert asked <= min(waits) < asked + 0.1
+    assert asked + 0.4 < max(waits) <= asked + 0.5
+
+
+def test_attempts_move_apart_though_the_server_asks_for_little():
+    generator = random.Random(0)
+    assert max(backoff(7, 1.0, generator) for _ in range(1000)) > 50
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"Retry-After": "7"}, 7.0),
+        ({"retry-after": " 1.5 "}, 1.5),
+        ({"RETRY-AFTER": "0"}, 0.0),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "86400"}, 86400.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "9" * 400}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 -0000"}, 30.0),  # read without a time zone
+        ({"retry-after": "Saturday, 21-Nov-26 12:02:00 GMT"}, 120.0),
+        ({"retry-after": "Sat, 21 Nov 2026 13:00:00 +0100"}, 0.0),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "Sat, 21 Nov 2026 14:30:00 GMT"}, 9000.0),
+        ({"retry-after": "Sat, 99 Nov 2026 14:30:00 GMT"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 14:30:00 +9999"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 14:30:00 +9999999999999"}, None),
+        ({"Retry-After-Ms": "250"}, 0.25),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "-250"}, 0.0),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+        ({"content-type": "text/html"}, None),
+    ],
+)
+def test_the_wait_that_a_server_asks_for_is_read_from_its_headers(headers: dict[str, str], expected: float | None):
+    assert retry_after(headers, NOON) == expected
+
+
+def test_a_date_is_compared_in_any_time_zone():
+    local = NOON.astimezone(timezone(timedelta(hours=-7)))
+    assert retry_after({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, local) == 30.0
+
+
+@PROPERTY
+@given(
+    st.one_of(
+        st.text(),
+        st.text("0123456789:,+- MonDecGMT"),
+        st.floats().map(str),
+        st.datetimes(timezones=st.just(UTC)).map(lambda when: when.strftime("%a, %d %b %Y %H:%M:%S GMT")),
+    )
+)
+def test_any_text_is_a_wait_or_nothing(text: str):
+    for name in ("retry-after", "retry-after-ms"):
+        wait = retry_after({name: text}, NOON)
+        assert wait is None or (wait >= 0 and math.isfinite(wait))

@@ -1,0 +1,92 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_eval.answer import answer_table
+from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.model.logprobs import fault
+
+TEN = np.log([0.5, 0.2, *[0.03] * 8]).tolist()
+TWO = np.log([0.7, 0.3]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "top", "needed"),
+    [
+        ([-0.7], [TEN], 10),
+        ([-0.7], [[*TEN, -20.0]], 10),
+        ([-0.7, -0.1], [TEN, []], 10),
+        ([1e-3], [[1e-3, *[-math.inf] * 9]], 10),
+        ([-math.inf], [[0.0, *[-9999.0] * 9]], 10),
+        ([-1e300], [[0.0, *[-1e300] * 9]], 10),
+        ([-0.7], [np.log([0.504, 0.505]).tolist()], 2),
+        ([-0.7], [TWO], 10),
+        ([-0.7], [[]], 0),
+        ([-0.7], [TEN[:3]], 0),
+        (None, None, 0),
+        ([], [], 0),
+    ],
+    ids=[
+        *("as many as needed", "and that of the token drawn", "nothing of an end token", "rounded up"),
+        *("impossible tokens as services write them", "and as others do", "in half precision", "a small vocabulary"),
+        *("none needed", "few where none are needed", "none", "no tokens"),
+    ],
+)
+def test_what_servers_send_is_believed(chosen: list[float] | None, top: list[list[float]] | None, needed: int):
+    assert fault(chosen, top, 1, needed) is None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "top", "needed", "said"),
+    [
+        ([3.0], [TEN], 10, "a log-probability of 3, and none is above 0"),
+        ([0.002], [TEN], 0, "a log-probability of 0.002, and none is above 0"),
+        ([math.nan], [TEN], 10, "a log-probability of nan, and none is above 0"),
+        ([math.inf], [TEN], 0, "a log-probability of inf, and none is above 0"),
+        ([-0.7], [[3.0, *TEN[1:]]], 10, "a log-probability of 3, and none is above 0"),
+        ([-0.7], [[*TEN[:-1], math.nan]], 10, "a log-probability of nan, and none is above 0"),
+        ([-0.7, -1.0], [TEN, [math.nan]], 10, "a log-probability of nan, and none is above 0"),
+        ([-0.7], [[-0.1] * 10], 10, "log-probabilities of a token whose probabilities sum to 9.048, more than 1"),
+        ([-0.7], [TEN[:3]], 10, "3 log-probabilities of a token, and 10 are needed"),
+        ([-0.7, -0.1], [TEN, TEN[:3]], 10, "3 log-probabilities of a token, and 10 are needed"),
+        ([-0.7], [[]], 10, "0 log-probabilities of a token, and 10 are needed"),
+        ([-0.7], [[-math.inf] * 10], 10, "log-probabilities of a token by which none is possible"),
+        ([-0.7], [[-9999.0] * 10], 0, "log-probabilities of a token by which none is possible"),
+        (None, None, 10, "no log-probabilities, and 10 a token are needed"),
+        ([], [], 10, "no log-probabilities, and 10 a token are needed"),
+    ],
+)
+def test_what_cannot_be_is_said(chosen: list[float] | None, top: list[list[float]] | None, needed: int, said: str):
+    assert fault(chosen, top, 1, needed) == said
+
+
+def test_a_small_vocabulary_is_not_enough_of_a_server_that_has_more():
+    assert fault([-0.7], [TWO], 1, 10, whole_is_enough=False) == "2 log-probabilities of a token, and 10 are needed"
+
+
+ANY = st.floats(width=32) | st.floats(-50, 1.5e-3) | st.sampled_from([-9999.0, -0.0, 1e-3, 0.00101])
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(ANY, max_size=6), max_size=3), st.integers(0, 4))
+def test_whatever_is_believed_has_an_entropy(top: list[list[float]], answer_tokens: int):
+    chosen = [-0.5] * len(top)
+    if fault(chosen, top, answer_tokens, 3):
+        return
+    answer = {
+        "question_id": "a",
+        "rewrite": 0,
+        "temperature": 0.0,
+        "trial": 0,
+        "text": "a",
+        "outcome": "ok",
+        "weight": 1.0,
+        "token_logprobs": chosen,
+        "top_logprobs": top,
+        "answer_tokens": answer_tokens,
+    }
+    (entropy,) = FactualRobustness(k=3).initial_entropy(["a"], answer_table([answer]))
+    assert 0 <= entropy <= 1 or (math.isnan(entropy) and not top[:answer_tokens])

@@ -1,0 +1,616 @@
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
+from markdown_it import MarkdownIt
+
+from robust_eval.metric.interval import alike_interval
+from robust_eval.metric.score import Estimate
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import sentences, write_comparison
+from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.report.terminal import print_comparison
+from robust_eval.runtime.printable import printable_lines
+
+
+def rendered(markdown):
+    """The page that a reader of the Markdown sees."""
+    return Page(MarkdownIt("commonmark").enable("table").render(markdown))
+
+
+def written(runs, folder):
+    """The comparison as its texts: page, Markdown."""
+    write_comparison(compare(runs), folder)
+    return (folder / "comparison.html").read_text("utf-8"), (folder / "comparison.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparison")
+    return folder, *written(frs_runs(), folder)
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory):
+    """Model and data set have names that mean something in HTML and in Markdown."""
+    runs = frs_runs(small=STRANGE)
+    for each in runs[:2]:
+        each.settings["dataset.name"] = "one|<i>"
+    return written(runs, tmp_path_factory.mktemp("strange"))
+
+
+def test_a_comparison_is_a_page_markdown_figures_and_tables(comparison):
+    folder, _, _ = comparison
+    names = ("accuracy_by_temperature", "differences", "frs_by_d", "survival")
+    assert sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()) == [
+        "comparison.html",
+        "comparison.md",
+        *(f"figures/{name}.{ending}" for name in names for ending in ("png", "svg")),
+        "pairs.parquet",
+        "questions.parquet",
+        "runs.parquet",
+    ]
+
+
+def test_the_page_is_whole_and_loads_nothing(comparison):
+    _, html, _ = comparison
+    page = Page(html)
+    ids = [value for name, value in page.attributes if name == "id"]
+    loads = [value for name, value in page.attributes if name in ("src", "href", "xlink:href")]
+    assert len(ids) == len(set(ids))
+    assert all(address.startswith(("#", "data:")) for address in loads)
+    assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
+    assert page.tags.count("figure") == 4
+    assert labels(page)[:4] == [
+        "Mean FRS for each d, facts",
+        "Accuracy against temperature, facts",
+        "Facts that hold, facts",
+        "Paired differences: mean FRS, d = 1",
+    ]
+
+
+def labels(page):
+    return [value for name, value in page.attributes if name == "aria-label"]
+
+
+def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison):
+    page = Page(comparison[1])
+    assert labels(page)[4:] == TITLES[1:]  # each table in a region of its name
+    assert page.attributes.count(("tabindex", "0")) == page.attributes.count(("role", "region")) == len(TABLES)
+    assert page.tags.count("caption") == len(TABLES)
+    assert page.attributes.count(("scope", "col")) == sum(len(table[0]) for table in TABLES)
+    assert page.attributes.count(("scope", "row")) == sum(len(table) - 1 for table in TABLES)
+    assert page.tags.count("th") == page.attributes.count(("scope", "col")) + page.attributes.count(("scope", "row"))
+
+
+FEW = "Intervals here rest on as few as 2 questions: below 30 an interval is a warning and no measure."
+KEPT = "Questions kept by some and not by others, facts"
+DIFFER = "Questions that differ most: {}, facts".format
+TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", KEPT]
+TITLES += [DIFFER("FRS, d = 1"), "small against large"]
+TABLES = [
+    [
+        [
+            "run",
+            "questions",
+            "kept",
+            "accuracy of all greedy answers",
+            "mean FRS, d = 1",
+            "share of unbroken facts (each scores 1)",
+            "accuracy at t = 0.5",
+            "accuracy at t = 1",
+            "mean FRS, d = 5",
+        ],
+        [
+            *(
+                "small, d=1",
+                "4",
+                "3",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.750 (0.500 to 1.000, n = 3)",
+                "0.333 (0.000 to 1.000, n = 3)",
+            ),
+            *("1.000 (0.292 to 1.000, n = 3)", "0.500 (0.250 to 1.000, n = 3)", ""),
+        ],
+        [
+            *("small, d=5", "4", "3", "1.000 (0.398 to 1.000, n = 4)", "", "0.333 (0.000 to 1.000, n = 3)"),
+            *("1.000 (0.292 to 1.000, n = 3)", "0.500 (0.250 to 1.000, n = 3)", "0.500 (0.250 to 0.750, n = 3)"),
+        ],
+        [
+            *(
+                "large, d=1",
+                "4",
+                "3",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.500 (0.250 to 0.750, n = 3)",
+                "0.000 (0.000 to 0.708, n = 3)",
+            ),
+            *("0.600 (0.500 to 0.800, n = 3)", "0.250 (0.000 to 0.750, n = 3)", ""),
+        ],
+    ],
+    [
+        ["measured", "d", "FRS, facts", "unbroken facts"],
+        ["small", "1", "0.750 (0.500 to 1.000, n = 3)", "0.333 (0.000 to 1.000, n = 3)"],
+        ["small", "5", "0.500 (0.250 to 0.750, n = 3)", "0.333 (0.000 to 1.000, n = 3)"],
+        ["large", "1", "0.500 (0.250 to 0.750, n = 3)", "0.000 (0.000 to 0.708, n = 3)"],
+    ],
+    [
+        [
+            "measured",
+            "scenario",
+            "data set",
+            "questions",
+            "accuracy of all greedy answers",
+            "mean FRS, d = 1",
+            "share of unbroken facts (each scores 1)",
+            "accuracy at t = 0.5",
+            "accuracy at t = 1",
+            "mean FRS, d = 5",
+        ],
+        [
+            *(
+                "small",
+                "multiple choice",
+                "facts",
+                "4",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.750 (0.500 to 1.000, n = 3)",
+            ),
+            *(
+                "0.333 (0.000 to 1.000, n = 3)",
+                "1.000 (0.292 to 1.000, n = 3)",
+                "0.500 (0.250 to 1.000, n = 3)",
+                "0.500 (0.250 to 0.750, n = 3)",
+            ),
+        ],
+        [
+            *(
+                "large",
+                "multiple choice",
+                "facts",
+                "4",
+                "1.000 (0.398 to 1.000, n = 4)",
+                "0.500 (0.250 to 0.750, n = 3)",
+            ),
+            *("0.000 (0.000 to 0.708, n = 3)", "0.600 (0.500 to 0.800, n = 3)", "0.250 (0.000 to 0.750, n = 3)", ""),
+        ],
+    ],
+    [
+        [
+            *("first", "second", "figure", "kept by each", "by both", "first minus second", "draws above 0"),
+            *("break earlier in first", "in second", "log-rank χ²", "p"),
+        ],
+        [
+            *("small", "large", "mean FRS, d = 1", "3 and 3", "2", "+0.250 (-0.802 to +0.881, n = 2)", "100.0%"),
+            *("0", "1", "1.00", "0.32"),
+        ],
+    ],
+    [
+        ["question", "small", "large"],
+        ["c?", "kept (FRS 1.000) “C by small” ✓ right", "not kept “C by large” ✗ wrong"],
+        ["d?", "not kept “D by small” ✗ wrong", "kept (FRS 0.750) “D by large” ✓ right"],
+    ],
+    [
+        ["question", "range", "small", "large"],
+        [  # both differ by 0.25: one of these breaks at other temperatures
+            *("a?", "0.250", "0.500 (breaks at 1) “A by small” ✓ right", "0.250 (breaks at 0.5) “A by large” ✓ right"),
+        ],
+        ["b?", "0.250", "0.750 (breaks at 1) “B by small” ✓ right", "0.500 (breaks at 1) “B by large” ✓ right"],
+    ],
+    [
+        ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"],
+        [
+            *("accuracy of all greedy answers", "4", "1.000", "1.000"),
+            *("0.000 (-0.602 to +0.602)", "50.0%"),
+        ],
+        ["mean FRS, d = 1", "2", "0.625", "0.375", "+0.250 (-0.802 to +0.881)", "100.0%"],
+        ["share of unbroken facts (each scores 1)", "2", "0.000", "0.000", "0.000 (-0.842 to +0.842)", "50.0%"],
+        ["accuracy at t = 0.5", "2", "1.000", "0.500", "+0.500 (-0.763 to +0.921)", "100.0%"],
+        ["accuracy at t = 1", "2", "0.250", "0.000", "+0.250 (-0.802 to +0.881)", "100.0%"],
+    ],
+]
+
+
+def test_the_tables_of_the_page_show_every_figure(comparison):
+    _, html, _ = comparison
+    page = Page(html)
+    assert page.headings == TITLES
+    assert page.tables == TABLES
+
+
+def test_the_markdown_shows_what_the_page_shows(comparison):
+    folder, _, markdown = comparison
+    page = rendered(markdown)
+    assert page.headings == TITLES
+    assert page.tables == TABLES
+    drawings = [value for name, value in page.attributes if name == "src"]
+    names = ("frs_by_d", "accuracy_by_temperature", "survival", "differences")
+    assert drawings == [f"figures/{name}.png" for name in names]
+    assert all((folder / drawing).is_file() for drawing in drawings)
+
+
+def markdown_tables(markdown):
+    """The numbers of cells of the lines of each table, its rule among them."""
+    blocks = [block.splitlines() for block in markdown.split("\n\n") if block.startswith("|")]
+    return [[len(re.findall(r"(?<!\\)\|", line)) for line in block] for block in blocks]
+
+
+def test_the_lines_of_a_markdown_table_have_equally_many_cells(comparison, strange):
+    for markdown in (comparison[2], strange[1]):
+        counts = markdown_tables(markdown)
+        assert len(counts) == len(TABLES)
+        assert all(len(set(lines)) == 1 and lines[0] > 2 for lines in counts)
+
+
+def test_names_are_escaped_in_the_page(strange):
+    html, _ = strange
+    page = Page(html)
+    assert (page.tags.count("b"), page.tags.count("i")) == (0, 0)
+    assert [row[0] for row in page.tables[0][1:]] == [
+        f"{STRANGE}, d=1 on one|<i>",
+        f"{STRANGE}, d=5 on one|<i>",
+        "large, d=1 on facts",
+    ]
+    assert page.tables[1][0][2:] == ["FRS, one|<i>", "unbroken facts", "FRS, facts", "unbroken facts"]
+    assert page.headings[-1] == f"{STRANGE} on one|<i> against large on facts"
+    assert labels(page)[0] == "Mean FRS for each d, one|<i>"
+
+
+def test_names_are_escaped_in_the_markdown(strange):
+    html, markdown = strange
+    assert re.findall(r"(?<!\\)</?[bi]>", markdown) == []
+    page, shown = Page(html), rendered(markdown)
+    assert shown.headings == page.headings
+    assert shown.tables == page.tables
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script></td></table><h2>gone</h2>",
+    "{{ 7 * 7 }} {% raw %} {# #}",
+    "a" + "\u0300" * 10_000,
+    "\u202egnorw \u2066 \u200f",
+    "| a | b |\n|---|---|\n# head\n```\n<!-- ",
+    "' onmouseover='alert(1)' \" &quot; &#60;i&#62;",
+    "[x](javascript:alert(1)) ![](http://a.org/b.png) https://b.org www.c.org d@e.org",
+)
+
+
+def with_text(each, text):
+    """The same run where this is every question, but for its first letter, and every greedy answer."""
+    place = each.questions.schema.get_field_index("question")
+    texts = [f"{name} {text}" for name in each.questions["question_id"].to_pylist()]
+    changed = each.questions.set_column(place, "question", pa.array(texts))
+    return replace(
+        each,
+        questions=changed,
+        greedy={name: GreedyAnswer(text, answer.verdict) for name, answer in each.greedy.items()},
+    )
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
+    plain = written([with_text(each, "plain") for each in frs_runs()], tmp_path / "plain")
+    html, markdown = written([with_text(each, text) for each in frs_runs()], tmp_path / "hostile")
+    page, harmless = Page(html), Page(plain[0])
+    assert page.tags == harmless.tags
+    assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
+    assert page.headings == harmless.headings == TITLES
+    seen = printable_lines(text)
+    shown = seen if len(seen) <= 298 else f"{seen[:298]}…"
+    assert [row[0] for row in page.tables[4][1:]] == [f"c {shown}", f"d {shown}"]
+    assert [row[2] for row in page.tables[4][1:]] == [
+        f"not kept “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✗ wrong",
+        f"kept (FRS 0.750) “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✓ right",
+    ]
+    read = rendered(markdown)
+    assert read.tags == rendered(plain[1]).tags
+    spaced = [[[" ".join(cell.split()) for cell in row] for row in table] for table in page.tables]
+    assert [[[" ".join(cell.split()) for cell in row] for row in table] for table in read.tables] == spaced
+    whole = pq.read_table(tmp_path / "hostile" / "questions.parquet").to_pylist()
+    assert {(row["question"], row["answer"]) for row in whole} == {(f"{name} {text}", text) for name in "abcd"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_of_models_change_no_structure(text, tmp_path):
+    html, markdown = written(frs_runs(small=text), tmp_path)
+    page = Page(html)
+    assert page.tables[4][0] == ["question", printable_lines(text), "large"]
+    assert len(page.headings) == len(TITLES)
+    tags = Page((tmp_path / "comparison.html").read_text("utf-8")).tags
+    assert {tag: tags.count(tag) for tag in ("table", "h1", "h2", "script")} == {
+        "table": len(TABLES),
+        "h1": 1,
+        "h2": len(TITLES) - 2,
+        "script": 0,
+    }
+    assert [len(table) for table in rendered(markdown).tables] == [len(table) for table in page.tables]
+
+
+def test_of_many_questions_25_are_shown_and_all_are_in_the_table_for_programs(tmp_path):
+    def many(values, **changed):
+        each = measured(CERTAINTY, **changed)
+        ids = [f"q{place}" for place in range(60)]
+        filled = {name: ["" for _ in ids] for name in ("scenario", "type", "category", "group")}
+        columns = {"question_id": ids, "question": ids, **filled, "kept": [True] * 60, "certainty.entropy.t1": values}
+        return FinishedRun(each.settings, {"certainty.entropy.t1": Estimate(0.5)}, pa.table(columns))
+
+    html, _ = written([many(np.zeros(60)), many(np.arange(60.0), model__name="large")], tmp_path)
+    table = Page(html).tables[3]
+    assert [row[0] for row in table[1:]] == [f"q{place}" for place in range(59, 34, -1)]
+    assert "59 questions differ." in html
+    assert "25 are shown; all 60 shared questions with their values are in questions.parquet." in html
+    assert pq.read_table(tmp_path / "questions.parquet").num_rows == 120
+
+
+def test_only_questions_with_a_range_that_is_shown_are_counted_as_different(tmp_path):
+    unbroken = {"frs.unbroken_share": ([0] * 4, (0.0, 0.0, 0.6))}
+    values = unbroken | {"frs.d1": ([0.5, 0.5, 0.5, 0.25], (0.4375, 0.25, 0.5))}
+    others = unbroken | {"frs.d1": ([0.5, 0.5 + 1e-15, 0.50001, 0.654527], (0.53863175, 0.5, 0.654527))}
+    html, _ = written([measured(values), measured(others, model__name="large")], tmp_path)
+    table = next(table for table in Page(html).tables if table[0][1] == "range")
+    assert "1 question differs." in html
+    assert [row[:2] for row in table[1:]] == [["d?", "0.405"]]
+    assert table[1][3].startswith("0.655 ")
+
+
+def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
+    folder, _, _ = comparison
+    table = pq.read_table(folder / "runs.parquet")
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "run": "string",
+        "figure": "string",
+        "value": "double",
+        "low": "double",
+        "high": "double",
+        "n": "int64",
+    }
+    other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
+    n = {name: 4 if name == "accuracy.greedy" else 3 for name in [*SMALL, "frs.d5"]}
+    expected = [("small, d=1", name, *each, n[name]) for name, (_, each) in SMALL.items()]
+    expected += [("small, d=1", "frs", 0.75, 0.5, 1.0, NAN)]  # nothing says how many these rest on
+    expected += [("small, d=5", name, *each, n[name]) for name, (_, each) in other_d.items()]
+    expected += [("small, d=5", "frs.d5", 0.5, 0.25, 0.75, 3), ("small, d=5", "frs", 0.5, 0.25, 0.75, NAN)]
+    expected += [("large, d=1", name, *each, n[name]) for name, (_, each) in LARGE.items()]
+    expected += [("large, d=1", "frs", 0.5, 0.25, 0.75, NAN)]
+    expected += [("large, d=1", "frs.breaking_temperature.median", NAN, NAN, NAN, NAN)]
+    found = [tuple(NAN if each is None else each for each in row.values()) for row in table.to_pylist()]
+    assert [row[:2] for row in found] == [row[:2] for row in expected]
+    np.testing.assert_array_equal([row[2:] for row in found], [row[2:] for row in expected])
+
+
+def test_every_difference_is_in_the_table_for_programs(comparison):
+    folder, _, _ = comparison
+    table = pq.read_table(folder / "pairs.parquet")
+    names = ["n", "first", "second", "value", "low", "high", "share_above"]
+    tested = [f"log_rank.{name}" for name in ("n", "first", "second", "statistic", "p_value")]
+    assert table.column_names == ["measured", "against", "figure", *names, *tested]
+    p_value = math.erfc(math.sqrt(0.5))
+    expected = {
+        "accuracy.greedy": (4, 1, 1, 0, *alike_interval(0, 4, (-1, 1)), 0.5),
+        "frs.d1": (2, 0.625, 0.375, 0.25, *alike_interval(0.25, 2, (-1, 1)), 1),
+        "frs.unbroken_share": (2, 0, 0, 0, *alike_interval(0, 2, (-1, 1)), 0.5),
+        "accuracy.t0.5": (2, 1, 0.5, 0.5, *alike_interval(0.5, 2, (-1, 1)), 1),
+        "accuracy.t1": (2, 0.25, 0, 0.25, *alike_interval(0.25, 2, (-1, 1)), 1),
+    }
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        ("small", "large", name, *values, 2, 0, 1, 1, pytest.approx(p_value)) for name, values in expected.items()
+    ]
+
+
+def ranking(dataset, most, least):
+    """Where the facts of SMALL and LARGE hold most and least firmly."""
+    return (
+        f"On {dataset}, {most} has the highest mean Factual Robustness Score (d = 1), 0.750 (0.500 to 1.000), and "
+        f"{least} the lowest, 0.500 (0.250 to 0.750), each over the facts that it knows itself."
+    )
+
+
+def test_the_opening_says_what_was_compared_and_who_holds_its_facts_best(comparison):
+    _, html, markdown = comparison
+    said = sentences(compare(frs_runs()))
+    assert said == ["3 runs of large and small on facts.", ranking("facts", "small", "large")]
+    assert " ".join(said) in html
+    assert markdown.startswith(f"# Comparison\n\n{' '.join(said)}\n\n")
+
+
+def test_the_opening_speaks_of_each_data_set_that_several_measured():
+    physics = measured(SMALL, model__name="small", dataset__name="physics")
+    other = measured(LARGE, model__name="large", dataset__name="physics")
+    alone = measured(LARGE, model__name="large", dataset__name="passages")
+    said = sentences(compare([*frs_runs(), other, physics, alone]))
+    assert said[0].startswith("6 runs of large and small on facts")
+    assert said[1:] == [ranking("facts", "small", "large"), ranking("physics", "small", "large")]
+
+
+def test_the_opening_does_not_rank_scores_of_different_weights():
+    small, other, _ = frs_runs()
+    other.settings["model.name"] = "large"
+    assert sentences(compare([small, other])) == ["2 runs of large and small on facts."]
+
+
+def test_the_opening_says_how_many_repetitions_are_left_out():
+    def one(**changed):
+        return measured(CERTAINTY, **changed)
+
+    said = sentences(compare([one(), one(), one(model__name="large"), one(), one()]))
+    assert said == [
+        "2 runs of large and small on facts.",
+        "Left out: 3 runs with the settings and the result of another.",
+    ]
+
+
+def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
+    other = CERTAINTY | {"certainty.entropy.t1": ([0.5, 1.0], (0.75, 0.5, 1.0))}
+    html, markdown = written([measured(CERTAINTY), measured(other, model__name="large")], tmp_path)
+    page = Page(html)
+    assert rendered(markdown).tables == page.tables
+    differ = DIFFER("answer entropy (nats) at t = 1")
+    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", differ, "small against large"]
+    greedy, even = "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.079 to 0.921, n = 2)"
+    assert [row[3:] for row in page.tables[0]] == [
+        [
+            "accuracy of all greedy answers",
+            "answer entropy (nats) at t = 1",
+            "error rate at t = 1",
+        ],
+        [greedy, "0.500 (0.250 to 0.750, n = 2)", even],
+        [greedy, "0.750 (0.500 to 1.000, n = 2)", even],
+    ]
+    same = "0.000 (-0.842 to +0.842)"
+    assert page.tables[3] == [
+        ["question", "range", "small", "large"],
+        ["a?", "0.250", "0.250 “A by small” ✓ right", "0.500 “A by large” ✓ right"],
+        ["b?", "0.250", "0.750 “B by small” ✓ right", "1.000 “B by large” ✓ right"],
+    ]
+    assert page.tables[4][1:] == [
+        ["accuracy of all greedy answers", "2", "0.500", "0.500", same, "50.0%"],
+        ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-1.302 to +1.223)", "0.0%"],
+        ["error rate at t = 1", "2", "0.500", "0.500", same, "50.0%"],
+    ]
+    assert page.tables[2][1][7:] == ["", "", "", ""]
+    captions = ["Paired differences: accuracy of all greedy answers", "Entropy of the answers, facts"]
+    assert labels(page)[:2] == captions
+    assert markdown.count("![") == 2
+    tested = pq.read_table(tmp_path / "pairs.parquet")
+    assert [tested[name].null_count for name in tested.column_names if name.startswith("log_rank.")] == [3] * 5
+    assert " ".join(sentences(compare([measured(CERTAINTY)]))) == "1 run of small on facts."
+
+
+def test_one_run_alone_has_no_pairs(tmp_path):
+    html, markdown = written(frs_runs()[:1], tmp_path)
+    page = Page(html)
+    assert page.headings == ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario"]
+    assert rendered(markdown).tables == page.tables
+    assert [row[0] for row in page.tables[0]] == ["run", "small"]
+    assert page.tables[1][1:] == [["small", "1", "0.750 (0.500 to 1.000, n = 3)", "0.333 (0.000 to 1.000, n = 3)"]]
+    assert markdown.startswith("# Comparison\n\n1 run of small on facts.\n\n")
+    pairs = pq.read_table(tmp_path / "pairs.parquet")
+    assert (pairs.num_rows, pairs.num_columns) == (0, 15)
+
+
+def test_an_undefined_figure_is_called_so(tmp_path):
+    nothing = {name: ([1, NAN] if name == "accuracy.greedy" else [NAN] * 2, (NAN,)) for name in SMALL}
+    some = {name: ([1, 0], (0.5, 0.0, 1.0)) for name in SMALL}
+    html, markdown = written([measured(nothing), measured(some, model__name="large")], tmp_path)
+    page = Page(html)
+    assert rendered(markdown).tables == page.tables
+    assert page.tables[0][1] == ["small", "2", "2", "undefined (n = 1)", *["undefined (n = 0)"] * 4]
+    assert page.tables[1][1:] == [
+        ["small", "1", "undefined (n = 0)", "undefined (n = 0)"],
+        ["large", "1", "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.000 to 1.000, n = 2)"],
+    ]
+    assert page.tables[2][1][3:] == ["2", "1.000 (0.025 to 1.000, n = 1)", *["undefined (n = 0)"] * 4]
+    assert page.tables[3][1] == [
+        *("small", "large", "mean FRS, d = 1", "2 and 2", "2", "undefined", "undefined"),
+        *("0", "0", "undefined", "undefined"),
+    ]
+    assert page.tables[4][2] == ["mean FRS, d = 1", "0", *["undefined"] * 4]
+    assert markdown.startswith("# Comparison\n\n2 runs of large and small on facts.\n\n")
+
+
+def test_means_over_data_sets_are_explained_where_there_are_some(tmp_path):
+    runs = [measured(CERTAINTY), measured(CERTAINTY, dataset__name="physics")]
+    html, markdown = written(runs, tmp_path)
+    page = Page(html)
+    assert [row[:4] for row in page.tables[1][1:]] == [
+        ["small", "multiple choice", "facts", "2"],
+        ["small", "multiple choice", "physics", "2"],
+        ["small", "multiple choice", "AVG", "4"],
+        ["small", "multiple choice", "WAVG", "4"],
+    ]
+    for text in (html, markdown):
+        assert text.count("AVG counts the rows above alike, WAVG questions") == 1
+
+
+def test_data_sets_named_in_other_scripts_have_figures_of_their_own(tmp_path):
+    runs = [measured(SMALL, dataset__name=name) for name in ("φυσική", "χημεία")]
+    _, markdown = written(runs, tmp_path)
+    drawings = [value for name, value in rendered(markdown).attributes if name == "src"]
+    assert len(drawings) == 7
+    assert len(set(drawings)) == 7
+
+
+def printed(runs, folder, capsys, monkeypatch):
+    """The lines in the terminal: cells of a table's row, or the line itself."""
+    monkeypatch.setenv("COLUMNS", "120")
+    print_comparison(compare(runs), folder)
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] or line.strip() for line in lines]
+    return [row for row in rows if row and not (isinstance(row, str) and row[0] in "┏┡└├")]
+
+
+def test_the_terminal_shows_the_main_figures_of_every_run(tmp_path, capsys, monkeypatch):
+    assert printed(frs_runs(), tmp_path, capsys, monkeypatch) == [
+        "3 runs",
+        ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
+        ["small, d=1", "3 of 4", "1.000", "0.750", "0.333"],
+        ["", "", "0.398 to 1.000, n = 4", "0.500 to 1.000", "0.000 to 1.000, n = 3"],
+        ["small, d=5", "3 of 4", "1.000", "0.500", "0.333"],
+        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 1.000, n = 3"],
+        ["large, d=1", "3 of 4", "1.000", "0.500", "0.000"],
+        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 0.708, n = 3"],
+        FEW,
+        f"comparison: {tmp_path / 'comparison.html'}",
+    ]
+
+
+def test_the_terminal_shows_what_a_run_without_a_score_has(tmp_path, capsys, monkeypatch):
+    runs = [*frs_runs()[2:], measured(CERTAINTY)]
+    rows = printed(runs, tmp_path, capsys, monkeypatch)
+    assert rows[1:-2] == [
+        ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
+        ["large", "3 of 4", "1.000", "0.500", "0.000"],
+        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 0.708, n = 3"],
+        ["small", "2 of 2", "0.500", "", ""],
+        ["", "", "0.000 to 1.000, n = 2", "", ""],
+    ]
+
+
+def test_the_terminal_shows_the_first_figures_where_the_main_ones_are_missing(tmp_path, capsys, monkeypatch):
+    entropy = {"certainty.entropy.t1": ([0.25, NAN], (NAN,))}
+    assert printed([measured(entropy)], tmp_path, capsys, monkeypatch)[1:] == [
+        ["run", "kept", "answer entropy (nats) at t = 1"],
+        ["small", "2 of 2", "undefined"],
+        ["", "", "n = 1"],
+        FEW,
+        f"comparison: {tmp_path / 'comparison.html'}",
+    ]
+
+
+def test_the_terminal_speaks_of_one_run_in_the_singular(tmp_path, capsys, monkeypatch):
+    assert printed([measured(CERTAINTY)], tmp_path, capsys, monkeypatch)[0] == "1 run"
+
+
+@pytest.mark.parametrize("name", ["llama[chat]", "['[/INST]']", "a<b>|&:smile:"])
+def test_the_terminal_shows_names_as_they_are(name, tmp_path, capsys, monkeypatch):
+    rows = printed([measured(CERTAINTY, model__name=name)], tmp_path / "runs[old]", capsys, monkeypatch)
+    assert rows[2][0] == name
+    assert rows[-1] == f"comparison: {tmp_path / 'runs[old]' / 'comparison.html'}"
+
+
+def test_question_types_are_pooled_over_data_sets(tmp_path):
+    runs = [measured(SMALL), measured(LARGE, dataset__name="physics")]
+    for each, kinds in zip(runs, (["HUM", "LOC", "HUM", ""], ["LOC"] * 4), strict=True):
+        place = each.questions.schema.get_field_index("type")
+        object.__setattr__(each, "questions", each.questions.set_column(place, "type", pa.array(kinds)))
+    html, markdown = written(runs, tmp_path)
+    page = Page(html)
+    assert rendered(markdown).tables == page.tables
+    title = "Question types among the most and the least robust facts"
+    table = page.tables[page.headings.index(title) - 1]
+    # scores 0.5, 0.75, 1 and 0.25, 0.5, 0.75: of the two that tie at either cut, half a fact is missing to three
+    assert [row[:7] for row in table] == [
+        ["measured", "data sets", "type", "facts", "taken at either end", "most robust", "least robust"],
+        ["small", "facts, physics", "Human", "2", "3", "1.0", "1.0"],
+        ["small", "facts, physics", "Location", "4", "3", "2.0", "2.0"],
+    ]
+    assert [row[7][:5] for row in table[1:]] == ["0.500", "0.500"]
+    assert (tmp_path / "figures" / "most_robust_by_type.png").is_file()
+    assert f"{title}" in html
+    assert "1,000 facts are taken at either end, or half of all if that is less" in html

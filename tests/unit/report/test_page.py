@@ -1,0 +1,279 @@
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric.type_shares import type_shares
+from robust_eval.question import Question
+from robust_eval.record.result import Result
+from robust_eval.report.figures import save_figures
+from robust_eval.report.page import write_page
+from robust_eval.report.question_table import as_data, number_columns
+from robust_eval.report.terminal import print_summary
+from robust_eval.report.wording import headline, sentence
+from robust_eval.rewriter.base import Rewritten
+from robust_eval.runtime.rounding import number
+from robust_eval.runtime.stopwatch import Stopwatch
+
+QUESTIONS = [
+    Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type=kind)
+    for i, kind in enumerate(["NUM", "NUM", "", "LOC", "LOC", "LOC"])
+]
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """Six facts, one of them unbroken and one undefined."""
+    entropy = np.array([0.1, 0.2, 0.3, 0.4, 0.5, np.nan])
+    breaking = np.array([np.inf, 0.4, 0.4, 0.2, 0.2, 0.4])
+    frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
+    score = Score(
+        question_ids=[q.id for q in QUESTIONS],
+        settings={"threshold": 0.5, "k": 10, "unbroken": "one", "estimator": "trials"},
+        values={
+            "frs.d1": Estimate(0.56, 0.4, 0.7),
+            "frs.unbroken_share": Estimate(1 / 6, 0.0, 0.4),
+            "frs.breaking_temperature.median": Estimate(float("inf")),
+            "frs.count.broken": Estimate(4.0),
+            "frs.entropy_vs_breaking.pearson_broken": Estimate(-0.5),
+        },
+        curves={"accuracy": {0.2: Estimate(0.8, 0.7, 0.9), 0.4: Estimate(0.4, 0.3, 0.5)}},
+        of_questions={"frs.d1": 5, "frs.unbroken_share": 6, "accuracy.t0.2": 6, "accuracy.t0.4": 1000},
+        tables={
+            "frs": pa.table(
+                {
+                    "question_id": [q.id for q in QUESTIONS],
+                    "question": [q.text for q in QUESTIONS],
+                    "type": [q.type for q in QUESTIONS],
+                    "entropy": entropy,
+                    "breaking_temperature": breaking,
+                    "frs_d1": frs,
+                }
+            ),
+            "frs_accuracy": pa.table(
+                {
+                    "question_id": [q.id for q in QUESTIONS],
+                    "temperature": [0.2] * 6,
+                    "correct": [4.0] * 6,
+                    "replies": [5.0] * 6,
+                }
+            ),
+            "frs_types": type_shares(frs, [q.type for q in QUESTIONS]),
+        },
+    )
+    baseline = answer_table(
+        {
+            "question_id": q.id,
+            "rewrite": 0,
+            "temperature": 0.0,
+            "trial": 0,
+            "text": "<b>yes</b>",
+            "outcome": "ok",
+            "weight": 1.0,
+        }
+        for q in QUESTIONS
+    )
+    return Result(
+        "tiny on mine",
+        {"loaded.dtype": "float32"},
+        QUESTIONS,
+        QUESTIONS,
+        Rewritten(QUESTIONS),
+        baseline,
+        {"temperature_sweep": baseline},
+        {},
+        {"frs": "temperature_sweep"},
+        {"frs": score},
+        None,
+        12,
+        0,
+        Stopwatch(),
+    )
+
+
+class Page(HTMLParser):
+    """Tags that are open, ids, and addresses that the page would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attributes if name == "id"]
+        self.loads += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+
+def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
+    write_page(result, save_figures(result, tmp_path / "figures"), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert all(address.startswith(("#", "data:")) for address in page.loads)
+    assert {address[1:] for address in page.loads if address.startswith("#")} <= set(page.ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
+    assert text.count("<figure") == 5
+    assert sentence(result) in text
+    assert "loaded.dtype" in text
+
+
+def test_texts_of_questions_and_models_are_escaped(result: Result, tmp_path: Path):
+    write_page(result, [], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "<b>yes</b>" not in text
+    assert "&lt;b&gt;yes&lt;/b&gt;" in text
+    assert "Is 0 &lt; 1 &amp; so on?" in text
+
+
+def test_the_extremes_are_ordered_and_leave_out_the_undefined(result: Result, tmp_path: Path):
+    write_page(result, [], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    shown = [int(found) for found in re.findall(r"Is (\d) &lt;", text)]
+    assert shown == [4, 3, 0, 1]  # the two least robust, then the two most robust, of five that are defined
+
+
+def types_section(result: Result, folder: Path) -> str:
+    """The part of the page on question types, as plain text."""
+    write_page(result, [], folder / "report.html")
+    _, _, rest = (folder / "report.html").read_text().partition("<h2>Question types")
+    section, _, _ = rest.partition("<h2")
+    return " ".join(re.sub(r"<[^>]+>", " ", section).split())
+
+
+def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what_was_left_out(
+    result: Result, tmp_path: Path
+):
+    said = types_section(result, tmp_path)
+    assert "By FRS, d = 1: of the facts of a type among the 2 most and the 2 least robust of 5" in said
+    assert "The paper takes 1,000 at either end; there are too few facts for that. Facts without a type: 1." in said
+    assert "predicts" not in said
+    assert re.findall(r"(no type|Location|Numerical) (\d) ([\d.]+) ([\d.]+) (\S+)", said) == [
+        ("no type", "1", "0.0", "0.0", "undefined"),
+        ("Location", "2", "0.0", "2.0", "0.000"),
+        ("Numerical", "2", "2.0", "0.0", "1.000"),
+    ]
+
+
+def test_predicted_types_are_said(result: Result, tmp_path: Path):
+    predicted = replace(result, description={"loaded.question_types.predicted": 4})
+    assert "4 of the questions asked have the type that the classifier predicts." in types_section(predicted, tmp_path)
+
+
+def test_where_no_question_has_a_type_it_is_said_how_they_get_one(result: Result, tmp_path: Path):
+    frs = result.scores["frs"]
+    shares = type_shares(frs.tables["frs"]["frs_d1"].to_numpy(), [""] * 6)
+    untyped = replace(result, scores={"frs": replace(frs, tables={**frs.tables, "frs_types": shares})})
+    assert types_section(untyped, tmp_path).endswith(
+        "None: the questions have no types. A classifier gives them some: question_types=FOLDER, where python -m "
+        "robust_eval.cli.train_question_types saved one."
+    )
+    assert "question_types" not in [figure.entry.name for figure in save_figures(untyped, tmp_path / "figures")]
+
+
+def test_the_run_in_one_sentence(result: Result):
+    assert sentence(result) == (
+        "6 of 6 questions were kept and asked again at rising temperature: their mean Factual Robustness Score is "
+        "0.560 (95 % interval 0.400 to 0.700, d = 1, n = 5), and 17% (0% to 40%) of them never broke."
+    )
+
+
+def test_questions_that_could_not_be_asked_are_none_of_those_that_were_not_kept(result: Result, tmp_path: Path):
+    """Four of six have a greedy answer, as where two have no rewrites; three of these were kept."""
+    some = replace(result, baseline=result.baseline.slice(0, 4), kept=result.asked[1:4])
+    assert sentence(some).startswith("3 of 4 questions were kept and asked again ")
+    counts = {name: some.counts()[f"questions.{name}"] for name in ("loaded", "asked", "kept")}
+    assert counts == {"loaded": 6, "asked": 4, "kept": 3}
+    write_page(some, [], tmp_path / "report.html")
+    assert "None, 6 questions, of which 4 could be asked" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_where_recorded_answers_keep_questions_without_a_greedy_answer_they_count_as_asked(result: Result):
+    assert replace(result, baseline=result.baseline.slice(0, 4)).candidates() == list(result.asked)
+    assert replace(result, baseline=result.baseline.slice(0, 0), kept=[]).candidates() == list(result.asked)
+
+
+def test_prompts_and_replies_are_counted_apart(result: Result, tmp_path: Path):
+    lost = pa.array(["error", *["ok"] * 5])
+    place = result.baseline.schema.get_field_index("outcome")
+    trials = pa.concat_tables([result.baseline] * 10)
+    asked = replace(
+        result,
+        baseline=result.baseline.set_column(place, result.baseline.schema.field("outcome"), lost),
+        graded={"temperature_sweep": trials},
+    )
+    counts = {name: asked.counts()[name] for name in ("prompts.asked", "prompts.found", "replies.came")}
+    assert counts == {"prompts.asked": 12, "prompts.found": 0, "replies.came": 65}
+    write_page(asked, [], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<dt>replies</dt><dd>" in text
+    assert "12 asked, 0 answered from the store" in text
+
+
+def test_the_row_of_table_4_says_how_many_questions_its_figures_rest_on(
+    result: Result, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    names = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
+    rests = dict.fromkeys([f"agreement.{name}.t1" for name in names], 4) | {"agreement.alpha.t1": 2}
+    curves = {f"agreement.{name}": {1.0: Estimate(0.0625)} for name in names}
+    agreement = Score(curves=curves, of_questions=rests)
+    print_summary(replace(result, scores={"agreement": agreement}), tmp_path, "store", None)
+    row = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│ 1 ")][-1]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["1", "2 to 4", *["6.3"] * 9]
+
+
+def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_shown(
+    result: Result, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    table = result.scores["frs"].tables["frs"]
+    column = table.schema.get_field_index("frs_d1")
+    fact = table.set_column(column, "frs_d1", pa.array([0.654527, 0.6, 0.5, 0.4, 0.3, np.nan]))
+    frs = replace(
+        result.scores["frs"],
+        values={**result.scores["frs"].values, "frs.d1": Estimate(0.654527, 0.704545, 0.7045)},
+        tables={**result.scores["frs"].tables, "frs": fact},
+    )
+    run = replace(result, scores={"frs": frs})
+    print_summary(run, tmp_path, "store", None)
+    write_page(run, [], tmp_path / "report.html")
+    shown = capsys.readouterr().out + (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert set(re.findall(r"0\.65\d+", shown)) == {"0.655"}
+    assert (
+        shown.count("0.655") == 4
+    )  # the terminal's table; the page's headline, its table, and the fact among the extremes
+    assert as_data(number_columns(run)[0], [0])["numbers"] == [0.654527]  # of which the page's script makes 0.655
+
+
+def test_the_headline_shows_what_a_person_wants_first(result: Result):
+    assert headline(result.scores["frs"]) == [
+        ("mean FRS, d = 1", "0.560", "0.400 to 0.700", "5"),
+        ("share of unbroken facts (each scores 1)", "0.167", "0.000 to 0.400", "6"),
+        ("median breaking temperature", "unbroken", "", ""),
+        ("broken facts", "4", "", ""),
+        ("accuracy at t = 0.2", "0.800", "0.700 to 0.900", "6"),
+        ("accuracy at t = 0.4", "0.400", "0.300 to 0.500", "1,000"),
+    ]
+
+
+def test_a_metric_without_labels_shows_all_its_figures_by_name():
+    score = Score(values={"mine.mean": Estimate(0.5)}, curves={"mine.curve": {0.5: Estimate(0.25, 0.1, 0.4)}})
+    assert headline(score) == [
+        ("mine.mean", "0.500", "", ""),
+        ("mine.curve.t0.5", "0.250", "0.100 to 0.400", ""),
+    ]
+
+
+def test_numbers_are_written_for_people():
+    assert [number(x) for x in (0.12345, 3.0, 0.0, float("nan"), float("inf"))] == [
+        "0.123",
+        "3.000",
+        "0.000",
+        "undefined",
+        "unbroken",
+    ]

@@ -1,0 +1,377 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robust_eval.config.schema import PROJECT
+from robust_eval.error import UserError
+from robust_eval.question import Question
+from robust_eval.rewriter.recorded_rewrites import Recorded, distinct
+
+CAPITAL = Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Italy's capital is …?", "Capital city?"))
+FORCE = Question(
+    "2",
+    "What is the unit of force?",
+    choices=("joule", "newton"),
+    correct=1,
+    context="Units.",
+    rewrites=("Force is measured in what?",),
+)
+NOBODY: Any = None  # recorded rewrites need no model
+PLAIN = Question("3", "Who wrote Emma?", ("Austen",))
+WANTED = 'wanted {"id": "…", "rewrites": ["…", …]}, texts that are not empty'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "rewrites.jsonl"
+
+
+def write(file: Path, *records: object) -> None:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def rewrites(file: Path, *questions: Question) -> dict[str, tuple[str, ...]]:
+    return {question.id: question.rewrites for question in Recorded(str(file)).rewrite(questions, NOBODY, 0).questions}
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        Recorded(str(file)).rewrite([CAPITAL], NOBODY, 0)
+    return str(caught.value)
+
+
+def test_without_a_file_the_rewrites_of_the_data_set_are_taken_in_silence(caplog: pytest.LogCaptureFixture):
+    questions = [CAPITAL, FORCE, PLAIN]
+    assert Recorded().rewrite(questions, NOBODY, 0).questions == questions
+    assert caplog.messages == []
+
+
+def test_the_rewrites_of_a_file_replace_those_of_the_data_set_and_nothing_else(
+    file: Path, caplog: pytest.LogCaptureFixture
+):
+    write(file, {"id": "2", "rewrites": ["Name force's unit."]}, {"id": "1", "rewrites": ["Which city?", "Where?"]})
+    assert Recorded(str(file)).rewrite([CAPITAL, FORCE], NOBODY, 0).questions == [
+        Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Which city?", "Where?")),
+        Question(
+            "2",
+            "What is the unit of force?",
+            choices=("joule", "newton"),
+            correct=1,
+            context="Units.",
+            rewrites=("Name force's unit.",),
+        ),
+    ]
+    assert caplog.messages == []
+
+
+def test_a_question_that_the_file_does_not_name_has_no_rewrites(file: Path):
+    write(file, {"id": "1", "rewrites": ["Which city?"]}, {"id": "3", "rewrites": []})
+    assert rewrites(file, CAPITAL, FORCE, PLAIN) == {"1": ("Which city?",), "2": (), "3": ()}
+
+
+def test_repetitions_and_echoes_are_dropped_and_counted(caplog: pytest.LogCaptureFixture):
+    question = Question(
+        "1",
+        "Who wrote Emma?",
+        rewrites=(
+            "who wrote  EMMA",  # the question
+            "Emma is by whom?",
+            "Who is the author of Emma?",
+            "Emma is by whom",  # the second
+            "“Emma” is by whom…?",  # the second
+            "Whose work is Emma?",
+        ),
+    )
+    other = Question("2", "Why?", rewrites=("Emma is by whom?",))  # elsewhere the wording is new
+    kept = Recorded().rewrite([question, other], NOBODY, 0).questions
+    assert kept == [
+        Question(
+            "1",
+            "Who wrote Emma?",
+            rewrites=("Emma is by whom?", "Who is the author of Emma?", "Whose work is Emma?"),
+        ),
+        other,
+    ]
+    assert caplog.messages == ["3 rewrites repeat their question or one another, and are dropped"]
+    assert Recorded().rewrite(kept, NOBODY, 0).questions == kept
+
+
+def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_data_sets(
+    file: Path, caplog: pytest.LogCaptureFixture
+):
+    write(file, {"id": "1", "rewrites": ["Which?", "WHICH!", "Where?"]}, {"id": "x", "rewrites": ["So?", "So!"]})
+    assert rewrites(file, CAPITAL) == {"1": ("Which?", "Where?")}
+    assert caplog.messages == [
+        f"{file}: 1 ids are no questions of this data set",
+        "1 rewrites repeat their question or one another, and are dropped",
+    ]
+
+
+def test_ids_of_no_question_are_counted_once(file: Path, caplog: pytest.LogCaptureFixture):
+    write(file, *({"id": f"x{index}", "rewrites": ["Which?"]} for index in range(3)))
+    assert rewrites(file, CAPITAL) == {"1": ()}
+    assert caplog.messages == [f"{file}: 3 ids are no questions of this data set"]
+
+
+@pytest.mark.parametrize(
+    ("question", "rewrite"),
+    [
+        ("What is the capital of Italy?", "What is a capital of Italy?"),  # articles
+        ("How many are five and two?", "How many are 5 and 2?"),  # number words
+        ("Where is the café?", "Where is the cafe\u0301?"),  # composed and decomposed
+        ("Where is room 12?", "Where is room １２?"),  # full width
+    ],
+)
+def test_a_rewrite_with_the_normal_form_of_the_question_is_an_echo(question: str, rewrite: str):
+    # METHODS §2, "Query Rewriter": duplicates (after normalisation), echoes of q_0 are dropped; what that is says §0
+    assert distinct(question, [rewrite, "And now?"]) == ("And now?",)
+
+
+def test_rewrites_in_a_script_with_vowel_signs_are_told_apart_by_them():
+    assert distinct("यह कौन है?", ["यह की?", "यह का?"]) == ("यह की?", "यह का?")
+
+
+def test_a_byte_order_mark_windows_line_ends_and_empty_lines_do_not_matter(file: Path):
+    lines = ["", '{"id": "1", "rewrites": ["Which?"]}', "  \t", '{"id": "3", "rewrites": ["Whose é?"]}', "", ""]
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    assert rewrites(file, CAPITAL, PLAIN) == {"1": ("Which?",), "3": ("Whose é?",)}
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file: Path, separator: str):
+    file.write_text(f'{{"id": "1", "rewrites": ["So?{separator}Really?"]}}\n', encoding="utf-8")
+    assert rewrites(file, CAPITAL) == {"1": (f"So?{separator}Really?",)}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "1", "rewrites": ["Which?"]', "broken JSON (Expecting ',' delimiter at column 35)"),
+        ("import json", "broken JSON (Expecting value at column 1)"),
+        ("{'id': '1', 'rewrites': []}", "broken JSON (Expecting property name enclosed in double quotes at column 2)"),
+        ('{"id": "1", "rewrites": []} {}', "broken JSON (Extra data at column 29)"),
+        ('["1", ["Which?"]]', WANTED),
+        ('"Which?"', WANTED),
+        ("null", WANTED),
+        ("{}", WANTED),
+        ('{"id": 1, "rewrites": ["Which?"]}', WANTED),
+        ('{"rewrites": ["Which?"]}', WANTED),
+        ('{"id": "1"}', WANTED),
+        ('{"id": "1", "rewrites": null}', WANTED),
+        ('{"id": "1", "rewrites": "Which?"}', WANTED),
+        ('{"id": "1", "rewrites": {"1": "Which?"}}', WANTED),
+        ('{"id": "1", "rewrites": ["Which?", ""]}', WANTED),
+        ('{"id": "1", "rewrites": ["Which?", " \\n"]}', WANTED),
+        ('{"id": "1", "rewrites": ["Which?", 3]}', WANTED),
+        ('{"id": "0", "rewrites": ["Which?"]}', "id '0' stands twice"),
+    ],
+)
+def test_a_broken_line_is_named_with_its_file_and_number(file: Path, line: str, message: str):
+    file.write_text(f'{{"id": "0", "rewrites": []}}\n\n{line}\n{{"id": "9", "rewrites": 7}}\n', encoding="utf-8")
+    assert refusal(file) == f"rewriter.file: {file}, line 3: {message}"
+
+
+def test_a_file_that_is_not_there_or_no_file_is_named(tmp_path: Path):
+    gone = tmp_path / "gone.jsonl"
+    assert refusal(gone) == f"rewriter.file: {gone} cannot be read: No such file or directory"
+    assert refusal(tmp_path) == f"rewriter.file: {tmp_path} cannot be read: Is a directory"
+    os.mkfifo(pipe := tmp_path / "pipe.jsonl")
+    assert refusal(pipe) == f"rewriter.file: {pipe} cannot be read: it is a named pipe, and no file"
+
+
+def test_a_file_that_is_nested_without_end_is_refused_as_any_that_is_broken(file: Path):
+    file.write_text("[" * 100_000)
+    assert refusal(file) == f"rewriter.file: {file}, line 1: broken JSON (nested too deep at column 1)"
+
+
+def test_a_file_in_another_encoding_is_named(file: Path):
+    file.write_bytes('{"id": "1", "rewrites": ["é"]}'.encode("latin-1"))
+    assert refusal(file) == (
+        f"rewriter.file: {file} cannot be read: 'utf-8' codec can't decode byte 0xe9 in position 26: "
+        "invalid continuation byte"
+    )
+
+
+def squad(*questions: tuple[str, str, str]) -> str:
+    """Of (id, question, context), one to an article."""
+    articles = [{"paragraphs": [{"context": c, "qas": [{"id": i, "question": q}]}]} for i, q, c in questions]
+    return json.dumps({"data": articles})
+
+
+ORIGINALS = squad(("7", "Who wrote Emma?", "Austen."), ("8", "Where is Bath?", "Bath."), ("7", "Who wrote Emma?", "C."))
+
+
+def test_paraphrases_in_the_layout_of_squad_go_with_the_questions_at_their_place(tmp_path: Path):
+    (tmp_path / "orig.json").write_text(ORIGINALS)
+    # the ids are those of the questions before, as in the paraphrases of Gan & Ng
+    shifted = squad(
+        ("6", "Emma is by whom?", "Austen."), ("7", "In which county is Bath?", "Bath."), ("8", "Emma?", "C.")
+    )
+    (tmp_path / "para.json").write_text(shifted)
+    questions = [Question("8", "Where is Bath?", ("Somerset",)), Question("7", "Who wrote Emma?", ("Austen",))]
+    rewriter = Recorded(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
+    assert [question.rewrites for question in rewriter.rewrite(questions, NOBODY, 0).questions] == [
+        ("In which county is Bath?",),
+        ("Emma is by whom?", "Emma?"),
+    ]
+
+
+def paragraphs(wording: str, *, back: bool = False, ids: int = 0, answers: bool = True) -> str:
+    """Eight paragraphs of five questions each, whose numbers are their answers.
+
+    Inside each the order may be turned around. The ids may be those of questions so many places on.
+    """
+    data = []
+    for paragraph in range(8):
+        numbers = range(5 * paragraph, 5 * paragraph + 5)
+        qas = [
+            {"id": f"id{number + ids}", "question": f"{wording} {number}?"}
+            | ({"answers": [{"text": f"{number}", "answer_start": 0}]} if answers else {})
+            for number in (reversed(numbers) if back else numbers)
+        ]
+        data.append({"paragraphs": [{"context": f"Paragraph {paragraph}.", "qas": qas}]})
+    return json.dumps({"data": data})
+
+
+def pairs(tmp_path: Path, originals: str, rewrites: str) -> dict[str, tuple[str, ...]]:
+    original, paraphrase = tmp_path / "orig.json", tmp_path / "para.json"
+    original.write_text(originals)
+    paraphrase.write_text(rewrites)
+    questions = [Question(f"id{number}", f"Which {number}?", (str(number),)) for number in range(40)]
+    rewritten = Recorded(str(paraphrase), str(original)).rewrite(questions, NOBODY, 0).questions
+    return {question.id: question.rewrites for question in rewritten}
+
+
+RIGHT = {f"id{number}": (f"What {number}?",) for number in range(40)}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_paraphrases_are_paired_by_id_in_whatever_order_they_stand(tmp_path: Path, answers: bool):
+    original = paragraphs("Which", answers=answers)
+    assert pairs(tmp_path, original, paragraphs("What", back=True, answers=answers)) == RIGHT
+
+
+def test_paraphrases_may_be_those_of_some_questions_and_several_of_one(tmp_path: Path):
+    first, second = (json.loads(paragraphs(wording))["data"] for wording in ("What", "Name"))
+    found = pairs(tmp_path, paragraphs("Which"), json.dumps({"data": [first[7], first[1], second[1]]}))
+    assert {question: rewrites for question, rewrites in found.items() if rewrites} == {
+        **{f"id{number}": (f"What {number}?", f"Name {number}?") for number in range(5, 10)},
+        **{f"id{number}": (f"What {number}?",) for number in range(35, 40)},
+    }
+
+
+@pytest.mark.parametrize("ids", [1, -1, 3, 5, 1000])
+def test_paraphrases_with_ids_of_other_questions_are_paired_by_order_if_their_answers_agree(tmp_path: Path, ids: int):
+    assert pairs(tmp_path, paragraphs("Which"), paragraphs("What", ids=ids)) == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "by_id", "by_order"),
+    [
+        (
+            paragraphs("What", back=True, ids=100),
+            "question 1 has the id id104, which is not there",
+            "the questions 1 have different answers",
+        ),
+        (
+            paragraphs("What", back=True, ids=5),
+            "question 1 has the id id9, which is on another context",
+            "the questions 1 have different answers",
+        ),
+        (
+            paragraphs("What", ids=1, answers=False),
+            "question 5 has the id id5, which is on another context",
+            "the questions 1 are some of several on a context, without answers that tell them apart",
+        ),
+        (
+            squad(("6", "Emma?", "Austen.")),
+            "question 1 has the id 6, which is not there",
+            "there are 1 questions, and 40 there",
+        ),
+    ],
+)
+def test_paraphrases_that_cannot_be_paired_are_refused(tmp_path: Path, rewrites: str, by_id: str, by_order: str):
+    with pytest.raises(UserError) as caught:
+        pairs(tmp_path, paragraphs("Which"), rewrites)
+    assert str(caught.value) == (
+        f"rewriter.file: {tmp_path / 'para.json'} does not go with {tmp_path / 'orig.json'}, neither by id ({by_id}) "
+        f"nor by order ({by_order})"
+    )
+
+
+def test_an_id_whose_answers_are_others_is_not_believed(tmp_path: Path):
+    asked = [
+        {"id": str(number), "question": f"Q{number}?", "answers": [{"text": "abc"[number]}]} for number in range(3)
+    ]
+    turned = [{**each, "id": str((number + 1) % 3)} for number, each in enumerate(asked)]
+    original, rewrites = (
+        json.dumps({"data": [{"paragraphs": [{"context": "One.", "qas": qas}]}]}) for qas in (asked, turned)
+    )
+    (tmp_path / "orig.json").write_text(original)
+    (tmp_path / "para.json").write_text(rewrites.replace("?", " then?"))
+    rewriter = Recorded(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
+    found = rewriter.rewrite([Question("1", "Q1?", ("b",))], NOBODY, 0).questions
+    assert [question.rewrites for question in found] == [("Q1 then?",)]
+
+
+PUBLISHED = PROJECT.parent / "shared" / "data" / "squad_paraphrase"
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published paraphrases are not at hand")
+def test_the_published_paraphrases_are_paired_by_order_although_nearly_all_their_ids_are_known():
+    asked, rewritten = (
+        [item for article in json.loads(file.read_text())["data"] for item in article["paragraphs"][0]["qas"]]
+        for file in (PUBLISHED / "dev_orig.json", PUBLISHED / "dev_para.json")
+    )
+    questions = [Question(str(item["id"]), "?", ("x",)) for item in asked]
+    rewriter = Recorded(str(PUBLISHED / "dev_para.json"), str(PUBLISHED / "dev_orig.json"))
+    found = [question.rewrites for question in rewriter.rewrite(questions, NOBODY, 0).questions]
+    assert found == [(item["question"],) for item in rewritten]
+    assert len(found) == 1_062
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "message"),
+    [
+        (
+            squad(("6", "Emma?", "Austen.")),
+            (
+                "rewriter.file: {para} does not go with {orig}, neither by id (question 1 has the id 6, which is not "
+                "there) nor by order (there are 1 questions, and 3 there)"
+            ),
+        ),
+        (
+            squad(("6", "Emma?", "Austen."), ("7", "Emma?", "C."), ("8", "Bath?", "Bath.")),
+            (
+                "rewriter.file: {para} does not go with {orig}, neither by id (question 1 has the id 6, which is not "
+                "there) nor by order (the questions 2 are on different contexts)"
+            ),
+        ),
+        *(
+            (
+                broken,
+                (
+                    "rewriter.file: {para} has not the layout of SQuAD, "
+                    '{{"data": [{{"paragraphs": [{{"context": "…", "qas": [{{"id": "…", "question": "…"}}]}}]}}]}}'
+                ),
+            )
+            for broken in ("[]", "{", '{"data": [1]}', '{"data": [{"paragraphs": [{"qas": [{"id": "1"}]}]}]}')
+        ),
+        ('{"data": []}', "rewriter.file: {para} holds no question"),
+    ],
+)
+def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path, rewrites: str, message: str):
+    original, paraphrase = tmp_path / "orig.json", tmp_path / "para.json"
+    original.write_text(ORIGINALS)
+    paraphrase.write_text(rewrites)
+    with pytest.raises(UserError) as caught:
+        Recorded(str(paraphrase), str(original)).rewrite([PLAIN], NOBODY, 0)
+    assert str(caught.value) == message.format(para=paraphrase, orig=original)
+
+
+def test_originals_without_rewrites_are_refused():
+    with pytest.raises(ValueError, match=r"^originals are of no use without a file of rewrites$"):
+        Recorded(originals="questions.json")

@@ -1,0 +1,375 @@
+import itertools
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from robust_eval.answer import CURVES, SCHEMA, Answers
+from robust_eval.engine.local import Local
+from robust_eval.error import UserError
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.model.base import Completion, Curve, Enumeration, Item, Reply, Request
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.base import NoStore, Store
+from robust_eval.store.sqlite import FILE, SqliteStore
+from robust_eval.store.stored_model import UNCURVED, StoredModel, answers_key, curve_key
+
+NAMES = ["b", "a", "c"]
+PARIS, ROME = AnswerMatcher(["paris"]), AnswerMatcher(["rome"])
+
+
+def request(name: str, rewrite: int = 0, **settings: Any) -> Request:
+    given = {"temperatures": (0.5, 1.0), "trials": 2, "max_new_tokens": 5, "seed": 0} | settings
+    return Request(name, rewrite, Prompt("", (), name), **given)
+
+
+def completion(asked: Request, temperature: float, trial: int) -> Completion:
+    text = f"{asked.question_id}{asked.rewrite}" if trial == 0 else ""
+    return Completion(
+        temperature=temperature,
+        trial=trial,
+        text=text,
+        weight=1 / asked.trials,
+        token_ids=[7, 2],
+        token_logprobs=[-0.5, -0.25],
+        sampling_logprobs=[-1.0, -0.75],
+        top_logprobs=[[-0.5, -2.0], [-0.25, -3.0]] if asked.top_logprobs else None,
+        answer_tokens=1,
+        finish_reason="stop",
+        prompt_tokens=11,
+    )
+
+
+def curve(asked: Request) -> Curve:
+    at = np.array([*asked.temperatures, 3.0])
+    return Curve(at, at / 4, at / 10, at / 8, np.minimum(at / 2, 1))
+
+
+@dataclass
+class Scripted:
+    """A model that answers in an order that is given, and writes down how often it was loaded and what it was asked."""
+
+    order: Sequence[int] = (0, 1, 2)
+    at_once: int = 1
+    name: str = "scripted"
+    version: str = "1"
+    fails_after: int | None = None
+    loaded: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    remote = False
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"files": self.version}
+
+    def load(self) -> "Scripted":
+        self.loaded += 1
+        return self
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        pass
+
+    def status(self) -> str:
+        return ""
+
+    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
+        wanted = [requests[index] for index in self.order if requests[index].item in missing]
+        for done, start in enumerate(range(0, len(wanted), self.at_once)):
+            if done == self.fails_after:
+                raise RuntimeError("no more")
+            block = wanted[start : start + self.at_once]
+            self.asked += [asked.question_id for asked in block]
+            yield [
+                Reply(
+                    asked,
+                    [completion(asked, t, k) for t in asked.temperatures for k in range(asked.trials)],
+                    curve(asked) if asked.matcher or asked.enumeration else None,
+                )
+                for asked in block
+            ]
+
+    def description(self) -> dict[str, Any]:
+        return {"name": self.name, "threads": 2}
+
+
+@contextmanager
+def stored(model: Scripted, store: Store) -> Iterator[StoredModel]:
+    with store.open() as entries:
+        yield StoredModel(model, Local(threads=1), entries, Stopwatch())
+
+
+def ask(model: Scripted, store: Store, requests: Sequence[Request], needs_curves: bool = False) -> Answers:
+    with stored(model, store) as asked:
+        return asked.answers(requests, "test", needs_curves)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, ...]):
+    requests = [request(name, matcher=PARIS) for name in NAMES]
+    table, curves, _ = ask(Scripted(order), NoStore(), requests)
+    assert table.schema == SCHEMA
+    assert curves.schema == CURVES
+    conditions = [(name, t, k) for name in NAMES for t in (0.5, 1.0) for k in range(2)]
+    columns = (table[name].to_pylist() for name in ("question_id", "temperature", "trial"))
+    assert list(zip(*columns, strict=True)) == conditions
+    assert curves.to_pylist() == [
+        {
+            "question_id": name,
+            "rewrite": 0,
+            "temperature": t,
+            "accuracy": t / 4,
+            "standard_error": t / 10,
+            "lower": t / 8,
+            "upper": min(t / 2, 1),
+        }
+        for name in NAMES
+        for t in (0.5, 1.0, 3.0)
+    ]
+
+
+def test_a_completion_is_a_row_of_the_answer_table():
+    table, curves, _ = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
+    row = {
+        "question_id": "q",
+        "rewrite": 3,
+        "temperature": 0.5,
+        "trial": 0,
+        "text": "q3",
+        "label": None,
+        "correct": None,
+        "exact": None,
+        "outcome": "ok",
+        "weight": 0.5,
+        "token_ids": [7, 2],
+        "token_logprobs": [-0.5, -0.25],
+        "sampling_logprobs": [-1.0, -0.75],
+        "top_logprobs": [[-0.5, -2.0], [-0.25, -3.0]],
+        "answer_tokens": 1,
+        "finish_reason": "stop",
+        "prompt_tokens": 11,
+        "completion_tokens": 2,
+    }
+    assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
+    assert curves == CURVES.empty_table()
+
+
+def test_rewrites_of_a_question_are_told_apart(store: SqliteStore):
+    requests = [request("a", 1, matcher=PARIS), request("a", 0, matcher=PARIS), request("b", 1)]
+    for model in (Scripted([2, 1, 0]), Scripted()):
+        table, curves, _ = ask(model, store, requests)
+        assert table["text"].to_pylist()[::2] == ["a1", "a1", "a0", "a0", "b1", "b1"]
+        assert curves["rewrite"].to_pylist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_nothing_asked_is_nothing_answered(store: SqliteStore):
+    model = Scripted()
+    assert ask(model, store, []) == (SCHEMA.empty_table(), CURVES.empty_table(), "")
+    assert model.loaded == 0
+
+
+def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+):
+    requests = [request(name, matcher=PARIS, top_logprobs=2) for name in NAMES]
+    first, second = Scripted(), Scripted()
+    expected = ask(first, store, requests)
+    with caplog.at_level(logging.INFO), stored(second, store) as model:
+        found = model.answers(requests, "greedy answers", needs_curves=True)
+        assert model.description() == {"name": "scripted", "threads": 2}
+        assert (model.asked, model.found) == (0, 3)
+    assert found == expected
+    assert found.table.schema == SCHEMA
+    assert (first.loaded, first.asked) == (1, NAMES)
+    assert (second.loaded, second.asked) == (0, [])
+    assert caplog.messages == ["greedy answers: the answers to 3 of 3 prompts are in the store"]
+
+
+def test_only_what_is_missing_is_asked(store: SqliteStore):
+    ask(Scripted([0]), store, [request("a")])
+    model = Scripted([2, 1, 0])
+    table, _, _ = ask(model, store, [request(name) for name in NAMES])
+    assert model.asked == ["c", "b"]
+    assert table == ask(Scripted(), NoStore(), [request(name) for name in NAMES]).table
+
+
+def test_answers_that_came_before_a_failure_are_kept(store: SqliteStore):
+    requests = [request(name) for name in NAMES]
+    with pytest.raises(RuntimeError, match="no more"):
+        ask(Scripted([1, 2, 0], fails_after=2), store, requests)
+    model = Scripted()
+    ask(model, store, requests)
+    assert model.asked == ["b"]
+
+
+def test_a_model_that_was_never_asked_is_described_by_its_identity():
+    with stored(Scripted(), NoStore()) as model:
+        assert model.description() == {"name": "scripted", "files": "1"}
+
+
+ORIGINAL = request("a", temperatures=(0.5, 1.0), matcher=PARIS, seed=3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        request("b", matcher=PARIS, seed=3),
+        replace(ORIGINAL, rewrite=1),
+        replace(ORIGINAL, prompt=Prompt("", (("Why?", "So."),), "a")),
+        replace(ORIGINAL, prompt=Prompt("Be brief.", (), "a")),
+        replace(ORIGINAL, seed=4),
+        replace(ORIGINAL, max_new_tokens=6),
+        replace(ORIGINAL, top_logprobs=2),
+        replace(ORIGINAL, whole=False),
+        replace(ORIGINAL, enumeration=Enumeration(9, (0.5, 1.0))),
+    ],
+)
+def test_whatever_determines_the_answers_is_asked_for_itself(other: Request):
+    assert answers_key({"files": "1"}, other) != answers_key({"files": "1"}, ORIGINAL)
+
+
+def test_another_model_is_asked_for_itself():
+    assert answers_key({"files": "1"}, ORIGINAL) != answers_key({"files": "2"}, ORIGINAL)
+
+
+def test_what_counts_as_right_determines_answers_only_where_it_ends_or_gathers_them():
+    model = {"files": "1"}
+    for matters, original in (
+        (False, ORIGINAL),
+        (True, replace(ORIGINAL, whole=False)),
+        (True, replace(ORIGINAL, enumeration=Enumeration(9, (0.5, 1.0)))),
+    ):
+        other = replace(original, matcher=ROME)
+        key = answers_key(model, original)
+        assert (answers_key(model, other) != key) == matters
+        assert curve_key(key, other) != curve_key(key, original)
+    assert AnswerMatcher(["paris"]).identity == PARIS.identity
+
+
+def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
+    ask(Scripted([0]), store, [request("a", temperatures=(0.5, 1.0, 2.0), trials=4)])
+    model = Scripted([0])
+    table, _, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=3)])
+    assert model.asked == []
+    assert table == ask(Scripted([0]), NoStore(), [request("a", temperatures=(0.5, 2.0), trials=3)]).table
+    more, _, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=5)])
+    assert model.asked == ["a"]
+    assert more.num_rows == 10
+
+
+@pytest.mark.parametrize("kind", [{}, {"matcher": PARIS, "enumeration": Enumeration(9, (0.5, 1.0))}])
+def test_errors_are_asked_again_and_refusals_are_not(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
+):
+    requests = [request("a", trials=1, **kind), request("b", trials=1, **kind)]
+    outcomes = {"a": "error", "b": "refused"}
+    from robust_eval.model import reply_tables as module
+
+    whole = module.answers_of
+
+    def failing(replies: Sequence[Reply]) -> list[pa.Table]:
+        column, tables = SCHEMA.get_field_index("outcome"), []
+        for reply, table in zip(replies, whole(replies), strict=True):
+            outcome = pa.array([outcomes[reply.request.question_id]] * table.num_rows)
+            tables.append(table.set_column(column, SCHEMA.field("outcome"), outcome))
+        return tables
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "answers_of", failing)
+        ask(Scripted([0, 1]), store, requests)
+    model = Scripted([0, 1])
+    table, _, _ = ask(model, store, requests)
+    assert model.asked == ["a"]
+    assert table["outcome"].to_pylist() == ["ok", "ok", "refused", "refused"]
+
+
+def test_another_judge_costs_the_curves_and_not_the_answers(store: SqliteStore, caplog: pytest.LogCaptureFixture):
+    requests = [request(name, matcher=PARIS) for name in NAMES]
+    before = ask(Scripted(), store, requests)
+    judged = [requests[0], *(replace(asked, matcher=ROME) for asked in requests[1:])]
+    model = Scripted()
+    table, curves, why = ask(model, store, judged)
+    assert (table, curves, why) == (before.table, CURVES.empty_table(), UNCURVED)
+    assert model.loaded == 0
+    assert caplog.messages == [
+        (
+            "test: no estimate from all draws together: it is made while answers are drawn, and these were drawn for "
+            "another run, with other trials, temperatures or accepted answers; sampler.estimator=combined has them "
+            "drawn anew"
+        )
+    ]
+    assert ask(model, store, judged, needs_curves=True).curves == before.curves  # this model's are all alike
+    assert model.asked == ["a", "c"]
+    assert ask(Scripted(), store, requests).curves == before.curves
+
+
+def test_a_server_which_has_no_curves_to_give_lacks_none(store: SqliteStore, caplog: pytest.LogCaptureFixture):
+    class Served(Scripted):
+        remote = True
+
+    asked = request("a", matcher=PARIS)
+    ask(Served([0]), store, [asked])
+    assert ask(Served([0]), store, [replace(asked, matcher=ROME)]).uncurved == ""
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("broken", ["load", "check"])
+def test_a_run_begins_when_a_model_that_can_answer_is_asked(store: SqliteStore, broken: str):
+    def refuse(*_: object) -> None:
+        raise UserError("no")
+
+    begun: list[str] = []
+    with store.open() as entries:
+        unable, able = (
+            StoredModel(model, Local(threads=1), entries, Stopwatch(), begin=lambda: begun.append("asked"))
+            for model in (Scripted([0]), Scripted([0]))
+        )
+        setattr(unable.config, broken, refuse)
+        with pytest.raises(UserError):
+            unable.answers([request("a")], "test", needs_curves=False)
+        assert begun == []
+        able.answers([request("a")], "test", needs_curves=False)
+        able.answers([request("a")], "test", needs_curves=False)  # is in the store
+    assert begun == ["asked"]
+
+
+def test_a_request_without_a_judge_needs_no_curve(store: SqliteStore):
+    requests = [request("a"), request("b", matcher=PARIS)]
+    first = ask(Scripted([0, 1]), store, requests, needs_curves=True)
+    model = Scripted([0, 1])
+    assert ask(model, store, requests, needs_curves=True) == first
+    assert first.curves["question_id"].to_pylist() == ["b"] * 3
+    assert model.asked == []
+
+
+def test_enumerated_answers_are_taken_as_they_are(store: SqliteStore):
+    asked = request("a", matcher=PARIS, enumeration=Enumeration(9, (0.5, 1.0)))
+    first = ask(Scripted([0]), store, [asked])
+    model = Scripted([0])
+    assert ask(model, store, [asked], needs_curves=True) == first
+    assert model.loaded == 0
+
+
+def test_a_damaged_answer_is_asked_again(store: SqliteStore, caplog: pytest.LogCaptureFixture):
+    requests = [request(name) for name in NAMES]
+    expected = ask(Scripted(), store, requests)
+    with sqlite3.connect(Path(store.folder, FILE)) as connection:
+        key = answers_key({"files": "1"}, requests[1])
+        connection.execute("UPDATE entries SET value = zeroblob(length(value)) WHERE key = ?", (key,))
+    connection.close()
+    model = Scripted()
+    assert ask(model, store, requests) == expected
+    assert model.asked == ["a"]
+    assert "was damaged (1 entries are damaged); 3 entries could be read" in caplog.text
