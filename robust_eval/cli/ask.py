@@ -14,21 +14,19 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from robust_eval.aggregator.base import ENSEMBLE, Aggregator
+from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.cli.overrides import checked_overrides
-from robust_eval.config.schema import Config, register
-from robust_eval.engine.base import Engine
+from robust_eval.config.config import Config
+from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.grader.base import Grader
+from robust_eval.experiment.models import models
 from robust_eval.metric.answer_agreement import AnswerAgreement
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.score import Measured, proportion
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.rewriter.base import Rewriter
-from robust_eval.rewriter.llm import Llm
 from robust_eval.runtime.command import command, say
 from robust_eval.runtime.gc_tuning import collect_seldom
 from robust_eval.runtime.logs import log_plainly
@@ -37,7 +35,7 @@ from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
-from robust_eval.store.base import Entries, Store
+from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
 
 DEFAULTS = {"experiment": "multiqa", "rewriter": "llm"}
@@ -90,8 +88,8 @@ def main() -> None:
         if arguments.temperatures and truth is None and not _somebody_is_there():
             raise UserError("--temperatures must know what is right: add --truth N")
         config = _composed(arguments.overrides)
-        store: Store = config.store
-        engine: Engine = config.engine
+        store = config.store
+        engine = config.engine
         with store.open() as entries, engine.open():
             _ask(config, arguments.question.strip(), truth, arguments.temperatures, entries)
 
@@ -113,16 +111,15 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
     if not text:
         raise UserError("the question is empty")
     (sampler,) = config.sampler.values()
-    questions: list[Question] = config.dataset.load()
+    questions = config.dataset.load()
     known = [question for question in questions if question.text == text]
     asked = known[0] if known else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
-    model = StoredModel(config.model, config.engine, entries, Stopwatch())
-    question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, model, entries)
+    model, writer = models(config, entries, Stopwatch())
+    question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, writer)
     requests = sampler.requests([question], config.grader, config.seed)
     graded = config.grader.grade([question], model.answers(requests, "answers", needs_curves=False).table)
-    aggregator: Aggregator = config.aggregator
-    graded = aggregator.aggregate([question], graded)
+    graded = config.aggregator.aggregate([question], graded)
     metric = next((each for each in config.metric.values() if isinstance(each, AnswerAgreement)), AnswerAgreement())
 
     _show_wordings(question, graded, drifted)
@@ -148,19 +145,17 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
 
 
 def _rewritten(
-    config: Config, asked: Question, questions: Sequence[Question], model: StoredModel, entries: Entries
+    config: Config, asked: Question, questions: Sequence[Question], writer: StoredModel
 ) -> tuple[Question, set[str]]:
     """The question with its rewrites, and which of these may have drifted; UserError where it has none."""
-    rewriter: Rewriter = config.rewriter
-    other = rewriter.model is not None and rewriter.model != config.model
-    writer = StoredModel(rewriter.model, config.engine, entries, Stopwatch()) if other else model
+    rewriter = config.rewriter
     # recorded rewrites are those of a whole data set, of which this may be one question
-    of_others = [] if isinstance(rewriter, Llm) else [each for each in questions if each.id != asked.id]
+    of_others = [] if rewriter.asks else [each for each in questions if each.id != asked.id]
     found = rewriter.rewrite([asked, *of_others], writer, config.seed)
     question = found.questions[0]
     if not question.rewrites:
         advice = "choose a model that writes some (rewriter.model=…)"
-        if not isinstance(rewriter, Llm):
+        if not rewriter.asks:
             advice = "have some written (rewriter=llm), or ask a question that has them on record"
         raise UserError(f"the question has no other wording: {advice}")
     return question, {row["text"] for row in found.found.to_pylist() if row["drifted"]}
@@ -233,7 +228,7 @@ def _show_temperatures(config: Config, question: Question, model: StoredModel) -
     """The accuracy of the question as it was asked at rising temperature, and the FRS of this fact."""
     (own,) = config.sampler.values()
     sweep = TemperatureSweep(max_new_tokens=own.max_new_tokens, selection="none", prompts=own.prompts)
-    grader: Grader = config.grader
+    grader = config.grader
     metric = FactualRobustness()
     requests = [replace(each, matcher=None) for each in sweep.requests([question], grader, config.seed)]
     asked = greedy_requests([question], sweep.prompts, sweep.max_new_tokens, config.seed, metric.top_logprobs)

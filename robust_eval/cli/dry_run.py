@@ -6,8 +6,7 @@ from rich.table import Table
 
 from robust_eval.cli.overrides import Checked, jobs
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import Stage, duration, in_words, total, unplanned
-from robust_eval.experiment.run import stages_of
+from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
 from robust_eval.model.workload import Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.logs import log_plainly

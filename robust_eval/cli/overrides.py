@@ -16,8 +16,9 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from robust_eval.config.config import Config
 from robust_eval.config.objects import nearest, no_setting, to_config
-from robust_eval.config.schema import CONF, Config
+from robust_eval.config.schema import CONF
 from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL
 

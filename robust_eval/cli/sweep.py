@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from robust_eval.config.schema import Config
+from robust_eval.config.config import Config
 from robust_eval.error import UserError, first_line
 from robust_eval.record.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
 from robust_eval.record.tracking import Run, Tracking

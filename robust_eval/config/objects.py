@@ -7,21 +7,19 @@ from dataclasses import fields, is_dataclass
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
+from robust_eval.config.config import Config
 from robust_eval.config.repeatable import schemas_of
-from robust_eval.config.schema import Config
+from robust_eval.config.schema import Schema
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.answer_sources import sources
-from robust_eval.model.recorded_model import RecordedModel
 from robust_eval.record.settings import SEVERAL
-from robust_eval.rewriter.llm import Llm
-from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
 def to_config(composed: DictConfig) -> Config:
     """The composed configuration as objects that do the work; UserError names the setting that makes no sense."""
     _refuse_unknown(composed)
-    names = [entry.name for entry in fields(Config)]
+    names = [entry.name for entry in fields(Schema)]
     try:
         nodes = {name: composed[name] for name in names if name not in SEVERAL}
     except OmegaConfBaseException as problem:
@@ -37,29 +35,36 @@ def to_config(composed: DictConfig) -> Config:
         elif path not in ("seed", "question_types"):
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
-    config = _instance("", composed)
-    assert isinstance(config, Config)
-    asked = ",".join(config.sampler)
-    if isinstance(config.rewriter, Llm) and not any(isinstance(s, Perturbation) for s in config.sampler.values()):
+    whole = _instance("", composed)
+    assert isinstance(whole, Schema)
+    asked = ",".join(whole.sampler)
+    recorded = [sampler for sampler in whole.sampler.values() if isinstance(sampler, RecordedAnswers)]
+    if recorded and len(whole.sampler) > 1:
+        raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {asked}")
+    settings = {entry.name: getattr(whole, entry.name) for entry in fields(Schema)}
+    if recorded:
+        settings |= {"sampler": {}, "recorded": recorded[0]}
+    try:
+        config = Config(**settings)
+    except ValueError as problem:
+        raise UserError(first_line(problem)) from problem
+    if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
             f"rewriter=llm writes rewrites, which sampler={asked} does not ask: choose sampler=perturbation, or "
             "rewriter=recorded"
         )
-    if isinstance(config.rewriter.model, RecordedModel):
+    if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
-    recorded = [sampler for sampler in config.sampler.values() if isinstance(sampler, RecordedAnswers)]
-    if recorded and len(config.sampler) > 1:
-        raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {asked}")
-    if recorded:
-        _check_recorded(config, recorded[0])
-    else:
+    if config.recorded is None:
         _check_asked(config, asked)
+    else:
+        _check_recorded(config, config.recorded)
     return config
 
 
 def _check_asked(config: Config, asked: str) -> None:
     """UserError unless there is a model to ask, all prompts are the same, and a metric reads the answers of each."""
-    if isinstance(config.model, RecordedModel):
+    if config.model.recorded:
         raise UserError(
             f"model=recorded cannot be asked, as sampler={asked} does: choose another model, or sampler=recorded "
             "sampler.file=…"
@@ -80,19 +85,19 @@ def _check_asked(config: Config, asked: str) -> None:
         )
 
 
-def _check_recorded(config: Config, sampler: RecordedAnswers) -> None:
+def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
     """UserError unless recorded answers are those of a recorded model, and have what the metrics read of them."""
-    if not isinstance(config.model, RecordedModel):
+    if not config.model.recorded:
         raise UserError(
             f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, and call the model that "
             "answered model.name=…"
         )
     for metric, scoring in config.metric.items():
-        sampler.check(metric, scoring.top_logprobs)
+        recorded.check(metric, scoring.top_logprobs)
     try:
-        sources(config.metric, sampler.conditions())
+        sources(config.metric, recorded.conditions())
     except UserError as problem:
-        raise UserError(f"the answers in {sampler.file} cannot be scored: {problem}") from problem
+        raise UserError(f"the answers in {recorded.file} cannot be scored: {problem}") from problem
 
 
 def _instance(path: str, node: DictConfig) -> object:

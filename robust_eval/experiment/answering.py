@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, Answers
+from robust_eval.config.config import Config
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
@@ -160,3 +161,11 @@ class Recorded:
     def identity(self) -> dict[str, Any]:
         """The hash of the file."""
         return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
+
+
+def answering(config: Config, model: StoredModel) -> Asked | Recorded:
+    """Return where the answers of a run come from: its model, or the file of recorded answers."""
+    if config.recorded is not None:
+        return Recorded(config.recorded)
+    wanted = max(metric.top_logprobs for metric in config.metric.values())
+    return Asked(config.sampler, model, config.grader, config.seed, wanted)

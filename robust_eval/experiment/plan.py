@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from robust_eval.experiment.answering import Asked
+from robust_eval.config.config import Config
+from robust_eval.experiment.answering import Asked, Recorded, answering
+from robust_eval.experiment.models import models
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
-from robust_eval.rewriter.llm import Llm
-from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.stored_model import NotStoredError, StoredModel, answers_key
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,33 @@ class Stage:
     def workload(self) -> Workload:
         """What it takes to answer what is missing."""
         return self.model.config.terms().workload(self.missing)
+
+
+def stages_of(config: Config) -> list[Stage]:
+    """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
+    with config.store.open() as entries:
+        model, writer = models(config, entries, Stopwatch())
+        source = answering(config, model)
+        if isinstance(source, Recorded):
+            return []  # it reads answers that are there
+        return plan(config.dataset.load(), config.rewriter, writer, source, config.grader, config.seed)
+
+
+def check_plan(
+    config: Config, questions: Sequence[Question], writer: StoredModel, source: Asked | Recorded, watch: Stopwatch
+) -> None:
+    """Refuse what cannot be asked before anything is; of a model behind a server, say how much will be asked.
+
+    Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
+    """
+    if isinstance(source, Recorded):
+        return
+    source.asked(questions)
+    if writer.config.remote or source.model.config.remote:
+        with watch.stage("planning"):
+            stages = plan(questions, config.rewriter, writer, source, config.grader, config.seed)
+            check(stages)
+        log.info("to be asked: %s", in_words(stages))
 
 
 def plan(
@@ -56,7 +86,6 @@ def plan(
         try:
             questions = rewriter.rewrite(questions, writer.closed(), seed).questions
         except NotStoredError as lacking:
-            assert isinstance(rewriter, Llm)
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))
             questions, uncertain = rewriter.expected(questions), True
         kept = candidates = collection.candidates(collection.asked(questions))
@@ -64,9 +93,9 @@ def plan(
             kept = collection.select(candidates, grader.grade(candidates, collection.baseline(candidates)))
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
-            selecting = [sampler for sampler in collection.samplers.values() if isinstance(sampler, KnownFacts)]
-            kept = candidates[: min((sampler.max_questions for sampler in selecting), default=None)]
-            uncertain |= any(sampler.selection != "none" or sampler.min_confidence for sampler in selecting)
+            for sampler in collection.samplers.values():
+                kept = sampler.at_most(kept)
+            uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
             requests, curves = collection.requests(name, kept), collection.needs_curves(name)
             missing = collection.model.missing(requests, curves)

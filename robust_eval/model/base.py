@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from robust_eval.error import UserError
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 from robust_eval.prompt.prompt import Prompt
 
@@ -160,12 +161,23 @@ class Reply(NamedTuple):
 
 
 class LanguageModel(Protocol):
-    """A model that is loaded and ready."""
+    """A model that is loaded and ready.
+
+    A class that names this one as its base has to ``complete`` requests and give a ``description`` of itself, in which
+    its ``name`` stands.
+    """
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """UserError where it cannot answer these requests, with accuracy ``curves`` where they are needed, and what
-        would work; before anything is asked.
+        """Raise UserError where the model cannot answer these requests, with accuracy ``curves`` where they are needed.
+
+        The message says what would work. It is called before anything is asked. By default everything is refused that
+        needs log-probabilities.
         """
+        if curves or any(request.enumeration or request.least_logprobs for request in requests):
+            raise UserError(
+                f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "
+                "sampler=perturbation, without metric=frs"
+            )
 
     def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
         """Answer those of the requests whose items are ``missing``, a block of them at a time, in any order.
@@ -176,7 +188,8 @@ class LanguageModel(Protocol):
         """
 
     def status(self) -> str:
-        """What a person may want to see of it while it works; may be empty."""
+        """Return what a person may want to see of the model while it works; by default nothing."""
+        return ""
 
     def description(self) -> dict[str, Any]:
-        """What was loaded and the generation settings in effect, flat, for the record of the run."""
+        """Return what was loaded and the generation settings in effect, flat, for the record of the run."""

@@ -20,30 +20,50 @@ class Division(NamedTuple):
 
 
 class ModelConfig(Protocol):
-    """Settings from which a model is loaded; a dataclass whose fields are its configuration."""
+    """Settings from which a model is loaded; a dataclass whose fields are its configuration.
+
+    A class that names this one as its base has to say what it is called, its ``identity`` and how it is loaded. The
+    rest has a default.
+    """
 
     name: str
+    """What the model is called in logs, tables and the tracker."""
 
     @property
     def remote(self) -> bool:
         """Whether the model computes somewhere else, so that this machine need not be prepared for it."""
+        return False
 
-    def terms(self) -> Terms:
-        """On which terms it answers."""
+    @property
+    def recorded(self) -> bool:
+        """Whether its answers were collected elsewhere, so that it cannot be asked."""
+        return False
 
     def identity(self) -> Mapping[str, Any]:
-        """Everything that determines the answers and is not part of a request, found without loading the model.
+        """Return everything that determines the answers and is not part of a request; the model is not loaded for it.
 
-        UserError where there is no such model.
-        """
-
-    def tokenizer_file(self) -> Path | None:
-        """The file of its tokenizer in the format of the library tokenizers, if it is on this machine."""
-
-    def divide(self, requests: Sequence[Request]) -> Division:
-        """How requests, at least one, can be divided among several that have loaded the model; it is not loaded for
-        that. UserError if that is not possible.
+        Raises UserError where there is no such model.
         """
 
     def load(self) -> LanguageModel:
         """Load the model; UserError if that is not possible."""
+
+    def terms(self) -> Terms:
+        """Return prices and limits; by default it costs nothing but time."""
+        return Terms(chat=False)
+
+    def tokenizer_file(self) -> Path | None:
+        """Return the file of its tokenizer, in the format of the library tokenizers, if it is on this machine."""
+        return None
+
+    def divide(self, requests: Sequence[Request]) -> Division:
+        """Divide requests, at least one, among several processes that have loaded the model.
+
+        The model is not loaded for it. By default each request is a block of its own. Raises UserError if the requests
+        cannot be divided.
+        """
+        return Division([[request] for request in requests], None)
+
+    def on(self, device: str) -> "ModelConfig":
+        """Return the settings with this device (``cpu`` or ``cuda``), where they leave the device open."""
+        return self

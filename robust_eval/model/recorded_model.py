@@ -6,23 +6,22 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.model.base import LanguageModel
+from robust_eval.model.config import ModelConfig
 
 
 @dataclass
-class RecordedModel:
+class RecordedModel(ModelConfig):
     """A model whose answers are recorded (sampler=recorded)."""
 
     name: str
     """What it is called in logs, tables and the tracker."""
 
     remote = True
+    recorded = True
 
     def identity(self) -> Mapping[str, Any]:
         """Nothing is known of it."""
         return {}
-
-    def tokenizer_file(self) -> None:
-        """Not known either."""
 
     def load(self) -> LanguageModel:
         """See ModelConfig."""

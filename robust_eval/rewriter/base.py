@@ -1,11 +1,12 @@
 """What every rewriter can be asked."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
+from robust_eval.model.config import ModelConfig
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.store.stored_model import StoredModel
@@ -36,11 +37,19 @@ class Rewritten(NamedTuple):
 class Rewriter(Protocol):
     """Where rewrites come from; a dataclass whose fields are its configuration."""
 
-    model: Any
-    """Settings of the model that rewrites (:class:`~robust_eval.model.base.ModelConfig`); None: the one measured."""
+    @property
+    def model(self) -> ModelConfig | None:
+        """Settings of the model that rewrites; None: the one that is measured, or none is asked."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether a model is asked for rewrites."""
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
         """The questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""
+
+    def expected(self, questions: Sequence[Question]) -> list[Question]:
+        """The questions with texts as long as their rewrites will be, to plan with before a model has written them."""
 
 
 def normal_form(text: str) -> str:

@@ -50,6 +50,8 @@ class Llm:
     prompts: str = FEW_SHOT
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml (the paper's), or a file of one's own."""
 
+    asks = True
+
     def __post_init__(self) -> None:
         if not self.sentences:
             raise ValueError("sentences must name a sentence model")

@@ -31,10 +31,15 @@ class Recorded:
     by order, if contexts and answers agree."""
 
     model = None
+    asks = False
 
     def __post_init__(self) -> None:
         if self.originals is not None and self.file is None:
             raise ValueError("originals are of no use without a file of rewrites")
+
+    def expected(self, questions: Sequence[Question]) -> list[Question]:
+        """The questions as they are: no rewrite has to be waited for."""
+        return list(questions)
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
         """The questions with their rewrites; repetitions of one another and of the question are dropped and counted."""

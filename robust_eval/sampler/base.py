@@ -93,5 +93,12 @@ class Sampler(Conditions, Protocol):
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """The candidates to go on with, given their graded greedy answers; UserError where there are none."""
 
+    @property
+    def selects(self) -> bool:
+        """Whether :meth:`select` depends on the greedy answers."""
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """As many of the candidates as are selected at most, to plan with before there are greedy answers."""
+
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """The answers wanted to each of the questions that were selected."""

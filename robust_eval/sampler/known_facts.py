@@ -92,3 +92,12 @@ class KnownFacts:
             indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
             chosen = [chosen[index] for index in sorted(indices)]
         return chosen
+
+    @property
+    def selects(self) -> bool:
+        """Whether a greedy answer can leave its question out."""
+        return self.selection != "none" or self.min_confidence > 0
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """The first ``max_questions`` candidates, in place of those that are selected."""
+        return list(questions[: self.max_questions])

@@ -55,6 +55,15 @@ class Repetition:
         """All candidates, whatever was answered."""
         return list(questions)
 
+    @property
+    def selects(self) -> bool:
+        """No: all candidates go on."""
+        return False
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """All candidates."""
+        return list(questions)
+
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """``trials`` answers to each question, in each of the wordings in which it is asked, at every temperature."""
         return [

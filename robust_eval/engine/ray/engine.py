@@ -6,12 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.config import ModelConfig
-from robust_eval.model.local.transformers import Transformers
 from robust_eval.runtime.gc_tuning import collect_as_usual
 from robust_eval.runtime.parallel import SPREAD, Done, Part, Shared, one_by_one
 
@@ -83,9 +82,7 @@ class Ray:
 
     def place(self, config: ModelConfig) -> ModelConfig:
         """The device is that of the actors: this process may have another."""
-        if isinstance(config, Transformers) and config.device == "auto":
-            return replace(config, device="cuda" if self.num_gpus else "cpu")
-        return config
+        return config.on("cuda" if self.num_gpus else "cpu")
 
     def load(self, config: ModelConfig) -> "Actors":
         """The actors load it, when they are first asked. UserError where there is no cluster, or no room in it."""

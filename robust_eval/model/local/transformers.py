@@ -10,8 +10,8 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.base import Completion, Item, Reply, Request
-from robust_eval.model.config import Division
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.batching import PADDING, Beside, blocks, growing_blocks
 from robust_eval.model.local.embedded import CONVERSION, converted_model, package_folder
@@ -38,7 +38,7 @@ MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
 
 
 @dataclass
-class Transformers:
+class Transformers(ModelConfig):
     """Where the model comes from and how it is run."""
 
     name: str
@@ -65,8 +65,6 @@ class Transformers:
     stop: list[str] = field(default_factory=list)
     """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
     generation: Generation = field(default_factory=Generation)
-
-    remote = False
 
     def __post_init__(self) -> None:
         if self.prompt_style not in PROMPT_STYLES:
@@ -166,6 +164,10 @@ class Transformers:
             raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")
         return tokenizer
 
+    def on(self, device: str) -> "Transformers":
+        """Return the settings with this device, where theirs is ``auto``."""
+        return replace(self, device=device) if self.device == "auto" else self
+
     def _device(self) -> str:
         if self.device != "auto":
             return self.device
@@ -183,7 +185,7 @@ class Transformers:
         return converted_model(package_folder(package) / file, str(self.sha256))
 
 
-class TransformersModel:
+class TransformersModel(LanguageModel):
     """A loaded model; see :class:`robust_eval.model.base.LanguageModel`."""
 
     def __init__(self, config: Transformers, model: Any, tokenizer: Any) -> None:
@@ -226,10 +228,6 @@ class TransformersModel:
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """Nothing can be wanted that is not to be had here."""
-
-    def status(self) -> str:
-        """Nothing to be seen."""
-        return ""
 
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None

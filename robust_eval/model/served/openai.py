@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robust_eval.error import UserError
+from robust_eval.model.config import ModelConfig
 from robust_eval.model.served.settings import ServerSettings
 from robust_eval.model.workload import Terms
 from robust_eval.runtime.measured_choices import recalled
@@ -14,11 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class OpenAI(ServerSettings):
+class OpenAI(ServerSettings, ModelConfig):
     """The model that a server names, asked over HTTP; its settings are those of :class:`ServerSettings`."""
-
-    def tokenizer_file(self) -> None:
-        """The server keeps it."""
 
     def terms(self) -> Terms:
         """Prices and limits, and how many answers a request brings if the server was asked that today."""

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Completion, Item, Reply, Request
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
@@ -38,7 +38,7 @@ _MOMENT = 0.01  # seconds
 _WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
 
 
-class ServedModel:
+class ServedModel(LanguageModel):
     """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
 
     def __init__(self, settings: ServerSettings, key: str | None) -> None:

@@ -17,7 +17,7 @@ from robust_eval.config.objects import to_config
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.experiment import run as experiment
-from robust_eval.experiment.plan import Stage, duration, in_words, total, unplanned
+from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
 from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
 
@@ -52,7 +52,7 @@ def settings(tmp_path: Path, proxy: FaultProxy) -> list[str]:
 def plan(settings: list[str]) -> Plan:
     """What a run with these overrides would ask."""
     register()
-    return lambda *overrides: experiment.stages_of(checked_overrides([*settings, *overrides]).config)
+    return lambda *overrides: stages_of(checked_overrides([*settings, *overrides]).config)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_jobs_that_ask_for_the_same_answers_are_counted_once(settings: list[str]
     overrides = [*settings, *SWEEP[::2], "sampler.trials=2,4", "metric.frs.d=1,2", "seed=0,1"]
     planned: dict[bytes, set[tuple[float, int]]] = {}
     found = {
-        ", ".join(telling): total(unplanned(experiment.stages_of(each), planned)).answers
+        ", ".join(telling): total(unplanned(stages_of(each), planned)).answers
         for telling, each in jobs(checked_overrides(overrides).overrides)
     }
     trials = "sampler.temperature_sweep.trials"
@@ -180,7 +180,7 @@ def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
     def answers(*more: str) -> int:
         planned: dict[bytes, set[tuple[float, int]]] = {}
         lines = checked(*more).overrides
-        return sum(total(unplanned(experiment.stages_of(each), planned)).answers for _, each in jobs(lines))
+        return sum(total(unplanned(stages_of(each), planned)).answers for _, each in jobs(lines))
 
     assert answers() == 3 + 24
     asked = checked()

@@ -15,7 +15,7 @@ from robust_eval.cli.overrides import Checked, checked_overrides
 from robust_eval.config.objects import to_config
 from robust_eval.config.schema import CONF, register
 from robust_eval.experiment import run as experiment
-from robust_eval.experiment.plan import total
+from robust_eval.experiment.plan import stages_of, total
 from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
 
@@ -104,7 +104,7 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
     measured: ScriptedServer,
     capsys: pytest.CaptureFixture[str],
 ):
-    before = experiment.stages_of(checked().config)
+    before = stages_of(checked().config)
     assert [(stage.name, len(stage.missing), stage.at_most) for stage in before] == [
         ("rewrites, attempt 1", 4, False),
         ("greedy answers", 4, True),
@@ -137,12 +137,12 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
     assert "; this run cost 0.00" in shown
 
     asked = len(writer.received), len(measured.received)
-    assert total(experiment.stages_of(checked().config)).answers == 0
+    assert total(stages_of(checked().config)).answers == 0
     again = run()
     assert (len(writer.received), len(measured.received)) == asked
     same = {name: count for name, count in again.counts().items() if "outcomes." in name and count}
     assert same == outcomes
-    more = experiment.stages_of(checked("sampler.trials=3").config)
+    more = stages_of(checked("sampler.trials=3").config)
     assert [(stage.name, stage.requests, len(stage.missing), stage.at_most) for stage in more] == [
         ("sampled answers", 9, 9, False)
     ]

@@ -26,6 +26,7 @@ from robust_eval.experiment import run as experiment
 from robust_eval.model.local.fingerprint import folder_hash
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.record.result import Result
+from robust_eval.record.settings import flat
 from robust_eval.report.wording import few_kept, sentence
 from robust_eval.runtime import cache
 
@@ -489,7 +490,7 @@ def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads
 
 
 def test_figures_are_nested_settings_by_dotted_names():
-    assert experiment.flat({"a": {"b": 1, "c": {"d": [2]}}, "e": None}) == {"a.b": 1, "a.c.d": [2], "e": None}
+    assert flat({"a": {"b": 1, "c": {"d": [2]}}, "e": None}) == {"a.b": 1, "a.c.d": [2], "e": None}
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,0 +1,59 @@
+"""The whole configuration of a run, as the objects that do the work."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omegaconf import MISSING
+
+from robust_eval.aggregator.base import Aggregator
+from robust_eval.dataset.base import Dataset
+from robust_eval.engine.base import Engine
+from robust_eval.grader.base import Grader
+from robust_eval.metric.score import Metric
+from robust_eval.model.config import ModelConfig
+from robust_eval.record.tracking import Tracking
+from robust_eval.rewriter.base import Rewriter
+from robust_eval.sampler.base import Sampler
+from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.store.base import Store
+
+
+@dataclass
+class Paths:
+    """Where a run leaves what it makes."""
+
+    mlruns: str = MISSING
+    """Folder of the MLflow database, its artifacts, and the folders of the runs."""
+
+
+@dataclass(kw_only=True)
+class Config:
+    """A whole run. ``sampler`` and ``metric`` map the names of the chosen options to their settings."""
+
+    seed: int
+    """Of every random number: the same seed gives the same answers."""
+    model: ModelConfig
+    dataset: Dataset
+    sampler: dict[str, Sampler]
+    """Empty where the answers are ``recorded``."""
+    recorded: RecordedAnswers | None = None
+    """The file of answers, with sampler=recorded."""
+    metric: dict[str, Metric]
+    rewriter: Rewriter
+    grader: Grader
+    aggregator: Aggregator
+    engine: Engine
+    store: Store
+    tracking: Tracking
+    paths: Paths = field(default_factory=Paths)
+    question_types: str | None = None
+    """Folder of a classifier that gives a type to questions that have none (robust_eval/question_type/)."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or more, not {self.seed}")
+        if self.question_types is not None and not Path(self.question_types).is_dir():
+            raise ValueError(
+                f"question_types={self.question_types}: there is no such folder; it must be one where python -m "
+                "robust_eval.cli.train_question_types saved a classifier"
+            )

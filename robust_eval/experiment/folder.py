@@ -1,0 +1,38 @@
+"""The folder of a run, which one run has to itself."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import Timeout
+from omegaconf import DictConfig
+
+from robust_eval.config.repeatable import repeatable
+from robust_eval.error import UserError
+from robust_eval.record.run_folder import CONFIG, LOG
+from robust_eval.runtime.locks import kept_lock
+
+
+@contextmanager
+def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
+    """Hold the folder of a run; UserError where another run has it, or had it with another configuration.
+
+    Where the run has not begun when it ends, the folder goes: it holds nothing but what was logged.
+    """
+    lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as problem:
+        raise UserError(f"a run is going on in {folder}; give this one another folder (hydra.run.dir)") from problem
+    try:
+        file = folder / CONFIG
+        if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):
+            raise UserError(f"{folder} holds a run with another configuration; give this one another (hydra.run.dir)")
+        yield
+    finally:
+        if {path.name for path in folder.iterdir()} <= {LOG}:
+            (folder / LOG).unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()

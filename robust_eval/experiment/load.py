@@ -1,0 +1,48 @@
+"""The questions of a run, and what is to be known of them."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from robust_eval.config.config import Config
+from robust_eval.dataset.base import Questions
+from robust_eval.question import Question
+from robust_eval.question_type.classifier import with_types
+
+log = logging.getLogger(__name__)
+
+
+class Loaded(NamedTuple):
+    """The questions of a data set with their types, and what is put on record of both."""
+
+    questions: list[Question]
+    whole: Questions
+    """As the data set brought them."""
+    typed: dict[str, Any]
+    """How many types were predicted, and by what."""
+    unusable: Mapping[str, int]
+    """Accepted answers that the grader cannot compare, with how often each occurs."""
+
+    def in_words(self, digest: str) -> str:
+        """Say how many questions there are, and how many records of the data set were left out."""
+        left_out = "".join(f", {number:,} {reason}" for reason, number in self.whole.unusable.items())
+        return f"{len(self.questions)} questions, fingerprint {digest[:12]}{left_out}"
+
+    def description(self, digest: str) -> dict[str, Any]:
+        """Return what is recorded of the questions, whose fingerprint is ``digest``."""
+        return {
+            **{f"loaded.dataset.{name}": value for name, value in self.whole.description().items()},
+            "loaded.dataset.fingerprint": digest,
+            "loaded.dataset.unusable_aliases": sum(self.unusable.values()),
+            **{f"loaded.{name}": value for name, value in self.typed.items()},
+        }
+
+
+def load(config: Config) -> Loaded:
+    """Load the questions, and predict the types of those that have none where there is a classifier."""
+    whole = config.dataset.load()
+    questions, typed = with_types(whole, config.question_types)
+    unusable = config.grader.unusable_aliases(questions)
+    if unusable:
+        log.warning("accepted answers that normalise to nothing are left out: %s", ", ".join(sorted(unusable)))
+    return Loaded(questions, whole, typed, unusable)

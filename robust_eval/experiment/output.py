@@ -1,0 +1,66 @@
+"""What a run writes into its folder and into the tracker."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from omegaconf import DictConfig
+
+from robust_eval.answer import GREEDY, Answers, gathered, write_parquet
+from robust_eval.config.repeatable import repeatable
+from robust_eval.record.result import Result, write_summary
+from robust_eval.record.run_folder import ANSWERS, CONFIG, ERROR, QUESTIONS, SUMMARY
+from robust_eval.record.tracking import Run
+from robust_eval.report.figures import save_figures
+from robust_eval.report.mlflow_tables import run_note, run_tables
+from robust_eval.report.page import write_page
+from robust_eval.rewriter.base import Rewritten
+from robust_eval.runtime.environment import environment
+
+
+def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
+    """Write down the configuration and the environment."""
+    surroundings = environment()
+    for left in (ERROR, SUMMARY):  # of the same run before: it has not finished yet
+        (folder / left).unlink(missing_ok=True)
+    (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
+    (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
+    record.parameters(settings)
+    record.tags(surroundings)
+
+
+def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
+    """Write what a model replied when it was asked for rewrites, and what became of each; nothing where none was."""
+    if rewritten.replies.num_rows:
+        write_parquet(rewritten.replies, folder / "rewriting.parquet")
+        write_parquet(rewritten.found, folder / "rewrites.parquet")
+
+
+def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], folder: Path) -> None:
+    """Write the answers of all samplers and, where a model gave them, accuracy curves."""
+    write_parquet(gathered({GREEDY: greedy, **{name: each.table for name, each in answers.items()}}), folder / ANSWERS)
+    if curves := curves_of(answers):
+        write_parquet(gathered(curves), folder / "curves.parquet")
+
+
+def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
+    """Return the accuracy curves by sampler, of those samplers that have any."""
+    return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
+
+
+def report(result: Result, folder: Path, record: Run) -> None:
+    """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
+    with result.watch.stage("report"):
+        for score in result.scores.values():
+            for name, table in score.tables.items():
+                write_parquet(table, folder / f"{name}.parquet")
+        write_parquet(result.by_question(), folder / QUESTIONS)
+        figures = save_figures(result, folder / "figures")
+        write_page(result, figures, folder / "report.html")
+    write_summary(result, folder / SUMMARY)
+    record.scores(list(result.scores.values()), result.counts())
+    record.folder(folder)
+    record.note(run_note(result))
+    record.tables(run_tables(result))

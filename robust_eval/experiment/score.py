@@ -1,0 +1,46 @@
+"""The scores of a run: those of its metrics, the profile of each fact, and the accuracy of the greedy answers."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from robust_eval.answer import Answers
+from robust_eval.config.config import Config
+from robust_eval.metric.greedy import greedy_accuracy
+from robust_eval.metric.profile import METHODS, profile
+from robust_eval.metric.score import Measured, Score
+from robust_eval.question import Question
+from robust_eval.sampler.base import Conditions
+
+log = logging.getLogger(__name__)
+
+
+def score(
+    config: Config,
+    questions: Sequence[Question],
+    kept: Sequence[Question],
+    baseline: pa.Table,
+    graded: Mapping[str, pa.Table],
+    answers: Mapping[str, Answers],
+    read: Mapping[str, str],
+    conditions: Mapping[str, Conditions],
+) -> dict[str, Score]:
+    """Score the graded answers to the questions that were ``kept`` with each metric.
+
+    ``read`` names the sampler whose answers a metric reads. The greedy accuracy is that of all ``questions``.
+    """
+
+    def measured(sampler: str) -> Measured:
+        sampled = answers[sampler]
+        estimator = conditions[sampler].estimator
+        return Measured(baseline, graded[sampler], sampled.curves, estimator, sampled.uncurved)
+
+    scores = {name: metric.score(kept, measured(read[name]), config.seed) for name, metric in config.metric.items()}
+    if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
+        scores = {"profile": profile(kept, scores, config.seed), **scores}
+    elif len(read) == len(METHODS) and len(graded) > 1:
+        log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
+    if baseline.num_rows:  # recorded answers need not have any
+        scores["greedy"] = greedy_accuracy(questions, baseline, config.seed)
+    return scores
