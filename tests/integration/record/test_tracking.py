@@ -229,7 +229,7 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell,
 def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell: Shell, tmp_path: Path):
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from robust_eval import tracking\n"
+        "from robust_eval.record import tracking\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 24, resource.RLIM_INFINITY))\n"
         "tracking.RESERVE = 1 << 25\n"
         "with tracking.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"

@@ -24,7 +24,7 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 FACTS = PROJECT / "robust_eval" / "dataset" / "builtin" / "facts.jsonl"
 IN_A_PROCESS = """
 import json, sys
-sys.path[:0] = ["tests/support"]
+sys.path[:0] = ["tests/support", "tests/integration/model/local"]
 from test_reproducibility import EMBEDDED, requests, token_ids
 from robust_eval.model.local.transformers import Transformers
 model = Transformers(**EMBEDDED).load()
@@ -99,7 +99,7 @@ def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded
 
 MEASURED = """
 import resource, sys
-sys.path[:0] = ["tests/support"]
+sys.path[:0] = ["tests/support", "tests/integration/model/local"]
 from asking import answered
 from test_reproducibility import large_vocabulary, sweep_of
 for count, reply in enumerate(answered(large_vocabulary(), sweep_of(240)), start=1):

@@ -1,0 +1,48 @@
+"""A store that an earlier version made: its answers count, and none is asked again."""
+
+import shutil
+from pathlib import Path
+
+import hydra
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import without_figures
+
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, register
+from robust_eval.experiment.run import run
+
+MADE_BEFORE = Path(__file__).with_name("made_before")
+"""Stores, questions and results of version 0.1.0 at commit 9814b79, before its modules moved."""
+SETTINGS = (
+    "experiment=profile",
+    "sampler.temperature_sweep.trials=3",
+    "sampler.temperature_sweep.selection=none",
+    "sampler.temperature_sweep.temperatures=[0.5,1,2]",
+    "sampler.perturbation.rewrites=2",
+    "sampler.repetition.trials=5",
+    "model.device=cpu",
+    "aggregator=text",
+    "tracking=none",
+    "dataset.name=three",
+    f"dataset.path={MADE_BEFORE / 'questions.jsonl'}",
+)
+
+
+@pytest.mark.parametrize(("store", "place"), [("sqlite", "answers.sqlite"), ("parquet", "blocks")])
+def test_a_store_that_an_earlier_version_made_answers_everything(store: str, place: str, tmp_path: Path):
+    kept = tmp_path / "mlruns" / "store" / place
+    kept.parent.mkdir(parents=True)
+    copy = shutil.copytree if (MADE_BEFORE / place).is_dir() else shutil.copyfile
+    copy(MADE_BEFORE / place, kept)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    register()
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"), without_figures():
+        composed = hydra.compose("config", [*SETTINGS, f"store={store}", f"paths.mlruns={tmp_path / 'mlruns'}"])
+        result = run(to_config(composed), composed, folder)
+    assert (result.prompts_asked, result.prompts_found) == (0, 3 + 3 + 9 + 3)
+    for name in ("graded.parquet", "questions.parquet"):
+        now, then = (pq.read_table(place / name) for place in (folder, MADE_BEFORE))
+        assert now.schema.equals(then.schema, check_metadata=True)
+        assert now.to_pandas().equals(then.to_pandas())  # NaN equals NaN
