@@ -37,7 +37,8 @@ from robust_eval.model.config import ModelConfig
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.recorded_model import RecordedModel
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.record.tracking import Mlflow, Tracking, Untracked
+from robust_eval.record.mlflow import Mlflow
+from robust_eval.record.tracking import Tracking, Untracked
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded

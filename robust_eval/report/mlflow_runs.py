@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import UserError, first_line
+from robust_eval.record.mlflow import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
 from robust_eval.record.run_folder import CONFIG, QUESTIONS, SUMMARY
-from robust_eval.record.tracking import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
 from robust_eval.report.finished_runs import FinishedRun, read_run
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,10 @@ from unseen import HOSTILE, unseen
 from robust_eval.error import UserError
 from robust_eval.metric.score import Estimate, Score
 from robust_eval.question import Question
+from robust_eval.record.mlflow import Mlflow
+from robust_eval.record.mlflow_run import integer_steps
 from robust_eval.record.run_folder import ERROR
-from robust_eval.record.tracking import Mlflow, Untracked, integer_steps
+from robust_eval.record.tracking import Untracked
 
 SCORE = Score(
     values={"frs.d1": Estimate(0.5, 0.4, 0.6), "frs.count.broken": Estimate(3.0), "odd": Estimate(float("nan"))},
@@ -111,7 +113,7 @@ def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):
 
 def test_several_processes_can_start_a_fresh_store(shell: Shell, tmp_path: Path):
     code = (
-        "import os, sys; from pathlib import Path; from robust_eval.record.tracking import Mlflow\n"
+        "import os, sys; from pathlib import Path; from robust_eval.record.mlflow import Mlflow\n"
         "children = []\n"
         "for i in range(3):\n"
         "    children.append(os.fork())\n"
@@ -212,7 +214,7 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell,
     """As on a full disk: from some point on, no file of this process may grow beyond a size that the database has."""
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.record.tracking import Mlflow; from robust_eval.error import UserError\n"
+        "from robust_eval.record.mlflow import Mlflow; from robust_eval.error import UserError\n"
         "mlruns = Path(sys.argv[1])\n"
         "with Mlflow().run('full', mlruns):\n"
         "    size = (mlruns / 'mlflow.db').stat().st_size\n"
@@ -229,10 +231,10 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell,
 def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell: Shell, tmp_path: Path):
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.record import tracking\n"
+        "from robust_eval.record import mlflow\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 24, resource.RLIM_INFINITY))\n"
-        "tracking.RESERVE = 1 << 25\n"
-        "with tracking.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
+        "mlflow.RESERVE = 1 << 25\n"
+        "with mlflow.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
     )
     process = shell.python(["-c", code, str(tmp_path)])
     last = process.stderr.strip().splitlines()[-1]

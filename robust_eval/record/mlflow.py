@@ -1,0 +1,172 @@
+"""MLflow: a store under mlruns/ or a server, in which one run of an experiment is one run."""
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_eval.error import UserError, first_line
+from robust_eval.record.mlflow_run import MlflowRun, RunOnServer
+from robust_eval.record.tracking import NothingRecorded, Run
+from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.secret_names import holds_password
+
+log = logging.getLogger(__name__)
+
+DATABASE = "mlflow.db"
+_PARENT = "ROBUST_EVAL_SWEEP"
+"""The variable that tells the jobs of a sweep, also in other processes, of which run they are children."""
+SWEEP_FOLDER = "sweep.folder"
+"""The tag of the parent run of a sweep: where the folders of its jobs lie."""
+RESERVE = 1 << 20
+"""Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
+_MAKE_UP = (
+    "tracking: not all of this run is in %s; it is all in the run's folder, and the same command with the server there "
+    "records it within seconds, from the store"
+)
+
+
+@dataclass
+class Mlflow:
+    """tracking=mlflow: a store under mlruns/, or a server."""
+
+    experiment: str = "robust_eval"
+    """The MLflow experiment that collects the runs."""
+    uri: str | None = None
+    """Of a tracking server; null: an SQLite database in the folder paths.mlruns."""
+
+    def __post_init__(self) -> None:
+        if self.uri and holds_password(self.uri):
+            raise ValueError(
+                "uri must not hold a secret, because all settings are written down with the run: MLflow reads it from "
+                "the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), "
+                "the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)"
+            )
+
+    def store(self, mlruns: Path) -> str:
+        """The tracking URI."""
+        return store_at(self.uri, mlruns)
+
+    def command(self, mlruns: Path) -> str | None:
+        """The command that opens MLflow's user interface on this store; None for a server, which has one."""
+        if self.uri:
+            return None
+        return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
+
+    def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
+        """Record a run; one that is left by an exception is FAILED, and one that is interrupted KILLED.
+
+        A server that is away stops no run: what cannot be recorded is said, and how to make up for it.
+        """
+        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
+        return self._recorded(name, mlruns, parent)
+
+    @contextmanager
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
+        """Record a sweep as the parent of its runs, in the same way; if any of them failed, so has the sweep."""
+        with self._recorded(name, mlruns, {SWEEP_FOLDER: str(folder)}) as record:
+            if record.run_id is not None:
+                os.environ[_PARENT] = record.run_id
+            try:
+                yield record
+            finally:
+                os.environ.pop(_PARENT, None)
+
+    @contextmanager
+    def _recorded(
+        self, name: str, mlruns: Path, tags: Mapping[str, str]
+    ) -> Iterator["MlflowRun | RunOnServer | NothingRecorded"]:
+        mlflow_library()
+        from mlflow.exceptions import MlflowException
+
+        served = (self.uri or "").startswith(("http://", "https://"))
+        try:
+            started = self._start(name, mlruns, tags)
+        except (MlflowException, OSError) as problem:
+            if not served:
+                raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+            log.warning("tracking: %s cannot be used: %s", self.uri, first_line(problem))
+            yield NothingRecorded()
+            log.warning(_MAKE_UP, self.uri)
+            return
+        if served:
+            yield from self._on_server(started)
+            return
+        reserve = mlruns / f"reserve-{started.run_id}"
+        try:
+            reserve.write_bytes(bytes(RESERVE))
+            yield started
+            started.end("FINISHED")
+        except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
+            reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
+            started.fail(problem)
+            if isinstance(problem, MlflowException | OSError):
+                raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
+            raise
+        reserve.unlink()
+
+    def _on_server(self, started: "MlflowRun") -> Iterator["RunOnServer"]:
+        run = RunOnServer(started)
+        try:
+            yield run
+        except BaseException as problem:
+            started.fail(problem)
+            raise
+        run.attempt(lambda: started.end("FINISHED"))
+        if run.lost:
+            log.warning(_MAKE_UP, self.uri)
+
+    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> "MlflowRun":
+        client, experiment_id = self._experiment(mlruns)
+        from mlflow.tracking.context.registry import resolve_tags
+
+        run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
+        return MlflowRun(client, run.info.run_id)
+
+    def _experiment(self, mlruns: Path) -> tuple[Any, str]:
+        """A client, and the id of the experiment, which is made if it is not there."""
+        mlflow = mlflow_library()
+        mlruns.mkdir(parents=True, exist_ok=True)
+        with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+            if self.uri is None:
+                _make_database(mlruns / DATABASE)
+            client = mlflow.MlflowClient(self.store(mlruns))
+            found = client.get_experiment_by_name(self.experiment)
+            location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
+            experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
+        return client, experiment_id
+
+
+def store_at(uri: str | None, mlruns: Path) -> str:
+    """The tracking URI, by default that of the database. Absolute: MLflow's own depends on the working directory."""
+    return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
+
+
+def mlflow_library() -> Any:
+    """The library, set up before it is first imported."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes, at every call
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # three bars for each run that is compared
+    import mlflow
+
+    for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
+        logging.getLogger(library).setLevel(logging.WARNING)
+    return mlflow
+
+
+def _make_database(file: Path) -> None:
+    """Make a fresh database beside its place: one whose tables are only half made cannot be used ever after."""
+    if file.exists():
+        return
+    import mlflow
+
+    fresh = file.with_name(f"{file.name}.fresh")
+    fresh.unlink(missing_ok=True)
+    mlflow.MlflowClient(f"sqlite:///{fresh.resolve()}").search_experiments(max_results=1)
+    os.replace(fresh, file)

@@ -1,0 +1,173 @@
+"""One run in MLflow, in a store or on a server that may go away."""
+
+import json
+import logging
+import math
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from robust_eval.error import first_line
+from robust_eval.metric.score import Score
+from robust_eval.question import Question
+from robust_eval.record.run_folder import ERROR
+from robust_eval.runtime.printable import printable_lines
+
+log = logging.getLogger(__name__)
+
+
+class MlflowRun:
+    """A run in MLflow, written to by its id: the library's one active run would outlive a server; see :class:`Run`."""
+
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client = client
+        self.run_id = run_id
+        self._discarded = False
+
+    def end(self, status: str) -> None:
+        """FINISHED, FAILED or KILLED."""
+        if not self._discarded:
+            self._client.set_terminated(self.run_id, status)
+
+    def fail(self, problem: BaseException) -> None:
+        """Say why, and end."""
+        from mlflow.exceptions import MlflowException
+
+        if self._discarded:
+            return
+        try:
+            reason = printable_lines(f"{type(problem).__name__}: {problem}")
+            self._client.set_tag(self.run_id, "error", reason[:5000])
+            self._client.log_text(self.run_id, printable_lines("".join(traceback.format_exception(problem))), ERROR)
+            stopped = isinstance(problem, SystemExit) and problem.code in (130, 143)  # a job of a sweep, by a signal
+            self.end("KILLED" if stopped or isinstance(problem, KeyboardInterrupt) else "FAILED")
+        except (MlflowException, OSError) as second:
+            log.warning("the run could not be marked as failed: %s", first_line(second))
+
+    def parameters(self, values: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
+        self._batches(params=[Param(key, str(value)[:6000]) for key, value in values.items()])
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self._batches(tags=[RunTag(key, value) for key, value in values.items()])
+
+    def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
+        import pandas as pd
+        from mlflow.data.dataset_source_registry import get_dataset_source_from_json
+        from mlflow.data.pandas_dataset import PandasDataset
+        from mlflow.entities import DatasetInput, InputTag
+
+        frame = pd.DataFrame(
+            {
+                "id": [question.id for question in questions],
+                "question": [question.title for question in questions],
+                "answers": ["; ".join(question.answers) for question in questions],
+            }
+        )
+        kind, key = ("http", "url") if source.startswith("https://") else ("local", "uri")
+        origin = get_dataset_source_from_json(json.dumps({key: source}), kind)
+        # MLflow's store takes a digest of 36 characters; the whole one is among the parameters.
+        data = PandasDataset(frame, source=origin, name=name, digest=digest[:36])
+        used = DatasetInput(data._to_mlflow_entity(), [InputTag("mlflow.data.context", "evaluation")])
+        self._client.log_inputs(self.run_id, [used])
+
+    def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        flat: dict[str, float] = {}
+        for score in scores:
+            flat |= score.telling().flat()
+        flat |= figures
+        metrics = [Metric(name, value, now, 0) for name, value in flat.items() if math.isfinite(value)]
+        for curve_name, curve in ((name, curve) for score in scores for name, curve in score.curves.items()):
+            for step, temperature in zip(integer_steps(list(curve)), curve, strict=True):
+                for suffix, value in zip(("", ".low", ".high"), curve[temperature], strict=True):
+                    if math.isfinite(value):
+                        metrics.append(Metric(f"curve/{curve_name}{suffix}", value, now, step))
+        self._batches(metrics=metrics)
+
+    def note(self, markdown: str) -> None:
+        self.tags({"mlflow.note.content": markdown})
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None:
+        """As JSON, of which MLflow's page makes tables again: it shows nothing of a Parquet file."""
+        for name, table in tables.items():
+            frame = table.to_pandas().astype(object)  # MLflow selects columns in a way of which pandas 3 warns
+            self._client.log_table(self.run_id, frame, f"tables/{name}.json")
+
+    def folder(self, path: Path) -> None:
+        self._client.log_artifacts(self.run_id, str(path))
+
+    def discard(self) -> None:
+        self._client.delete_run(self.run_id)
+        self._discarded = True
+
+    def _batches(self, **entities: Sequence[Any]) -> None:
+        ((kind, values),) = entities.items()
+        most = 1000 if kind == "metrics" else 100  # that one request takes
+        for start in range(0, len(values), most):
+            self._client.log_batch(self.run_id, **{kind: values[start : start + most]})
+
+
+class RunOnServer:
+    """A run on a server that may go away: nothing is sent after the first failure; see :class:`Run`."""
+
+    def __init__(self, run: "MlflowRun") -> None:
+        self._run = run
+        self.run_id = run.run_id
+        self.lost = False
+
+    def attempt(self, call: Callable[[], object]) -> None:
+        from mlflow.exceptions import MlflowException
+
+        if self.lost:
+            return
+        try:
+            call()
+        except (MlflowException, OSError) as problem:
+            log.warning("tracking: the server went away: %s", first_line(problem))
+            self.lost = True
+
+    def parameters(self, values: Mapping[str, Any]) -> None:
+        self.attempt(lambda: self._run.parameters(values))
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        self.attempt(lambda: self._run.tags(values))
+
+    def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
+        self.attempt(lambda: self._run.dataset(name, source, questions, digest))
+
+    def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
+        self.attempt(lambda: self._run.scores(scores, figures))
+
+    def note(self, markdown: str) -> None:
+        self.attempt(lambda: self._run.note(markdown))
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None:
+        self.attempt(lambda: self._run.tables(tables))
+
+    def folder(self, path: Path) -> None:
+        self.attempt(lambda: self._run.folder(path))
+
+    def discard(self) -> None:
+        self.attempt(self._run.discard)
+
+
+def integer_steps(temperatures: Sequence[float]) -> list[int]:
+    """MLflow's steps are integers: temperatures times 10, or times the least power of ten that keeps them apart.
+
+    >>> integer_steps([0.2, 1.0]), integer_steps([0.2, 0.25])
+    ([2, 10], [20, 25])
+    """
+    scale = 10
+    while any(abs(round(t * scale) - t * scale) > 1e-9 * scale for t in temperatures) and scale < 10**9:
+        scale *= 10
+    return [round(t * scale) for t in temperatures]
