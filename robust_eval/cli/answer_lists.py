@@ -27,7 +27,7 @@ _LISTS = "a list of letters and None, such as ['D', None, 'B']"
 
 
 def main() -> None:
-    """Write the answers; exits with status 1 and a sentence where a file is wrong, and then writes nothing."""
+    """Run the command; where a file is wrong, exit with status 1 and one sentence, and write nothing."""
     arguments = _parser().parse_args()
     with command():
         ids = question_ids(arguments.questions)

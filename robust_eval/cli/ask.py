@@ -1,7 +1,7 @@
 """Ask one question live: ``python -m robust_eval.cli.ask "What is the capital of France?"``.
 
-The question is rewritten, every wording is answered on its own, and the answers are gathered into cohorts that mean the
-same. Whoever asks may say which cohort is right, and then sees how many raters were.
+The question is rewritten, each wording is answered in a conversation of its own, and answers that mean the same are
+gathered into cohorts. The user may say which cohort is right, and then sees how many raters were right.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
 """
@@ -64,7 +64,7 @@ class Cohort(NamedTuple):
 
 
 def main() -> None:
-    """Answer what the command line asks; exits with status 1 and a sentence where something is wrong."""
+    """Run the command; exit with status 1 and one sentence where something is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m robust_eval.cli.ask",
         description="Ask a question in several wordings, and see which answers are given how often.",
@@ -107,7 +107,7 @@ def _composed(overrides: Sequence[str]) -> Config:
 
 
 def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool, entries: Entries) -> None:
-    """Rewrite, answer, show the cohorts, and with a truth, given or asked for, how right the raters were."""
+    """Rewrite the question, answer it, and show the cohorts; with a known truth, also how right the raters were."""
     if not text:
         raise UserError("the question is empty")
     (sampler,) = config.sampler.values()
@@ -147,7 +147,10 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
 def _rewritten(
     config: Config, asked: Question, questions: Sequence[Question], writer: StoredModel
 ) -> tuple[Question, set[str]]:
-    """The question with its rewrites, and which of these may have drifted; UserError where it has none."""
+    """Return the question with its rewrites, and the rewrites whose meaning may have drifted.
+
+    Raises UserError where there is no rewrite.
+    """
     rewriter = config.rewriter
     # recorded rewrites are those of a whole data set, of which this may be one question
     of_others = [] if rewriter.asks else [each for each in questions if each.id != asked.id]
@@ -162,7 +165,7 @@ def _rewritten(
 
 
 def cohorts_of(graded: pa.Table) -> list[Cohort]:
-    """The cohorts of the raters of one question, the largest first; of equal ones that which came first."""
+    """Return the cohorts of the raters of one question, the largest first; equal ones in the order of their answers."""
     found: dict[str, Cohort] = {}
     for rewrite, text, label, outcome, voted in rows(graded, "rewrite", "text", "label", "outcome", ENSEMBLE):
         if label is None or outcome in NO_REPLY or outcome in NO_ANSWER:
@@ -176,7 +179,7 @@ def cohorts_of(graded: pa.Table) -> list[Cohort]:
 
 
 def _judged(graded: pa.Table, labels: set[str]) -> pa.Table:
-    """The answers with a verdict: right are those with one of the labels; no reply is neither right nor wrong."""
+    """Grade the answers: right are those with one of the labels; a missing reply is neither right nor wrong."""
     verdicts = [
         None if outcome in NO_REPLY else label in labels and outcome not in NO_ANSWER
         for label, outcome in rows(graded, "label", "outcome")
@@ -186,7 +189,7 @@ def _judged(graded: pa.Table, labels: set[str]) -> pa.Table:
 
 
 def _with_truth(question: Question, right: Sequence[Cohort]) -> Question:
-    """The question with what its cohorts say as the right answers."""
+    """Return the question with the answers of the right cohorts as its accepted answers."""
     if not question.choices:
         return replace(question, answers=tuple(dict.fromkeys(text for cohort in right for text in cohort.texts)))
     if len(right) > 1:
@@ -218,14 +221,14 @@ def _show_cohorts(question: Question, cohorts: Sequence[Cohort], graded: pa.Tabl
 
 
 def _name(question: Question, cohort: Cohort) -> str:
-    """What a person calls a cohort: the choice, or the answer of it that was voted for."""
+    """Return the text that stands for a cohort: the choice, or the answer that was voted for."""
     if question.choices:
         return f"{cohort.label}) {question.choices[LETTERS.index(cohort.label)]}"
     return cohort.voted if cohort.voted is not None else cohort.texts[0]
 
 
 def _show_temperatures(config: Config, question: Question, model: StoredModel) -> None:
-    """The accuracy of the question as it was asked at rising temperature, and the FRS of this fact."""
+    """Show the accuracy of the original question at rising temperature, and the FRS of this fact."""
     (own,) = config.sampler.values()
     sweep = TemperatureSweep(max_new_tokens=own.max_new_tokens, selection="none", prompts=own.prompts)
     grader = config.grader
@@ -273,12 +276,12 @@ def _chosen(cohorts: Sequence[Cohort], truth: Sequence[int]) -> list[Cohort]:
 
 
 def _somebody_is_there() -> bool:
-    """Whether somebody reads what is shown, and can answer."""
+    """Return whether input and output are a terminal."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _choice_of_a_person(cohorts: Sequence[Cohort]) -> list[Cohort]:
-    """The cohorts that somebody at a terminal says are right; none where nobody sits there."""
+    """Ask at the terminal which cohorts are right; return none where there is no terminal."""
     while _somebody_is_there():
         try:
             said = terminal().input("Which cohort is right? Its number, several (1,3), or Enter for none: ").strip()
@@ -291,7 +294,7 @@ def _choice_of_a_person(cohorts: Sequence[Cohort]) -> list[Cohort]:
 
 
 def _share(count: int, of: int) -> tuple[str, str]:
-    """A share and its 95 % interval (Wilson), as words."""
+    """Format a share and its 95 % interval (Wilson)."""
     share = proportion(count, of)
     return number(share.value, ".2f"), f"{number(share.low, '.2f')} to {number(share.high, '.2f')}" if of else ""
 

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
-    """The runs, in the order in which they are named; those of an experiment by their start."""
+    """Read the runs in the order in which they are named; those of an experiment in the order in which they started."""
     runs: list[FinishedRun] = []
     with tempfile.TemporaryDirectory() as scratch:
         tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))

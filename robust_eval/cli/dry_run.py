@@ -13,7 +13,7 @@ from robust_eval.runtime.logs import log_plainly
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:
-    """Show what would be asked; nothing is asked, and nothing is left behind."""
+    """Show what would be asked. Nothing is asked, and no file is written."""
     if checked.swept and not multirun:
         raise UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m")
     log_plainly()
@@ -23,7 +23,10 @@ def dry_run(checked: Checked, multirun: bool) -> None:
 
 
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
-    """What runs would ask, stage by stage; the key of each tells it from the others, if there are several."""
+    """Print what runs would ask, stage by stage.
+
+    ``plans`` maps the overrides that tell a run from the others to its stages.
+    """
     console = terminal()
     stages = [stage for plan in plans.values() for stage in plan]
     whole = total(stages)

@@ -27,9 +27,10 @@ _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 
 
 class Checked(NamedTuple):
-    """What a command line asks for: ``overrides`` with shorthands spelt out, and the ``config`` of its last job.
+    """A command line that was checked.
 
-    ``swept`` holds the overrides of a sweep that differ between its ``jobs``.
+    ``overrides`` has shorthands spelt out. ``config`` is the configuration of its last job. ``swept`` holds the
+    overrides that differ between the ``jobs`` of a sweep.
     """
 
     overrides: list[str]
@@ -41,10 +42,10 @@ class Checked(NamedTuple):
 def checked_overrides(overrides: Sequence[str]) -> Checked:
     """Compose and check the configuration that these overrides ask for, before anything is loaded or written.
 
-    Where one option alone of a group that takes several has a setting, its name may be left out (``sampler.trials=20``
-    is ``sampler.temperature_sweep.trials=20``), and so may quotes (:func:`as_meant`). Raises UserError with what is
-    wrong and the nearest right name. Of a sweep, each value is checked by itself. Options may stand in folders of one's
-    own (``hydra.searchpath``).
+    The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
+    ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
+    checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). Raises UserError with what is
+    wrong and the nearest right name.
     """
     parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(line)) for line in overrides])
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
@@ -73,10 +74,10 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 
 def as_meant(line: str) -> str:
-    """An override with quotes around each text that Hydra's grammar does not take without: ``dataset.separator=;``.
+    """Quote each text of an override that Hydra's grammar does not take without quotes: ``dataset.separator=;``.
 
-    Commas part the values of a sweep, as always. UserError for what is no override, and for a list, a mapping or a
-    quoted text that has a beginning and cannot be read.
+    Commas separate the values of a sweep, as always. Raises UserError for what is not an override, and for a list, a
+    mapping or a quoted text that is not closed.
     """
     key, equals, value = line.partition("=")
     if key and _is_read(line):
@@ -97,7 +98,7 @@ def _is_read(line: str) -> bool:
 
 
 def _parts(value: str) -> list[str]:
-    """The values of a sweep: what commas part that stand in no brackets."""
+    """Split the values of a sweep at commas that do not stand in brackets."""
     parts, depth = [""], 0
     for character in value:
         depth += (character in "([{") - (character in ")]}")
@@ -121,9 +122,9 @@ def _quoted(line: str, key: str, text: str) -> str:
 
 
 def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
-    """The jobs of a sweep, or the one of a run: overrides that tell it from the others, and its configuration.
+    """Yield each job of a sweep: the overrides that tell it from the others, and its configuration. A run is one job.
 
-    The overrides are those that :func:`checked_overrides` has checked.
+    ``overrides`` are those that :func:`checked_overrides` has checked.
     """
     whole = OverridesParser.create().parse_overrides(list(overrides))
     parsed = [each for each in whole if not _is_hydra(each)]
@@ -157,13 +158,13 @@ def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> Dict
 
 
 def _of_group(line: str) -> str:
-    """``rewriter.model=NAME`` chooses an option of the group model, at another place; null is none of them."""
+    """Make ``rewriter.model=NAME`` choose an option of the group model; ``null`` is not one of them."""
     plain = line.lstrip("+")
     return f"model@{plain}" if plain.startswith("rewriter.model=") and plain != "rewriter.model=null" else line
 
 
 def _chooses(override: Override) -> bool:
-    """Whether an override chooses an option of a group, rather than setting a value."""
+    """Return whether an override chooses an option of a group instead of setting a value."""
     return not _is_hydra(override) and (CONF / str(override.key_or_group)).is_dir()
 
 
@@ -172,12 +173,12 @@ def _is_hydra(override: Override) -> bool:
 
 
 def _is_searchpath(override: Override) -> bool:
-    """Whether it says in which other folders options stand."""
+    """Return whether an override names other folders that hold options."""
     return str(override.key_or_group) == "hydra.searchpath"
 
 
 def _first(override: Override, line: str | None = None) -> str:
-    """The override itself, or that of the first job of a sweep."""
+    """Return the override itself, or the one that the first job of a sweep has."""
     text = line if line is not None else str(override.input_line)
     if not override.is_sweep_override():
         return text
@@ -185,7 +186,7 @@ def _first(override: Override, line: str | None = None) -> str:
 
 
 def _variants(overrides: Sequence[Override], single: list[str], expanded: dict[int, str]) -> Iterator[list[str]]:
-    """The overrides of the first job, then with each other value of each sweep in its place."""
+    """Yield the overrides of the first job, and then those overrides with each other value of each sweep."""
     yield single
     for index, override in enumerate(overrides):
         if override.is_sweep_override():
@@ -207,7 +208,7 @@ def _expanded(override: Override, chosen: DictConfig) -> str:
 
 
 def _unknown_option(message: str) -> str:
-    """A sentence about an option that a group does not have, from Hydra's message, with the nearest that it has."""
+    """Turn Hydra's message about an option that does not exist into a sentence that names the nearest one."""
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
@@ -221,7 +222,7 @@ def _options(group: str) -> str:
 
 
 def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:
-    """A sentence about a key that does not exist or a value of the wrong type."""
+    """Turn Hydra's message about an unknown key or a value of the wrong type into a sentence."""
     key = re.search(r"Could not override '([^']+)'", str(problem))
     if key and "@" in key.group(1):
         setting = key.group(1).partition("@")[2]

@@ -1,4 +1,4 @@
-"""An earlier run, asked again from its folder (``repeat=FOLDER``), which somebody else may have written."""
+"""Run an earlier run again from its folder (``repeat=FOLDER``). Somebody else may have written the folder."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ _TRUSTED = {"trust_remote_code": False, "key_variable": OpenAI.key_variable, "ba
 
 
 def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
-    """Write a checked copy of an earlier run's configuration into ``place``; the arguments that have Hydra take it.
+    """Write a checked copy of an earlier run's configuration into ``place``; return the arguments that make Hydra use it.
 
-    The folder that ``repeat=FOLDER`` names is not itself given to Hydra, which would run what a file in it says (a
-    logger or a launcher of its own). Raises UserError where it holds no finished run, where its configuration holds
-    anything but settings, and where it sets what has to be repeated on the command line: code of a model that would
-    run, an address that would be sent prompts and a key, a folder elsewhere that would be written to.
+    Hydra is not given the folder itself, because it would run what a file there says (a logger or a launcher). Raises
+    UserError where the folder holds no finished run, where its configuration holds anything but settings, and where it
+    has a setting that must be repeated on the command line: code of a model that would run, an address that would
+    receive prompts and a key, a folder elsewhere that would be written to.
     """
     *_, named = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
     others = [as_meant(line) for line in overrides if not line.startswith("repeat=")]
@@ -45,7 +45,7 @@ def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:
-    """The folder of the earlier run, if Hydra has the configuration from a copy that :func:`repeating_arguments` made.
+    """Return the folder of the earlier run, if Hydra read a copy that :func:`repeating_arguments` made; else None.
 
     ``sources`` are the places where Hydra looks for configurations.
     """
@@ -54,7 +54,7 @@ def repeated_run(sources: Iterable[Any]) -> Path | None:
 
 
 def _refuse_interpolations(whole: Mapping[str, Any], file: Path) -> None:
-    """UserError where a setting is to be filled in from elsewhere, such as the environment."""
+    """Raise UserError where a setting would be filled in from elsewhere, such as the environment."""
     for key, value in flat(whole).items():
         if not key.startswith("hydra.") and "${" in str(value):
             raise UserError(
@@ -63,7 +63,7 @@ def _refuse_interpolations(whole: Mapping[str, Any], file: Path) -> None:
 
 
 def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
-    """The path of each part of the configuration, and the name of its schema, from the defaults list of a run."""
+    """Yield the path of each part of the configuration and the name of its schema, from the defaults list of a run."""
     known = {f"{group}/{name}" for group, names in SCHEMAS.items() for name in names}
     for entry in defaults if isinstance(defaults, list) else []:
         if isinstance(entry, str) and entry.startswith("/schema/"):
@@ -74,7 +74,7 @@ def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_unless_said(folder: Path, settings: Mapping[str, Any], said: set[str]) -> None:
-    """UserError unless the command line itself has the settings that no folder is trusted with."""
+    """Raise UserError unless the command line itself has the settings that no folder is trusted with."""
     wanted = {}
     for key, value in settings.items():
         name = key.rpartition(".")[2]

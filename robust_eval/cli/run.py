@@ -1,4 +1,4 @@
-"""What stands between the command line and an experiment: checks first, and one sentence where something is wrong."""
+"""Check a command line, run what it asks for, and say in one sentence what is wrong."""
 
 import re
 import sys
@@ -61,7 +61,7 @@ def main(launch: Callable[[], None]) -> None:
 
 
 def _refuse_options(arguments: Sequence[str]) -> None:
-    """UserError for a setting with dashes before it: Hydra would take ``--experiment`` for one of its own options."""
+    """Raise UserError for a setting with dashes before it: Hydra would read ``--experiment`` as its own option."""
     known = get_args_parser()._option_string_actions
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
@@ -97,7 +97,7 @@ def _sweep(launch: Callable[[], None], checked: Checked) -> None:
 
 
 def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: Path | None = None) -> None:
-    """Run one experiment into ``folder``, or once more the one in the folder ``repeated``.
+    """Run one experiment into ``folder``, or repeat the one in the folder ``repeated``.
 
     Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
     Ctrl-C or SIGTERM. As a job of a sweep, which differs from the others by the overrides ``swept``, it only says what

@@ -1,4 +1,4 @@
-"""Many runs from one command (``-m``): one that fails stops no other, and the tracker shows them under one parent."""
+"""Sweeps (``-m``): a job that fails stops no other, and the tracker shows all jobs under one parent run."""
 
 import shutil
 import traceback
@@ -15,8 +15,9 @@ from robust_eval.runtime.printable import printable, printable_lines
 def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
     """Run the jobs that ``launch`` starts, each in a folder of its own under ``folder``.
 
-    ``config`` is that of any one job, ``swept`` what differs between them. UserError where a job failed, once all the
-    others are done. A sweep of which no job has asked anything leaves nothing, neither here nor in the tracker.
+    ``config`` is the configuration of any one job, ``swept`` the overrides that differ between jobs. Raises UserError
+    where a job failed, after all others are done. A sweep whose jobs asked nothing leaves no folder and nothing in the
+    tracker.
     """
     tracking: Tracking = config.tracking
     name = f"sweep over {', '.join(swept)}" if swept else "sweep"
@@ -38,12 +39,12 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
 
 
 def _begun(folder: Path) -> dict[Path, int]:
-    """When each job of the sweep has begun that has."""
+    """Return when each job of the sweep wrote its configuration, for those that did."""
     return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{CONFIG}")}
 
 
 def _reasons(folder: Path) -> str:
-    """Why jobs failed, each reason after the numbers of those that it stopped."""
+    """Format why jobs failed: each reason, after the numbers of the jobs that it stopped."""
     failed: dict[str, list[str]] = {}
     for file in sorted(folder.glob(f"*/{ERROR}")):
         failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
@@ -51,7 +52,7 @@ def _reasons(folder: Path) -> str:
 
 
 def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
-    """Write down how the runs in these folders compare, in the tracker as well, and show the main figures."""
+    """Compare the runs in these folders: write it to ``folder`` and the tracker, and print the main figures."""
     from robust_eval.report.comparison import compare
     from robust_eval.report.comparison_page import write_comparison
     from robust_eval.report.finished_runs import read_run
@@ -67,7 +68,7 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
 
 
 def write_error(problem: Exception, folder: Path) -> None:
-    """Leave the reason in the folder of a job that failed, and under it where it came from."""
+    """Write the reason and the traceback into the folder of a job that failed."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(traceback.format_exception(problem))
     (folder / ERROR).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")

@@ -51,7 +51,7 @@ EXPERIMENT = "question_types"
 
 
 def main() -> None:
-    """Train, test, record, save; exits with status 1 and a sentence where something is wrong."""
+    """Run the command: train, test, record, save. Exit with status 1 and one sentence where something is wrong."""
     arguments = _parser().parse_args()
     log_plainly()
     logging.getLogger("robust_eval").setLevel(logging.INFO)
@@ -128,7 +128,7 @@ def _tracking(uri: str | None) -> Mlflow:
 
 
 def _encoder(asked: str | None) -> str:
-    """The encoder asked for; where none is, the paper's if the hub or its cache has it, else the embedded one."""
+    """Return the encoder asked for; by default the paper's if the hub or its cache has it, else the embedded one."""
     if asked is not None:
         located("encoder", asked)  # a name that is none is said before anything is recorded
         return asked
@@ -152,7 +152,7 @@ def _settings(arguments: argparse.Namespace, encoder: str) -> Settings:
 
 
 def _made(folder: Path) -> Path:
-    """The folder, which is there afterwards; UserError where it cannot be made, or holds something."""
+    """Make the folder. Raises UserError where it cannot be made or is not empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -165,7 +165,7 @@ def _made(folder: Path) -> Path:
 def _write(
     score: Score, counted: dict[str, float], test: Sequence[Question], predicted: Sequence[str], folder: Path
 ) -> None:
-    """What was found, as files: the confusion matrix as a table and a figure, every test question, all figures."""
+    """Write the confusion matrix as a table and a figure, a row for each test question, and all figures."""
     folder.mkdir()
     (table,) = score.tables.values()
     write_parquet(table, folder / "confusion_matrix.parquet")
@@ -208,7 +208,7 @@ def _show(score: Score, counted: dict[str, float], folder: Path) -> None:
 
 
 def _confusion(score: Score) -> Table:
-    """The confusion matrix for a person, with the recall of each class."""
+    """Return the confusion matrix as a table for the terminal, with the recall of each class."""
     shown = titled("True types (rows) and predicted ones (columns)")
     shown.add_column("")
     for name in (*QUESTION_TYPES, "recall", "95 % interval"):

@@ -17,7 +17,7 @@ from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
 def to_config(composed: DictConfig) -> Config:
-    """The composed configuration as objects that do the work; UserError names the setting that makes no sense."""
+    """Turn a composed configuration into objects. Raises UserError that names the setting which makes no sense."""
     _refuse_unknown(composed)
     names = [entry.name for entry in fields(Schema)]
     try:
@@ -63,7 +63,7 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _check_asked(config: Config, asked: str) -> None:
-    """UserError unless there is a model to ask, all prompts are the same, and a metric reads the answers of each."""
+    """Raise UserError unless a model can be asked, all samplers share their prompts, and a metric reads each sampler."""
     if config.model.recorded:
         raise UserError(
             f"model=recorded cannot be asked, as sampler={asked} does: choose another model, or sampler=recorded "
@@ -86,7 +86,7 @@ def _check_asked(config: Config, asked: str) -> None:
 
 
 def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
-    """UserError unless recorded answers are those of a recorded model, and have what the metrics read of them."""
+    """Raise UserError unless the model is a recorded one, and the answers have what the metrics read."""
     if not config.model.recorded:
         raise UserError(
             f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, and call the model that "
@@ -101,7 +101,7 @@ def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
 
 
 def _instance(path: str, node: DictConfig) -> object:
-    """The object that a node of the configuration describes; UserError where its class refuses a value."""
+    """Return the object that a node of the configuration describes; UserError where its class refuses a value."""
     try:
         return OmegaConf.to_object(node)
     except (MissingMandatoryValue, InterpolationToMissingValueError) as problem:
@@ -112,7 +112,7 @@ def _instance(path: str, node: DictConfig) -> object:
 
 
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
-    """UserError for a key that no schema has: Hydra lets them in when they are added with a plus sign."""
+    """Raise UserError for a key that no schema has: Hydra accepts one that is added with a plus sign."""
     schema = OmegaConf.get_type(node)
     known = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
     for name, child in node.items_ex(resolve=False):
@@ -123,12 +123,12 @@ def _refuse_unknown(node: DictConfig, path: str = "") -> None:
 
 
 def no_setting(key: str, name: str, known: Sequence[str], where: str) -> str:
-    """A sentence about a setting that does not exist, with those that do."""
+    """Say that a setting does not exist, and which settings do."""
     there = f"{where} has" if where else "there are"
     return f"there is no setting {key}{nearest(name, known, where)}; {there} {', '.join(known) or 'no settings'}"
 
 
 def nearest(name: str, known: Sequence[str], where: str = "") -> str:
-    """(did you mean …?) with the known name that is most like this one; empty where none is."""
+    """Return " (did you mean NAME?)" with the known name that is most similar; an empty text where none is."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""

@@ -10,17 +10,17 @@ from robust_eval.config.schema import CONF, SCHEMAS
 
 
 def repeatable(composed: DictConfig) -> str:
-    """The composed configuration as a file that Hydra composes to the same (``repeat=FOLDER``)."""
+    """Return the text of a file that Hydra composes to the same configuration (``repeat=FOLDER``)."""
     settings = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(settings, dict)
     return configuration_file(schemas_of(composed), {str(name): value for name, value in settings.items()})
 
 
 def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str, Any]) -> str:
-    """A file that Hydra composes to these settings.
+    """Return the text of a file that Hydra composes to these settings.
 
-    It names the ``schemas`` of its parts (path and name of each, outer ones first), which are all that it takes from
-    elsewhere, and where Hydra puts runs.
+    The file names the ``schemas`` of its parts (path and name of each, outer ones first) and where Hydra puts runs. It
+    takes nothing else from other files.
     """
     named = [f"/schema/{name}@{path}" for path, name in schemas]
     main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str
 
 
 def schemas_of(node: DictConfig, path: str = "") -> Iterator[tuple[str, str]]:
-    """The paths of the nodes that have a schema of a group, each with the name of that, outer ones first."""
+    """Yield the path of each node that has the schema of a group, with the name of the schema; outer nodes first."""
     names = {schema: f"{group}/{name}" for group, schemas in SCHEMAS.items() for name, schema in schemas.items()}
     for key, child in node.items_ex(resolve=False):
         if isinstance(child, DictConfig):

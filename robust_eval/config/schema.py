@@ -126,7 +126,7 @@ def register() -> None:
 
 
 def own_device(devices: int) -> str:
-    """The number of the GPU that a job of a sweep has to itself, of so many that the jobs take in turns."""
+    """Return the number of the GPU of a job of a sweep, whose jobs take so many ``devices`` in turns."""
     number: int = HydraConfig.get().job.num
     return str(number % devices)
 

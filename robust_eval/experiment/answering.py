@@ -20,38 +20,38 @@ log = logging.getLogger(__name__)
 
 
 class Collection(Protocol):
-    """The answers of a run, each part under the name of the sampler that asks for it."""
+    """The answers of a run, by the name of the sampler that asks for them."""
 
     greedy: str
-    """What the answers at temperature 0 are called."""
+    """The name of the answers at temperature 0, for the log."""
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Under which conditions each sampler has answers."""
+        """Return the conditions under which each sampler has answers."""
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Those of the questions that the run is about; UserError where that is none."""
+        """Return the questions that the run is about. Raises UserError where there is none."""
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that may be selected, whatever is answered; UserError where that is none, or one cannot be asked so."""
+        """Return the questions that can be asked. Raises UserError where there is none."""
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """The answers at temperature 0, not graded; recorded ones need not have any."""
+        """Return the answers at temperature 0, not graded. Recorded answers need not have any."""
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """The candidates to go on with, given their graded baseline; UserError where there are none."""
+        """Select the candidates to go on with, given their graded baseline. Raises UserError where there is none."""
 
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
-        """The answers of each sampler to the questions that were selected, not graded."""
+        """Return the answers of each sampler to the selected questions, not graded."""
 
     def identity(self) -> dict[str, Any]:
-        """What tells the answers from others, beside model and settings, for the record."""
+        """Return what identifies the answers beside model and settings, for the record."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Answers of a model to the questions that all samplers take: what they find can be joined by question.
+    """Answers of a model. All samplers ask the same questions, so that their figures can be joined by question.
 
-    The greedy answers, which serve all samplers, are asked for in the way of the first.
+    The first sampler says how the greedy answers are asked for, which all samplers share.
     """
 
     samplers: Mapping[str, Sampler]
@@ -64,49 +64,49 @@ class Asked:
     greedy = "greedy"
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Those of the samplers."""
+        """Return the samplers, which are conditions."""
         return self.samplers
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """All; UserError for one that the prompt answers."""
+        """Return all questions. Raises UserError for a question that the prompt answers."""
         refuse_exemplars(questions, self._first.prompts)
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that each sampler may take."""
+        """Return the questions that every sampler can ask."""
         chosen = list(questions)
         for sampler in self.samplers.values():
             chosen = sampler.candidates(chosen)
         return chosen
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Greedy answers. What a sampler could not ask for is said before they are asked."""
+        """Ask for the greedy answers, once each sampler could make its requests: its mistakes are found before."""
         for name in self.samplers:
             self.requests(name, questions)
         return self.model.answers(self.greedy_requests(questions), "greedy answers", needs_curves=False).table
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
-        """What is asked at temperature 0."""
+        """Return the requests at temperature 0."""
         sampler = self._first
         return greedy_requests(questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs)
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
-        """What a sampler asks of the questions that were selected."""
+        """Return the requests of a sampler for the selected questions."""
         return self.samplers[sampler].requests(questions, self.judge, self.seed)
 
     def needs_curves(self, sampler: str) -> bool:
-        """Whether the accuracy curves of the model are wanted, and not only its answers."""
+        """Return whether a sampler needs accuracy curves beside answers."""
         return self.samplers[sampler].estimator != "trials"
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Those that each sampler takes of the ones that are left."""
+        """Select the questions that every sampler keeps."""
         chosen = list(questions)
         for sampler in self.samplers.values():
             chosen = sampler.select(chosen, baseline, self.seed)
         return chosen
 
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
-        """The samplers ask in turn."""
+        """Ask for the answers of one sampler after the other."""
         found = {}
         for name in self.samplers:
             requests = self.requests(name, questions)
@@ -114,11 +114,11 @@ class Asked:
         return found
 
     def stage(self, sampler: str) -> str:
-        """What the answers of a sampler are called while they are asked for."""
+        """Return the name of a sampler's answers in progress bars and logs."""
         return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
 
     def identity(self) -> dict[str, Any]:
-        """The model and the settings say it all."""
+        """Return nothing: model and settings identify the answers."""
         return {}
 
     @property
@@ -135,31 +135,31 @@ class Recorded:
     greedy = "recorded"
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Those of each sampler that the file names."""
+        """Return the conditions of each sampler that the file names."""
         return self.file.conditions()
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that have an answer; UserError names the first answer to a question that is none of them."""
+        """Return the questions that have an answer. Raises UserError for the first answer to an unknown question."""
         return self.file.answered(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """All of them."""
+        """Return all questions."""
         return list(questions)
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Those of temperature 0, where there are any."""
+        """Return the answers at temperature 0, if there are any."""
         return self.file.baseline(questions)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """By the selection asked for."""
+        """Select by the rule in ``sampler.selection``."""
         return self.file.select(questions, baseline)
 
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
-        """Those above temperature 0."""
+        """Return the answers above temperature 0."""
         return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
 
     def identity(self) -> dict[str, Any]:
-        """The hash of the file."""
+        """Return the hash of the file."""
         return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
 
 

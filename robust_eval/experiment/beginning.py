@@ -1,4 +1,4 @@
-"""When a run begins to leave something behind: a mistake that is found before anything was asked is no run."""
+"""The moment from which a run is recorded: a mistake that is found before anything is asked leaves no run."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from robust_eval.record.tracking import Run
 class Beginning:
     """The moment at which a model is first asked, or at which the first answers are found in the store.
 
-    Until then a run has nothing in the tracker and nothing in its folder. What it is to leave there by then waits.
+    Until then the run has nothing in the tracker and nothing in its folder. What is to be written there waits.
     """
 
     def __init__(self, start: Callable[[], Run]) -> None:
@@ -17,7 +17,7 @@ class Beginning:
         self._waiting: list[Callable[[Run], object]] = []
 
     def __call__(self) -> Run:
-        """The run begins, unless it has: the record of it is started, and what has waited is done."""
+        """Begin the run, unless it has begun: start its record and write what has waited. Return the record."""
         if self._record is None:
             self._record = self._start()
             for leave in self._waiting:
@@ -26,7 +26,7 @@ class Beginning:
         return self._record
 
     def then(self, leave: Callable[[Run], object]) -> None:
-        """Do this when the run begins; at once where it has begun."""
+        """Call ``leave`` with the record when the run begins; at once if it has begun."""
         if self._record is None:
             self._waiting.append(leave)
         else:

@@ -15,9 +15,10 @@ from robust_eval.runtime.locks import kept_lock
 
 @contextmanager
 def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
-    """Hold the folder of a run; UserError where another run has it, or had it with another configuration.
+    """Lock the folder of a run.
 
-    Where the run has not begun when it ends, the folder goes: it holds nothing but what was logged.
+    A folder in which nothing but the log was written is removed afterwards. Raises UserError where another run is in
+    the folder, or was there with another configuration.
     """
     lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
     try:

@@ -1,4 +1,4 @@
-"""What a run is going to ask, before it asks: answers, requests, tokens and cost."""
+"""The plan of a run: how many answers, requests and tokens it will ask for, and what they cost."""
 
 import logging
 import math
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stage:
-    """Answers that are asked for together: ``missing`` are the requests that the store does not have the answers to."""
+    """Requests that are asked together. ``missing`` are those whose answers are not in the store."""
 
     name: str
     model: StoredModel
@@ -34,7 +34,7 @@ class Stage:
     """Whether there may be fewer requests: they follow from answers that are not there yet."""
 
     def workload(self) -> Workload:
-        """What it takes to answer what is missing."""
+        """Return what it takes to answer the missing requests."""
         return self.model.config.terms().workload(self.missing)
 
 
@@ -73,10 +73,10 @@ def plan(
     grader: Grader,
     seed: int,
 ) -> list[Stage]:
-    """The stages of a run, in their order; nothing is asked.
+    """Return the stages of a run in their order; nothing is asked.
 
-    What follows from answers that are not in the store is counted as if they brought all that is wanted: each question
-    all its rewrites, and a right greedy answer.
+    Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
+    a right greedy answer to each.
     """
     stages: list[Stage] = []
     uncertain = False
@@ -104,9 +104,9 @@ def plan(
 
 
 def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
-    """The stages without what other runs, which put their answers into the same store, have ``planned`` to ask.
+    """Return the stages without the answers that other runs with the same store have ``planned`` to ask for.
 
-    ``planned`` holds temperature and trial of answers by their key in the store, and then those of these stages, too.
+    ``planned`` maps keys of the store to the temperature and trial of answers; those of these stages are added to it.
     """
     left = []
     for stage in stages:
@@ -123,14 +123,14 @@ def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int
 
 
 def check(stages: Sequence[Stage]) -> None:
-    """UserError where a model behind a server cannot answer what it is going to be asked, and what would work."""
+    """Raise UserError where a model behind a server cannot answer what it will be asked, and say what would work."""
     for model in {id(stage.model): stage.model for stage in stages}.values():
         own = [stage for stage in stages if stage.model is model]
         model.check([request for stage in own for request in stage.missing], any(stage.curves for stage in own))
 
 
 def in_words(stages: Sequence[Stage]) -> str:
-    """What the stages ask together, in one line."""
+    """Format what the stages ask together, in one line."""
     whole = total(stages)
     if not whole.answers:
         return "nothing, every answer is there"
@@ -144,12 +144,12 @@ def in_words(stages: Sequence[Stage]) -> str:
 
 
 def total(stages: Iterable[Stage]) -> Workload:
-    """What all stages take."""
+    """Return the sum of what the stages take."""
     return sum((stage.workload() for stage in stages), start=Workload())
 
 
 def duration(seconds: float) -> str:
-    """A time in words, rounded up.
+    """Format a time, rounded up.
 
     >>> duration(30), duration(5400), duration(200_000)
     ('30 s', '1 h 30 min', '55 h 34 min')
@@ -162,7 +162,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing is logged that the run itself will say."""
+    """Silence the log: the run itself will say it."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

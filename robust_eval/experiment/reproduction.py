@@ -15,7 +15,7 @@ _PLACE = ("question_id", "rewrite", "temperature", "trial")
 
 
 def compared(before: Path, after: Path) -> str:
-    """One sentence on how the answers in one file differ from those in another; UserError where one is no such file."""
+    """Say in one sentence how the answers in two files differ. Raises UserError where one holds no answers."""
     tables = [read_answers(file) for file in (before, after)]
     asked_by = all(table[SAMPLER].null_count == 0 for table in tables)  # which a run with one sampler need not say
     first, second = (_by_place(table, [*_PLACE, SAMPLER] if asked_by else _PLACE) for table in tables)

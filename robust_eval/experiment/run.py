@@ -39,11 +39,10 @@ def run(
 ) -> Result:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
-    ``composed`` is the configuration as Hydra composed it, for the record. A job of a sweep has the overrides ``swept``
-    to itself, and says little, because the sweep shows the figures of all. Where the configuration is that of an
-    earlier run, in the folder ``repeated``, everything is asked anew and compared with what came then. Raises UserError
-    for what a person can mend; the tracker then shows the run as failed, unless nothing was asked: then it leaves
-    nothing.
+    ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
+    sweep; such a job prints little, because the sweep prints the figures of all. Where ``repeated`` names the folder of
+    an earlier run, everything is asked anew and compared with the answers there. Raises UserError for what a user can
+    mend; the tracker then shows the run as failed. A run that fails before anything was asked leaves nothing.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)

@@ -49,26 +49,26 @@ class Mlflow:
             )
 
     def store(self, mlruns: Path) -> str:
-        """The tracking URI."""
+        """Return the tracking URI."""
         return store_at(self.uri, mlruns)
 
     def command(self, mlruns: Path) -> str | None:
-        """The command that opens MLflow's user interface on this store; None for a server, which has one."""
+        """Return the command that opens MLflow's user interface on this store; None for a server, which has its own."""
         if self.uri:
             return None
         return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
-        """Record a run; one that is left by an exception is FAILED, and one that is interrupted KILLED.
+        """Record a run. An exception marks it FAILED, an interrupt KILLED.
 
-        A server that is away stops no run: what cannot be recorded is said, and how to make up for it.
+        A server that cannot be reached does not stop the run: a warning says how to record it later.
         """
         parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
         return self._recorded(name, mlruns, parent)
 
     @contextmanager
     def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
-        """Record a sweep as the parent of its runs, in the same way; if any of them failed, so has the sweep."""
+        """Record a sweep as the parent of its runs. If one of them fails, the sweep is marked FAILED."""
         with self._recorded(name, mlruns, {SWEEP_FOLDER: str(folder)}) as record:
             if record.run_id is not None:
                 os.environ[_PARENT] = record.run_id
@@ -129,7 +129,7 @@ class Mlflow:
         return MlflowRun(client, run.info.run_id)
 
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
-        """A client, and the id of the experiment, which is made if it is not there."""
+        """Return a client and the id of the experiment, which is created if it does not exist."""
         mlflow = mlflow_library()
         mlruns.mkdir(parents=True, exist_ok=True)
         with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
@@ -143,12 +143,12 @@ class Mlflow:
 
 
 def store_at(uri: str | None, mlruns: Path) -> str:
-    """The tracking URI, by default that of the database. Absolute: MLflow's own depends on the working directory."""
+    """Return the tracking URI, by default that of the database, whatever the working directory."""
     return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
 
 
 def mlflow_library() -> Any:
-    """The library, set up before it is first imported."""
+    """Import MLflow with its settings in place."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes, at every call
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
@@ -161,7 +161,7 @@ def mlflow_library() -> Any:
 
 
 def _make_database(file: Path) -> None:
-    """Make a fresh database beside its place: one whose tables are only half made cannot be used ever after."""
+    """Create the database under another name and rename it: MLflow cannot use one that is half created."""
     if file.exists():
         return
     import mlflow

@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class MlflowRun:
-    """A run in MLflow, written to by its id: the library's one active run would outlive a server; see :class:`Run`."""
+    """A run in MLflow; see :class:`robust_eval.record.tracking.Run`.
+
+    It is written to by its id, because the library's one active run would stay active after a server went away.
+    """
 
     def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
@@ -29,12 +32,12 @@ class MlflowRun:
         self._discarded = False
 
     def end(self, status: str) -> None:
-        """FINISHED, FAILED or KILLED."""
+        """End the run with the status FINISHED, FAILED or KILLED."""
         if not self._discarded:
             self._client.set_terminated(self.run_id, status)
 
     def fail(self, problem: BaseException) -> None:
-        """Say why, and end."""
+        """Record why the run failed, and end it."""
         from mlflow.exceptions import MlflowException
 
         if self._discarded:
@@ -98,7 +101,7 @@ class MlflowRun:
         self.tags({"mlflow.note.content": markdown})
 
     def tables(self, tables: Mapping[str, pa.Table]) -> None:
-        """As JSON, of which MLflow's page makes tables again: it shows nothing of a Parquet file."""
+        """Record tables as JSON, which MLflow's page shows as tables; it does not show Parquet files."""
         for name, table in tables.items():
             frame = table.to_pandas().astype(object)  # MLflow selects columns in a way of which pandas 3 warns
             self._client.log_table(self.run_id, frame, f"tables/{name}.json")
@@ -118,7 +121,7 @@ class MlflowRun:
 
 
 class RunOnServer:
-    """A run on a server that may go away: nothing is sent after the first failure; see :class:`Run`."""
+    """A run on a server that may go away: nothing is sent after the first failure."""
 
     def __init__(self, run: "MlflowRun") -> None:
         self._run = run
@@ -162,7 +165,7 @@ class RunOnServer:
 
 
 def integer_steps(temperatures: Sequence[float]) -> list[int]:
-    """MLflow's steps are integers: temperatures times 10, or times the least power of ten that keeps them apart.
+    """Turn temperatures into MLflow's integer steps: times 10, or times the least power of ten that keeps them apart.
 
     >>> integer_steps([0.2, 1.0]), integer_steps([0.2, 0.25])
     ([2, 10], [20, 25])

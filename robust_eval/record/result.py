@@ -1,4 +1,4 @@
-"""What a run found: all that the reports show, in one place."""
+"""The result of a run: all that reports show, in one place."""
 
 import json
 import math
@@ -24,14 +24,13 @@ from robust_eval.runtime.stopwatch import Stopwatch
 class Result:
     """One finished experiment.
 
-    ``description`` is what was run, flat; ``rewritten`` what a rewriter made of the questions, which are ``asked`` but
-    for those that a sampler cannot ask (:meth:`candidates`); ``baseline`` the graded greedy answers, ``graded`` the
-    graded answers of each sampler to the questions ``kept``;
-    ``curves`` what the models told of the accuracy besides, by sampler (:data:`robust_eval.answer.CURVES`);
-    ``sources`` maps the names of the metrics to the samplers whose answers they read, ``scores`` to what they found,
-    and the name ``greedy`` to the accuracy of the baseline if there is one.
-    ``tokenizer`` is the file that tells what tokens write, if there is one.
-    ``prompts_asked`` went to the models in this run, the answers to ``prompts_found`` were in the store.
+    ``description`` is what was run, flat. ``asked`` are the questions of the data set, ``rewritten`` what a rewriter
+    made of them, ``kept`` the selected ones. ``baseline`` holds the graded greedy answers, ``graded`` the graded
+    answers of each sampler to the questions kept, ``curves`` the accuracy curves of each sampler that a model gave
+    (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler whose answers it reads, ``scores``
+    to its score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
+    the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts that the models were asked in this run,
+    ``prompts_found`` those whose answers were in the store.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Result:
     watch: Stopwatch
 
     def candidates(self) -> list[Question]:
-        """The questions of which those kept were chosen: the ones with a greedy answer; all, where none has one.
+        """Return the questions that could be selected: those with a greedy answer; all, where none has one.
 
         Recorded answers may keep questions without one.
         """
@@ -60,13 +59,11 @@ class Result:
         return [question for question in self.asked if question.id in answered]
 
     def counts(self) -> dict[str, float]:
-        """All that is counted, by its MLflow name: questions of the data set, those asked and those kept, prompts and
-        where the answers to them are from, replies that came, outcomes, what became of rewrites, tokens, and seconds of
-        each stage.
+        """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
-        Outcomes are those of each stage: rewriting, greedy answers, and sampled ones, of which ``replies.cut`` were
-        ended by the length limit. Enumerated answers count by their probability. Tokens are those of answers that are
-        asked for one by one, each with its whole prompt, as a service would count them.
+        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
+        ended by the length limit. Enumerated answers count by their probability. Tokens are counted as a service would
+        count them: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
         counts: dict[str, float] = {"questions.loaded": len(self.asked), "questions.asked": len(self.candidates())}
@@ -89,17 +86,17 @@ class Result:
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
 
     def replies_came(self) -> float:
-        """How many replies there are of all stages; of enumerated answers one for each question and temperature."""
+        """Count the replies of all stages; enumerated answers are one for each question and temperature."""
         tables = [self.rewritten.replies, self.baseline, *self.graded.values()]
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
 
     def drifted(self) -> list[dict[str, Any]]:
-        """The rewrites that were kept although their meaning may have drifted, the furthest first."""
+        """Return the kept rewrites whose meaning may have drifted, the least similar first."""
         found = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
         return sorted(found, key=lambda row: float(row["cosine"]))
 
     def by_question(self) -> pa.Table:
-        """A row for each question asked: what it is, whether it was kept, and its value of each figure that is a mean.
+        """Return a row for each question: what it is, whether it was kept, and its value of each figure that is a mean.
 
         The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
         fields say which values are possible (:func:`robust_eval.metric.limits.with_limits`), where that is known.
@@ -124,7 +121,7 @@ class Result:
         return with_limits(pa.table(columns), limits)
 
     def summary(self) -> dict[str, float | None]:
-        """Every figure of the run under its MLflow name; None where a figure is undefined or infinite."""
+        """Return every figure of the run under its MLflow name; None where a figure is undefined or infinite."""
         figures = self.counts()
         for score in self.scores.values():
             figures |= score.flat()
@@ -132,14 +129,14 @@ class Result:
 
 
 def _outcomes(table: pa.Table) -> dict[str, float]:
-    """How many answers had each outcome."""
+    """Count the answers of each outcome."""
     weights = reply_weights(table)
     outcomes = np.array(table["outcome"].to_pylist(), dtype=object)
     return {outcome: float(weights[outcomes == outcome].sum()) for outcome in OUTCOMES}
 
 
 def _cut(table: pa.Table) -> float:
-    """How many replies the length limit ended; NaN where nothing is known of how any of them ended."""
+    """Count the replies that the length limit ended; NaN where no reply says how it ended."""
     if table["finish_reason"].null_count == table.num_rows:
         return math.nan
     cut = pc.fill_null(pc.equal(table["finish_reason"], "length"), False)
@@ -151,5 +148,5 @@ def _sum(table: pa.Table, column: str) -> float:
 
 
 def write_summary(result: Result, path: Path) -> None:
-    """The summary as flat JSON."""
+    """Write the summary as flat JSON."""
     path.write_text(json.dumps(result.summary(), indent=2) + "\n", encoding="utf-8")

@@ -28,7 +28,7 @@ ERROR = "error.txt"
 
 
 def finished_jobs(sweep: Path) -> list[Path]:
-    """The folders of the jobs of a sweep that have finished, in the order of their numbers."""
+    """Return the folders of the finished jobs of a sweep, in the order of their numbers."""
     done = [file.parent for file in sweep.glob(f"*/{SUMMARY}")]
     return sorted(done, key=lambda job: (len(job.name), job.name))
 
@@ -40,9 +40,10 @@ DEEPEST = 32
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
-    """The configuration that a run wrote, as plain data; UserError where the file holds none.
+    """Read the configuration that a run wrote, as plain data.
 
-    Somebody else may have written it, so it makes no objects, and nothing in it is much larger than it seems.
+    Somebody else may have written the file, so no object is made from it, and its size and depth are limited. Raises
+    UserError where it holds no configuration.
     """
     try:
         if file.stat().st_size > LARGEST:
@@ -58,7 +59,7 @@ def read_configuration(file: Path) -> dict[str, Any]:
 
 
 def _refuse_bombs(text: str, file: Path) -> None:
-    """UserError where a file of YAML would be far more than it seems: by what refers to something else, or by depth."""
+    """Raise UserError for YAML that is small as text and large when read, by aliases or by depth."""
     depth = 0
     for event in yaml.parse(text):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -11,13 +11,13 @@ SEVERAL = ("sampler", "metric")
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """The settings in a file that :func:`robust_eval.config.repeatable.repeatable` made, flat."""
+    """Read the settings from a file that :func:`robust_eval.config.repeatable.repeatable` made, flat."""
     whole = read_configuration(file)
     return flat({name: value for name, value in whole.items() if name not in ("defaults", "hydra")})
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    """Flatten nested mappings, with keys joined by dots: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     if not isinstance(tree, Mapping):
         return {prefix.removesuffix("."): tree}
     return {key: value for name, child in tree.items() for key, value in flat(child, f"{prefix}{name}.").items()}

@@ -16,60 +16,61 @@ class Tracking(Protocol):
     """A place where runs are recorded; a dataclass whose fields are its configuration."""
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager["Run"]:
-        """Record the run that happens inside of the context; one that is left by an exception has failed."""
+        """Record the run that happens within the context. An exception that leaves the context marks it as failed."""
 
     def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager["Run"]:
-        """Record a sweep: the runs that happen inside of the context, in any process, become its children."""
+        """Record a sweep. The runs that happen within the context, in any process, become its children."""
 
     def command(self, mlruns: Path) -> str | None:
-        """The command that shows the runs, if there is one."""
+        """Return the command that shows the runs, if there is one."""
 
 
 class Run(Protocol):
     """A run that is being recorded."""
 
     def parameters(self, values: Mapping[str, Any]) -> None:
-        """Settings, flat."""
+        """Record settings, flat."""
 
     def tags(self, values: Mapping[str, str]) -> None:
-        """What describes the run without being a setting."""
+        """Record what describes the run and is not a setting."""
 
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
-        """The questions, where they are from, and their fingerprint."""
+        """Record the questions, their source and their fingerprint."""
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
-        """The metrics' figures, of curves those at telling temperatures, and other flat figures; whole curves under
-        ``curve/``, by integer step.
+        """Record the figures of the metrics and other flat figures.
+
+        Of a curve, the values at telling temperatures are figures. The whole curve is under ``curve/``, by step.
         """
 
     def note(self, markdown: str) -> None:
-        """What is read first of the run."""
+        """Record the note that a reader sees first."""
 
     def tables(self, tables: Mapping[str, pa.Table]) -> None:
-        """Short tables by name, to be read in the tracker itself."""
+        """Record short tables by name, to be read in the tracker itself."""
 
     def folder(self, path: Path) -> None:
-        """Everything in the run's folder, as artifacts."""
+        """Record all files of the run's folder as artifacts."""
 
     def discard(self) -> None:
-        """Leave nothing of it: nothing was asked."""
+        """Delete the record of a run that has asked nothing."""
 
 
 @dataclass
 class Untracked:
-    """tracking=none: the run's folder is all that is left of a run, and MLflow is not imported."""
+    """tracking=none: a run leaves its folder and nothing else, and MLflow is not imported."""
 
     @contextmanager
     def run(self, name: str, mlruns: Path) -> Iterator[Run]:
-        """A run that is recorded nowhere."""
+        """Record nothing."""
         yield NothingRecorded()
 
     def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager["Run"]:
-        """A sweep that is recorded nowhere."""
+        """Record nothing."""
         return nullcontext(NothingRecorded())
 
     def command(self, mlruns: Path) -> str | None:
-        """No user interface."""
+        """Return None: there is no user interface."""
         return None
 
 
