@@ -20,7 +20,7 @@ _TRUSTED = {"trust_remote_code": False, "key_variable": OpenAI.key_variable, "ba
 
 
 def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
-    """Write a checked copy of an earlier run's configuration into ``place``; return the arguments that make Hydra use it.
+    """Write a checked copy of an earlier run's configuration into ``place``; return the arguments for Hydra to use it.
 
     Hydra is not given the folder itself, because it would run what a file there says (a logger or a launcher). Raises
     UserError where the folder holds no finished run, where its configuration holds anything but settings, and where it

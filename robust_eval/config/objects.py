@@ -63,7 +63,7 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _check_asked(config: Config, asked: str) -> None:
-    """Raise UserError unless a model can be asked, all samplers share their prompts, and a metric reads each sampler."""
+    """Raise UserError unless there is a model to ask, samplers share their prompts, and a metric reads each."""
     if config.model.recorded:
         raise UserError(
             f"model=recorded cannot be asked, as sampler={asked} does: choose another model, or sampler=recorded "

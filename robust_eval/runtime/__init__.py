@@ -1,1 +1,1 @@
-"""What a program needs of the machine around it, and nothing of the field."""
+"""What any program needs: terminal, log, cache, locks, progress. Nothing here knows about language models."""

@@ -1,4 +1,4 @@
-"""What is kept between runs in the user's cache folder: a convenience, without which a run takes longer and no more."""
+"""The user's cache folder. It saves time and nothing else: every run works without it."""
 
 import atexit
 import functools
@@ -18,7 +18,7 @@ _said: list[Path] = []
 
 
 def cache_folder() -> Path:
-    """The user's cache folder; where the user has no home, a folder that there can never be."""
+    """Return the user's cache folder; where the user has no home, a folder that cannot exist."""
     nowhere = Path(os.devnull, "robust_eval")
     try:
         folder = Path(platformdirs.user_cache_dir("robust_eval"))
@@ -28,7 +28,7 @@ def cache_folder() -> Path:
 
 
 def kept(file: Path) -> str | None:
-    """What a file of the cache says; None where there is none, or none that can be read."""
+    """Read a file of the cache; None where it does not exist or cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -36,7 +36,7 @@ def kept(file: Path) -> str | None:
 
 
 def keep(file: Path, text: str) -> None:
-    """Write a file of the cache, whole or not at all; where that is not possible, it is done without."""
+    """Write a file of the cache, whole or not at all. Where that fails, log it once and go on."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, partial = tempfile.mkstemp(dir=file.parent)
@@ -52,9 +52,9 @@ def keep(file: Path, text: str) -> None:
 
 
 def kept_folder(folder: Path, make: Callable[[Path], None], whole: Callable[[Path], bool] = os.path.isdir) -> Path:
-    """A folder of the cache that ``make`` makes where it is not there and ``whole``.
+    """Return a folder of the cache, which ``make`` creates unless it exists and is ``whole``.
 
-    Where it cannot be kept, it is made in a temporary folder that is removed when this process ends.
+    Where it cannot be kept, it is created in a temporary folder that is removed when this process ends.
     """
     folder = place(folder)
     if not whole(folder):
@@ -68,7 +68,7 @@ def kept_folder(folder: Path, make: Callable[[Path], None], whole: Callable[[Pat
 
 
 def place(folder: Path) -> Path:
-    """Where a folder of the cache is or will be: there, unless it could not be kept there in this process."""
+    """Return where a folder of the cache lies: in the cache, or in a temporary folder where it could not be kept."""
     return _elsewhere.get(folder, folder)
 
 
@@ -93,7 +93,7 @@ def _temporary() -> Path:
 
 
 def _go_without(place: Path, problem: OSError) -> None:
-    """Say it, once in a process."""
+    """Log that the cache cannot be used, once in a process."""
     if not _said:
         reason = os.strerror(problem.errno) if problem.errno else problem
         log.warning(

@@ -1,4 +1,4 @@
-"""What every command has around it: how it speaks, and how it ends."""
+"""How every command prints its errors, ends, and handles signals."""
 
 import _thread
 import io
@@ -21,13 +21,15 @@ AGAIN = 0.05
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came, which stops a command as Ctrl-C does."""
+    """SIGTERM was received; it stops a command as Ctrl-C does."""
 
 
 @contextmanager
 def command() -> Iterator[None]:
-    """All that a command does, which ends as others expect: a mistake of its user with status 1 and a sentence, Ctrl-C
-    and SIGTERM with 130 and 143, anything unforeseen with 1 and where it came from.
+    """Wrap all that a command does, and set its exit status.
+
+    A UserError exits with 1 and one sentence, Ctrl-C with 130, SIGTERM with 143, any other exception with 1 and a
+    traceback.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)
@@ -45,8 +47,9 @@ def command() -> Iterator[None]:
 
 @contextmanager
 def no_interrupt_lost() -> Iterator[None]:
-    """Ctrl-C and SIGTERM come again, a moment later, where Python throws them away: it does so with whatever is raised
-    while an object is ended (``__del__``, the callback of a weak reference).
+    """Send Ctrl-C and SIGTERM again, a moment later, where Python ignores them.
+
+    Python ignores every exception that is raised in a ``__del__`` method or in the callback of a weak reference.
     """
 
     def hook(thrown: "sys.UnraisableHookArgs") -> None:
@@ -64,7 +67,7 @@ def no_interrupt_lost() -> Iterator[None]:
 
 
 def say(problem: Exception) -> None:
-    """What is wrong, on standard error: the sentence of a UserError, and of anything else where it came from."""
+    """Print what is wrong to standard error: the sentence of a UserError, the traceback of any other exception."""
     if isinstance(problem, UserError):
         words = printable(str(problem))
     else:

@@ -1,4 +1,4 @@
-"""What a run ran in: versions, machine, and the commit of the code."""
+"""The environment of a run: versions, machine, and the commit of the code."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", 
 
 
 def environment() -> dict[str, str]:
-    """Versions of Python and of the packages that figures depend on, machine, GPUs that may be used, and git commit."""
+    """Return the versions of Python and of the packages that matter, the machine, the visible GPUs, and the git commit."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
 
 
 def git_commit(folder: Path) -> str:
-    """Commit of the checkout that a folder lies in, with "+changes" where tracked files differ; "none" outside."""
+    """Return the commit of the checkout around a folder, with "+changes" where tracked files differ; else "none"."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")

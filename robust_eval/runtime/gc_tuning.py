@@ -1,7 +1,7 @@
-"""How often Python looks for garbage.
+"""How often Python collects garbage.
 
-Loading libraries makes 400,000 objects that all stay. Looking through them again and again, and once more at the end,
-takes a quarter of a run that finds its answers in the store.
+Importing libraries creates 400,000 objects that all stay. To look through them again and again, and once more at exit,
+takes a quarter of the time of a run that finds its answers in the store.
 """
 
 import atexit
@@ -13,11 +13,11 @@ _SELDOM = 200_000
 
 
 def collect_seldom() -> None:
-    """For a process that is about to load libraries, and may be done soon after."""
+    """Collect seldom: for a process that is about to import libraries and may end soon."""
     gc.set_threshold(_SELDOM)
     atexit.register(gc.freeze)  # leaves nothing to look through when the process ends
 
 
 def collect_as_usual() -> None:
-    """For the long haul: garbage may hold the tensors of a model."""
+    """Collect as often as Python does by default: garbage may hold the tensors of a model."""
     gc.set_threshold(*_USUAL)

@@ -1,13 +1,11 @@
-"""JSON of others."""
+"""JSON that somebody else wrote."""
 
 import json
 from typing import Any
 
 
 def parsed_json(text: str | bytes, **settings: Any) -> Any:
-    """What a text of JSON says, read with these settings of ``json.loads``; ValueError where it is none, or is nested
-    deeper than anything is that means something.
-    """
+    """Parse JSON with these settings of ``json.loads``; ValueError where it is not JSON, or is nested too deeply."""
     try:
         return json.loads(text, **settings)
     except RecursionError:

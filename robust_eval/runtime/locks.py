@@ -9,10 +9,10 @@ _KEPT: dict[tuple[int, Path], FileLock] = {}
 
 
 def kept_lock(file: Path) -> FileLock:
-    """The lock of a file, the same one for all of this process, which is kept until the process ends.
+    """Return the lock of a file. A process has one lock for a file, which lives until the process ends.
 
-    One that is dropped runs ``FileLock.__del__``, and Python throws away what is raised there: Ctrl-C at that moment
-    would be lost. A lock that a fork has inherited is of no use to it, so each process has its own.
+    A lock that is dropped runs ``FileLock.__del__``, in which Python ignores exceptions: Ctrl-C at that moment would be
+    lost. A fork cannot use the lock that it inherits, so each process has its own.
     """
     name = os.getpid(), file.absolute()
     if name not in _KEPT:

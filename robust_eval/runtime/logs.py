@@ -1,4 +1,4 @@
-"""How a program's log is written."""
+"""The format of the log."""
 
 import copy
 import logging
@@ -8,7 +8,7 @@ from robust_eval.runtime.printable import printable, printable_lines
 
 
 class Formatter(logging.Formatter):
-    """A message is one line, whatever it quotes; the lines of a traceback are set in, so that none looks like one."""
+    """Writes each message on one line, whatever it quotes, and indents the lines of a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         record = copy.copy(record)
@@ -26,7 +26,7 @@ class Formatter(logging.Formatter):
 
 
 def log_plainly(level: int = logging.WARNING) -> None:
-    """Messages from this level on go to standard error, without anything around them."""
+    """Log messages from this level on to standard error, without time or logger name."""
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[handler])

@@ -1,5 +1,7 @@
-"""Choices that are measured once on a machine and kept: the fastest way of computing differs in the last digits from
-the second fastest, so the same seed needs the same one.
+"""Choices that are measured once on a machine and kept in the cache.
+
+Different ways of computing give results that differ in the last digits. The same seed must give the same answers, so
+the way that was fastest once is used again.
 """
 
 import platform
@@ -10,9 +12,9 @@ from robust_eval.runtime.cache import cache_folder, keep, kept
 
 
 def remembered(choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool]) -> str:
-    """What ``measure`` chose when it was last asked on this machine under the same ``circumstances``.
+    """Return what ``measure`` last chose on this machine under the same ``circumstances``.
 
-    It is asked again where what it chose then is not ``usable``.
+    ``measure`` is called where nothing is cached, or where the cached choice is not ``usable``.
     """
     known = recalled(choice, circumstances)
     if known is not None and usable(known):
@@ -23,7 +25,7 @@ def remembered(choice: str, circumstances: str, measure: Callable[[], str], usab
 
 
 def recalled(choice: str, circumstances: str) -> str | None:
-    """What is remembered; None where nothing is."""
+    """Return the cached choice; None where there is none."""
     return kept(_memory(choice, circumstances))
 
 

@@ -1,4 +1,4 @@
-r"""Text of others on its way to a terminal, a log or a page: nothing in it may do anything but be seen.
+r"""Text that others wrote, made safe to print, log or show in a page.
 
 Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, swap the
 order of what is read, or cannot be seen at all. Each becomes an escape that tells which it was, such as ``\x1b``.
@@ -27,7 +27,7 @@ _WITHIN_LINES = re.compile(f"(?![\n\t])[{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Text on one line, in which all that is not seen is an escape: no text of others looks like two lines of ours.
+    r"""Return the text on one line, with every character that cannot be seen as an escape.
 
     >>> print(printable("red \x1b[31m, and a second\nline"))
     red \x1b[31m, and a second\nline
@@ -36,7 +36,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text that has lines and tabs of ours."""
+    """Return the text with escapes as :func:`printable` makes them, but for line breaks and tabs."""
     return _WITHIN_LINES.sub(_escape, text)
 
 

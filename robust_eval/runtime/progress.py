@@ -1,4 +1,4 @@
-"""Progress of long steps, for a person at a terminal; silent anywhere else."""
+"""Progress bars at a terminal; silent anywhere else."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from robust_eval.runtime.printable import printable
 
 @contextmanager
 def progress(stage: str, total: int, unit: str, passing: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """A bar with rate and time left; yields a function that is told how much more is done, and what else to show.
+    """Show a bar with rate and time left. Yields a function that takes how much more is done, and a status text.
 
-    One that is ``passing`` leaves nothing behind: there are many of its kind.
+    A ``passing`` bar is removed when it is done.
     """
     console = Console(stderr=True)
     columns: list[ProgressColumn] = [
@@ -35,7 +35,7 @@ def progress(stage: str, total: int, unit: str, passing: bool = False) -> Iterat
 
 
 class _Rate(ProgressColumn):
-    """Units done a second, over the whole step: blocks of different size make a momentary rate jump."""
+    """The rate over the whole step: blocks differ in size, so a momentary rate would jump."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files that can be read from their beginning to their end."""
+"""Regular files: those that can be read to their end."""
 
 import errno
 import stat
@@ -13,7 +13,7 @@ _KINDS = {
 
 
 def regular(file: Path) -> Path:
-    """The file; OSError where it is not there, or where to read it might wait or go on for ever."""
+    """Return the file; OSError where it does not exist, or is a pipe or a device, which might never end."""
     kind = stat.S_IFMT(file.stat().st_mode)
     if kind in _KINDS:
         raise OSError(errno.EINVAL, f"it is {_KINDS[kind]}, and no file", str(file))

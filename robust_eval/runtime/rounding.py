@@ -1,14 +1,14 @@
-"""Numbers as people read them, rounded in one way wherever they are shown."""
+"""Numbers as text. All figures are rounded here, so that they look the same everywhere."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """A figure in words where it has no number: a breaking temperature beyond the grid is "unbroken".
+    """Format a figure; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
-    A number is rounded once, from all the digits that it has, and exactly half of the last digit away from zero, as
-    ``toFixed`` does in a page: Python's own ``format`` has 0.0625 as 0.062. What rounds to zero has no sign.
+    A number is rounded once, from all its digits. Halves are rounded away from zero, as ``toFixed`` does in a page;
+    Python's ``format`` would give 0.062 for 0.0625. What rounds to zero has no sign.
 
     >>> number(0.654527), number(0.0625), number(-0.0001), number(0.125, ".0%"), number(float("inf"))
     ('0.655', '0.063', '0.000', '13%', 'unbroken')
@@ -24,7 +24,7 @@ def number(value: float, form: str = ".3f") -> str:
 
 
 def signed(value: float) -> str:
-    """A difference: with its sign, but for one that rounds to zero.
+    """Format a difference, with its sign unless it rounds to zero.
 
     >>> signed(0.25), signed(-0.25), signed(-0.0001)
     ('+0.250', '-0.250', '0.000')

@@ -1,4 +1,4 @@
-"""Secrets that do not belong into a configuration, because a run writes that down: told by the names of settings."""
+"""Find secrets in a configuration by the names of settings: a run writes its configuration down."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _MARKS = frozenset(
 
 
 def secret_setting(settings: Any, path: str = "") -> str | None:
-    """The first setting, however deep, that holds a text under the name of a secret; None where there is none.
+    """Return the first setting, however deep, that holds a text under the name of a secret; None where there is none.
 
     >>> secret_setting({"max_tokens": 5, "headers": {"X-Api-Key": "abc"}})
     'headers.X-Api-Key'
@@ -60,7 +60,7 @@ def _names_a_secret(name: str) -> bool:
 
 
 def holds_password(address: str) -> bool:
-    """Whether an address names who asks, with a password or to a web server, or has a secret among what it asks for.
+    """Return whether an address holds a password, a user name for a web server, or a secret in its query.
 
     >>> holds_password("https://me:abc@host/path"), holds_password("postgresql://me@host/runs")
     (True, False)

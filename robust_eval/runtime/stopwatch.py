@@ -1,4 +1,4 @@
-"""How long each stage of a run took."""
+"""The seconds that each stage of a run takes."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Collects ``seconds``: stage name to wall-clock seconds."""
+    """Measures stages; ``seconds`` maps their names to wall-clock seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -14,7 +14,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the block under this name, without the stages within it; blocks of the same name add up."""
+        """Measure the block under this name, without the stages inside it. Blocks of one name add up."""
         start = time.perf_counter()
         before, self._inner = self._inner, 0.0
         try:

@@ -1,1 +1,1 @@
-"""Answers that are kept as they arrive, and never asked again."""
+"""The store: answers are kept as they arrive and never asked for again."""

@@ -1,4 +1,4 @@
-"""The store: what a model answered is kept as it arrives, and never asked again. It maps keys to bytes."""
+"""What every store does: it maps keys to bytes. Answers are kept as they arrive and never asked for again."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,30 +17,30 @@ class Store(Protocol):
     """Where answers are kept; a dataclass whose fields are its configuration."""
 
     def open(self) -> AbstractContextManager["Entries"]:
-        """The entries, ready to be read and written; UserError where they cannot be."""
+        """Open the entries for reading and writing; UserError where that is not possible."""
 
     def again(self) -> str:
-        """What becomes of a run that was stopped, for a person."""
+        """Say what becomes of a run that was stopped."""
 
 
 class Entries(Protocol):
-    """What a store holds."""
+    """The entries of an open store."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """The keys among these that are there, with their values, in no particular order."""
+        """Yield those of the keys that are stored, with their values, in no particular order."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Keep all of these or none, in place of what these keys had before; they are on the disk when this returns."""
+        """Store all of these entries or none, in place of earlier values. They are on the disk when this returns."""
 
     def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """While this is held no other process asks for the same keys: who comes second waits, and then finds them."""
+        """Lock these keys: another process that asks for one of them waits, and then finds it stored."""
 
     def size(self) -> str:
-        """How large the store is, and where, for a person."""
+        """Say how large the store is, and where it lies."""
 
 
 def tell_of_others(folder: Path, kind: str) -> None:
-    """Say which stores of another kind are in a folder: what they have will be asked again."""
+    """Log which stores of another kind lie in a folder: they are not read."""
     for other, place in PLACES.items():
         if other != kind and (folder / place).exists():
             log.info("store: %s is not read; store=%s does", folder / place, other)
@@ -48,7 +48,7 @@ def tell_of_others(folder: Path, kind: str) -> None:
 
 @dataclass
 class NoStore:
-    """store=none: everything is asked anew, and nothing is kept if the run is stopped."""
+    """store=none: everything is asked, and a run that is stopped keeps nothing."""
 
     def open(self) -> AbstractContextManager[Entries]:
         return nullcontext(_NoEntries())

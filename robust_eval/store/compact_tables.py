@@ -1,4 +1,4 @@
-"""Many small tables in little memory."""
+"""Many small tables, kept in little memory."""
 
 from array import array
 from collections.abc import Hashable, Iterable, Set
@@ -13,7 +13,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Tables(Generic[Name]):
-    """Tables of the same schema by name, kept as few large ones: each alone takes ten kilobytes beside its rows.
+    """Tables of one schema by name, kept as a few large ones: a small table takes ten kilobytes beside its rows.
 
     >>> tables = Tables(pa.schema({"n": pa.int64()}))
     >>> tables["a"], tables["b"] = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
@@ -38,11 +38,11 @@ class Tables(Generic[Name]):
         return name in self._places
 
     def names(self) -> Set[Name]:
-        """Those that have a table."""
+        """Return the names of all tables."""
         return self._places.keys()
 
     def together(self, names: Iterable[Name]) -> pa.Table:
-        """The tables of these names as one, in this order; KeyError where there is none."""
+        """Return the tables of these names as one table, in this order; KeyError where one does not exist."""
         self._join()
         places = [self._places[name] for name in names]
         rows = np.concatenate([np.arange(0), *(np.arange(self._ends[k - 1], self._ends[k]) for k in places)])

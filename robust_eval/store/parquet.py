@@ -1,7 +1,7 @@
 """A store of Parquet files, one for each block of answers that came together.
 
-It is for disks that several machines share, where SQLite's locks cannot be relied on: files are only ever added, whole
-or not at all, under a name taken from their keys, so that a block that is written twice is there once.
+It is for disks that several machines share, where SQLite's locks cannot be relied on. Files are only added, whole or
+not at all. Their names follow from their keys, so that a block that is written twice is stored once.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class ParquetStore:
 class ParquetEntries:
     """The entries of a folder of Parquet files; see :class:`robust_eval.store.base.Entries`.
 
-    Where a key is in several files, the one that was written last counts. Damaged files and entries count as missing.
+    Where a key is in several files, the last one written counts. Damaged files and entries count as missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class ParquetEntries:
             raise UserError(f"store: nothing can be written to {self._folder} ({problem.strerror})") from problem
 
     def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Nobody is kept from asking: there are no locks that all machines would see."""
+        """Lock nothing: there is no lock that all machines would see."""
         return nullcontext()
 
     def size(self) -> str:
@@ -98,7 +98,7 @@ class ParquetEntries:
         )
 
     def _look(self) -> None:
-        """Find out which keys are in files that are new, the oldest first."""
+        """Read the keys of files that are new, the oldest first."""
         written = {file: file.stat().st_mtime_ns for file in self._folder.glob("*.parquet")}
         for file in sorted(written, key=lambda file: (written[file], file)):
             if self._read.get(file) != written[file]:
@@ -107,7 +107,7 @@ class ParquetEntries:
 
 
 def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:
-    """The rows of a file; none where it is damaged."""
+    """Return the rows of a file; none where it is damaged."""
     try:
         with pq.ParquetFile(file) as opened:
             table = opened.read(columns=columns)

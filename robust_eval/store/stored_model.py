@@ -1,4 +1,4 @@
-"""A model as a run sees it: an answer that the store has is not asked again, and without need nothing is loaded."""
+"""A model with a store: answers that are stored are not asked for again, and the model is loaded only when needed."""
 
 import hashlib
 import json
@@ -33,9 +33,9 @@ _WHY_UNCURVED = (
 
 
 class NotStoredError(Exception):
-    """Answers of a ``stage`` are wanted of a closed model that are not in the store: those to its ``missing`` requests.
+    """A closed model was asked for answers of a ``stage`` that are not stored: those to its ``missing`` requests.
 
-    ``requests`` is how many the stage has.
+    ``requests`` is the number of requests of the stage.
     """
 
     def __init__(self, stage: str, requests: int, missing: list[Request]) -> None:
@@ -44,10 +44,10 @@ class NotStoredError(Exception):
 
 
 class _Found(NamedTuple):
-    """What the store has of some requests, by item: all answers that are asked for, some of them, and curves.
+    """What is stored of some requests, by item: ``complete`` answers, ``some`` of the answers, and ``curves``.
 
-    ``lacking`` are the items that have no curve and could have one, ``wanting`` those that the model has to be asked,
-    ``missing`` the requests that say so.
+    ``lacking`` are the items without a curve that could have one, ``wanting`` those that the model has to be asked, and
+    ``missing`` the requests for these.
     """
 
     complete: Tables[Item]
@@ -59,11 +59,11 @@ class _Found(NamedTuple):
 
 
 class StoredModel:
-    """Answers of a model, each from the store or, if it is not there, from the model, which is then loaded.
+    """A model whose answers come from the store, or from the model itself, which is then loaded.
 
-    ``identity`` is what the model's answers are kept under, besides what a request says. ``asked`` counts the requests
-    that the model was asked, ``found`` those whose answers were in the store. ``begin`` is called before the model is
-    asked, once it is loaded and able to answer.
+    ``identity`` is the part of a key that tells the model from others. ``asked`` counts the requests that the model was
+    asked, ``found`` those whose answers were stored. ``begin`` is called once the model is loaded and able to answer,
+    before it is asked.
     """
 
     def __init__(
@@ -86,23 +86,23 @@ class StoredModel:
         self.asked = self.found = 0
 
     def closed(self) -> "StoredModel":
-        """The same, but for that it is never asked."""
+        """Return the same model, closed: it only reads the store, and raises NotStoredError for what is not there."""
         return StoredModel(self.config, self._engine, self._entries, self._watch, closed=True)
 
     def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
-        """Those of the requests that the model would be asked, with what it would not be asked again of them."""
+        """Return the requests that the model would be asked, each with the answers to it that are stored already."""
         return self._find(requests, _keys(self.identity, requests), needs_curves).missing
 
     def check(self, requests: Sequence[Request], needs_curves: bool) -> None:
-        """UserError where a model behind a server cannot answer all of these requests; see LanguageModel."""
+        """Raise UserError where a model behind a server cannot answer all of these requests."""
         if requests and self.config.remote:
             self._model().check(requests, needs_curves)
 
     def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Answers:
-        """The answers to all requests, in their order; each is in the store as soon as it is there.
+        """Return the answers to all requests, in their order. Each is stored as soon as it comes.
 
-        A curve that is not in the store is only asked for if it ``needs_curves``: it depends on what counts as right,
-        and answers do not. Raises NotStoredError where the model is ``closed`` and would have to be asked.
+        A curve that is not stored is asked for only with ``needs_curves``: it depends on what counts as right, and
+        answers do not. Raises NotStoredError where the model is closed and would have to be asked.
         """
         keys = _keys(self.identity, requests)
         with self._entries.asking(keys.values()):
@@ -147,7 +147,7 @@ class StoredModel:
         return Answers(complete.together(items), curves.together(item for item in items if item in curves), uncurved)
 
     def description(self) -> dict[str, Any]:
-        """What the model was when it was last asked; its identity alone if that is not known."""
+        """Return what the model was when it was last asked; its identity alone where that is not known."""
         if self._loaded is not None:
             return self._loaded.description()
         for _, value in self._entries.get([description_key(self.identity)]):
@@ -162,7 +162,7 @@ class StoredModel:
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
-        """What the store has; errors of a service are no answers, nor is what nobody can believe: it is asked again."""
+        """Look the requests up in the store. Errors of a service and impossible log-probabilities are asked again."""
         complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
         some = {}
         with_curve = {curve_key(keys[r.item], r): r for r in requests if _judge(r) is not None}
@@ -189,7 +189,7 @@ class StoredModel:
 
 
 def _believed(table: pa.Table, request: Request) -> pa.Table:
-    """The answers but for those with log-probabilities that would be refused today if the server sent them."""
+    """Return the answers without those whose log-probabilities are impossible."""
     if not request.top_logprobs:
         return table
     columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
@@ -205,10 +205,10 @@ def _keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item
 
 
 def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
-    """What determines the answers to a request, but for the temperatures and trials that were drawn.
+    """Return the key of the answers to a request: all that determines them but temperatures and trials.
 
-    Every trial has random numbers of its own, so more of them may stand beside one another. What decides whether an
-    answer is right is no part of it, except where answers are ended or gathered by it.
+    Every trial has random numbers of its own, so answers to more trials can be added under one key. What counts as
+    right is part of the key only where answers end when they are right, or are enumerated.
     """
     enumeration = request.enumeration
     judge = _judge(request) if enumeration is not None or not request.whole else None
@@ -229,19 +229,19 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
 
 
 def curve_key(answers: bytes, request: Request) -> bytes:
-    """What determines the accuracy curve of a request whose answers have the key ``answers``."""
+    """Return the key of the accuracy curve of a request whose answers have the key ``answers``."""
     judge = _judge(request)
     asked = [answers.hex(), judge and judge.identity, request.temperatures, request.trials]
     return _digest({"curve": asked})
 
 
 def description_key(identity: Mapping[str, Any]) -> bytes:
-    """Where the description of a model is kept."""
+    """Return the key of the description of a model."""
     return _digest({"description": identity})
 
 
 def _judge(request: Request) -> Choices | Matcher | None:
-    """What tells right from wrong answers to this request."""
+    """Return what tells right from wrong answers to this request."""
     return (request.enumeration and request.enumeration.choices) or request.matcher
 
 
@@ -250,7 +250,7 @@ def _digest(asked: Mapping[str, Any]) -> bytes:
 
 
 def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
-    """The answers that are there now, and those from ``before`` at other temperatures or in other trials."""
+    """Return the new answers, and those from ``before`` at other temperatures or in other trials."""
     if before is None or request.enumeration is not None:
         return now
     new = set(_conditions(now))
@@ -259,19 +259,19 @@ def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table
 
 
 def _conditions(table: pa.Table) -> list[tuple[float, int]]:
-    """Temperature and trial of each row."""
+    """Return temperature and trial of each row."""
     return list(rows(table, "temperature", "trial"))
 
 
 def _knowing(request: Request, stored: pa.Table | None) -> Request:
-    """The request with what is known of its answers."""
+    """Return the request with the answers that are known."""
     if stored is None or request.enumeration is not None:
         return request
     return replace(request, known=frozenset(_conditions(stored)))
 
 
 def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
-    """The rows of a table of answers that the request asks for, in its order; None where some are missing."""
+    """Return the rows of a table of answers that the request asks for, in its order; None where some are missing."""
     if table is None or request.enumeration is not None:
         return table
     there = [table[name].to_numpy() for name in ("temperature", "trial")]
