@@ -12,7 +12,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", 
 
 
 def environment() -> dict[str, str]:
-    """Return the versions of Python and of the packages that matter, the machine, the visible GPUs, and the git commit."""
+    """Return the versions of Python and of packages that matter, the machine, the visible GPUs, and the git commit."""
     versions = {}
     for package in PACKAGES:
         try:
