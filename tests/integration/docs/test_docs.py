@@ -1,4 +1,4 @@
-"""The pages in docs/ do what they say: every command is run, every link, setting, name and example is checked."""
+"""The README and the pages in docs/ do what they say: every command is run, every link, setting and name is checked."""
 
 import doctest
 import json
@@ -20,7 +20,10 @@ from robust_eval.config.schema import CONF, PROJECT, SCHEMAS, register
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.record.settings import SEVERAL
 
-PAGES = {file.name: file.read_text(encoding="utf-8") for file in sorted((PROJECT / "docs").glob("*.md"))}
+DOCS = PROJECT / "docs"
+FRONT = "../README.md"
+NAMES = [FRONT, *sorted(file.name for file in DOCS.glob("*.md"))]
+PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
 TESTED_ELSEWHERE = ("data_sets.md", "scaling.md")
 """Their blocks are those of tests/unit/docs/test_data_set_page.py and tests/integration/docs/test_scaling_page.py."""
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
@@ -152,6 +155,9 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path) -> subprocess.Comple
         dry = [words[0], "--dry-run", "--no-print-directory", "--old-file=install", *words[1:]]
         outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         shown = subprocess.run(dry, cwd=PROJECT, env=outside, capture_output=True, text=True, check=True).stdout
+        if words[1:] == ["ui"]:  # a server, which would not end
+            assert ".venv/bin/mlflow ui" in shown
+            return subprocess.CompletedProcess(words, 0)
         words = shlex.split(shown.strip().removeprefix(".venv/bin/"))
     assert words[0] == "python", f"nothing says how to run {line!r}"
     program, arguments = words[1:3] if words[1] == "-m" else words[1:2], words[3:] if words[1] == "-m" else words[2:]
@@ -219,6 +225,17 @@ def test_the_quickstart_knows_what_the_terminal_says(shell: Shell, place: Path, 
     assert [words for words in named if words not in ran.stdout + ran.stderr] == []
 
 
+def test_the_readme_shows_what_its_experiments_say(shell: Shell, place: Path, mlruns: Path):
+    register()
+    shown = re.findall(r"^```sh\n(python run\.py [^\n]+)\n```\n+```text\n(.*?)^```$", PAGES[FRONT], re.M | re.S)
+    assert len(shown) == [kind for kind, _ in fences(FRONT)].count("text") == 3
+    for line, text in shown:
+        ran = run(line, shell, place, mlruns)
+        named = re.findall(r"^│ (\S.*?) +│", text, flags=re.MULTILINE)
+        assert len(named) >= 3
+        assert [label for label in named if f"│ {label} " not in ran.stdout] == []
+
+
 def test_every_figure_that_a_run_or_a_comparison_leaves_is_explained(mlruns: Path, place: Path):
     drawn = {file.stem for root in (mlruns, place) for file in root.rglob("figures/*.png")}
     headings = " ".join(re.findall(r"^### .*", PAGES["figures.md"], flags=re.MULTILINE))
@@ -235,7 +252,7 @@ def test_every_figure_that_a_run_or_a_comparison_leaves_is_explained(mlruns: Pat
 def test_every_block_says_what_it_is(page: str):
     """So that no command stands in a block that is not run, and no code in one that is not written to a file."""
     for kind, text in fences(page):
-        assert kind in ("sh", "python", "yaml", "csv", "json"), text
+        assert kind in ("sh", "python", "yaml", "csv", "json", *(["text"] if page == FRONT else [])), text
         if kind in LAYOUTS and not text.startswith(">>> "):
             assert re.match(LAYOUTS[kind], text, re.M), text
 
@@ -257,7 +274,7 @@ def test_every_link_leads_somewhere(page: str):
         if target.startswith("http"):
             continue
         name, _, anchor = target.partition("#")
-        file = (PROJECT / "docs" / name).resolve() if name else PROJECT / "docs" / page
+        file = ((DOCS / page).parent / name).resolve() if name else DOCS / page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file.read_text(encoding="utf-8")), target
 
@@ -312,4 +329,8 @@ def test_every_file_of_the_repository_that_is_named_exists(page: str):
 
 def test_the_index_names_every_page():
     named = set(re.findall(r"\]\((\w+\.md)\)", PAGES["README.md"]))
-    assert named == set(PAGES) - {"README.md"}
+    assert named == set(PAGES) - {FRONT, "README.md"}
+
+
+def test_the_readme_is_short_enough_to_be_read():
+    assert len(PAGES[FRONT].split()) <= 1300
