@@ -74,22 +74,16 @@ def serve() -> None:
 
 def _load() -> None:
     """What nearly every command needs, as a run leaves it behind: libraries, models, kernels, fonts, templates."""
-    import hydra
+    from experiments import run_experiment
 
     import robust_eval.cli.ask
     import robust_eval.cli.compare  # noqa: F401
-    from robust_eval.config.objects import to_config
-    from robust_eval.config.schema import CONF, register
-    from robust_eval.experiment import run as experiment
     from robust_eval.model.local.sentences import sentence_transformer
 
     sentence_transformer(SENTENCES)
-    register()
     with tempfile.TemporaryDirectory() as scratch:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", ["experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}"])
         (folder := Path(scratch, "run")).mkdir()
-        experiment.run(to_config(composed), composed, folder)
+        run_experiment(folder, "experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}", figures=True)
 
 
 def _run(words: list[str], folder: str, environment: dict[str, str]) -> Iterator[Any]:

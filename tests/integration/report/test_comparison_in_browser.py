@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from browser import NARROW, WIDE, Opened, chromium
+from experiments import without_figures
 from playwright.sync_api import Browser
-from recorded_run import recorded_run, without_figures
+from recorded_run import recorded_run
 
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from browser import NARROW, WIDE, Opened, chromium
+from experiments import without_figures
 from playwright.sync_api import Browser, Page
-from recorded_run import TEMPERATURES, recorded_run, without_figures
+from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.record.result import Result
 from robust_eval.report import page as report_page
