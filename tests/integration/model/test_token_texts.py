@@ -1,11 +1,7 @@
 import random as standard_random
 
 import pytest
-from hypothesis import settings
-
-from robust_eval.model.token_texts import TokenTexts, is_boundary
-
-PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+from token_search import equal_to, starting_with, with_word
 
 
 def test_the_texts_of_a_byte_level_tokenizer_with_merges_are_those_that_it_decodes(embedded):
@@ -15,28 +11,6 @@ def test_the_texts_of_a_byte_level_tokenizer_with_merges_are_those_that_it_decod
     for token in range(size):
         written = embedded.tokenizer.decode([token], skip_special_tokens=True)
         assert texts.raw[token].decode("utf-8", "replace") == written
-
-
-def starting_with(texts: TokenTexts, text: str) -> list[int]:
-    return [token for token, key in enumerate(texts.keys) if key.startswith(text)]
-
-
-def equal_to(texts: TokenTexts, text: str) -> list[int]:
-    return [token for token, key in enumerate(texts.keys) if key == text]
-
-
-def has_word(key: str, word: str) -> bool:
-    places = [place for place in range(len(key)) if key.startswith(word, place)]
-    bounded = [
-        (place == 0 or is_boundary(key[place - 1]))
-        and (place + len(word) == len(key) or is_boundary(key[place + len(word)]))
-        for place in places
-    ]
-    return any(bounded)
-
-
-def with_word(texts: TokenTexts, word: str) -> list[int]:
-    return [token for token, key in enumerate(texts.keys) if has_word(key, word)]
 
 
 @pytest.mark.parametrize("seed", range(3))

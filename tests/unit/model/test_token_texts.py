@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import byte_tokenizer
+from token_search import equal_to, starting_with, with_word
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -140,28 +141,6 @@ def test_what_is_known_of_a_token_is_that_of_its_line():
 
 LETTERS = st.text("ab é-'.Ⅳß\ufffd", max_size=5)
 WORDS = st.text("abé-Ⅳ ", min_size=1, max_size=4)
-
-
-def starting_with(texts: TokenTexts, text: str) -> list[int]:
-    return [token for token, key in enumerate(texts.keys) if key.startswith(text)]
-
-
-def equal_to(texts: TokenTexts, text: str) -> list[int]:
-    return [token for token, key in enumerate(texts.keys) if key == text]
-
-
-def has_word(key: str, word: str) -> bool:
-    places = [place for place in range(len(key)) if key.startswith(word, place)]
-    bounded = [
-        (place == 0 or is_boundary(key[place - 1]))
-        and (place + len(word) == len(key) or is_boundary(key[place + len(word)]))
-        for place in places
-    ]
-    return any(bounded)
-
-
-def with_word(texts: TokenTexts, word: str) -> list[int]:
-    return [token for token, key in enumerate(texts.keys) if has_word(key, word)]
 
 
 @PROPERTY
