@@ -1,6 +1,5 @@
 """What every command has around it: how it speaks, and how it ends."""
 
-import _thread
 import io
 import signal
 import sys
@@ -52,7 +51,8 @@ def no_interrupt_lost() -> Iterator[None]:
     def hook(thrown: "sys.UnraisableHookArgs") -> None:
         if isinstance(thrown.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(thrown.exc_value, Terminated) else signal.SIGINT
-            threading.Timer(AGAIN, _thread.interrupt_main, [number]).start()
+            main = threading.main_thread().ident
+            threading.Timer(AGAIN, signal.pthread_kill, [main, number]).start()  # wakes it where it waits as well
         else:
             before(thrown)
 
