@@ -1,6 +1,5 @@
 """How every command prints its errors, ends, and handles signals."""
 
-import _thread
 import io
 import signal
 import sys
@@ -55,7 +54,8 @@ def no_interrupt_lost() -> Iterator[None]:
     def hook(thrown: "sys.UnraisableHookArgs") -> None:
         if isinstance(thrown.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(thrown.exc_value, Terminated) else signal.SIGINT
-            threading.Timer(AGAIN, _thread.interrupt_main, [number]).start()
+            main = threading.main_thread().ident
+            threading.Timer(AGAIN, signal.pthread_kill, [main, number]).start()  # wakes it where it waits as well
         else:
             before(thrown)
 

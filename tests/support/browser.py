@@ -54,3 +54,16 @@ class Opened:
             for rule in found
             if rule["impact"] in SERIOUS
         ]
+
+
+def listed(page: Page) -> list[int]:
+    """The numbers of the questions in the table of a made-up run, in order."""
+    texts = page.locator("table.questions button.question bdi").all_inner_texts()
+    return [int(text.removeprefix("What is fact ").partition("?")[0]) for text in texts]
+
+
+def column(page: Page, name: str) -> list[str]:
+    """What the table says of each question in one column."""
+    heads = page.locator("table.questions thead th").all_inner_texts()
+    place = [head.strip() for head in heads].index(name) + 1
+    return page.locator(f"table.questions > tbody > tr:not(.opened) > td:nth-child({place})").all_inner_texts()

@@ -2,31 +2,18 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pyarrow as pa
-import pytest
+from experiments import run_experiment
 
 from robust_eval.answer import SAMPLER, SCHEMA, write_parquet
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
-from robust_eval.experiment import run as experiment
 from robust_eval.record.result import Result
 
 TEMPERATURES = (0.2, 0.6, 1.0, 1.4, 2.0)
 PLACES = ("LOC", "HUM", "NUM", "ENTY")
-
-
-@contextmanager
-def without_figures() -> Iterator[None]:
-    """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
-        yield
 
 
 def recorded_run(
@@ -64,7 +51,6 @@ def recorded_run(
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
     write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse, alike, varied), answers)
-    register()
     settings = [
         "sampler=recorded",
         f"sampler.recorded.file={answers}",
@@ -77,11 +63,9 @@ def recorded_run(
         "tracking=none",
         f"paths.mlruns={folder / 'mlruns'}",
     ]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", [*settings, *overrides])
     run = folder / "run"
     run.mkdir()
-    return experiment.run(to_config(composed), composed, run)
+    return run_experiment(run, *settings, *overrides, figures=True)
 
 
 def _answers(

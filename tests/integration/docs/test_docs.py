@@ -27,6 +27,8 @@ PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
 TESTED_ELSEWHERE = ("data_sets.md", "scaling.md")
 """Their blocks are those of tests/unit/docs/test_data_set_page.py and tests/integration/docs/test_scaling_page.py."""
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
+WITHOUT_FIGURES = ("reproduce.md", "extend.md")
+"""Pages of many runs, whose figures the other pages draw."""
 LIMITS = {"experiment=multiqa": 5, "experiment=certainty": 3}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
@@ -145,7 +147,7 @@ def _data_here(name: str) -> str:
     return {"multiple_choice": "physics", "extractive": "passages", "abstractive": "facts"}[settings["scenario"]]
 
 
-def run(line: str, shell: Shell, place: Path, mlruns: Path) -> subprocess.CompletedProcess[str]:
+def run(line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes."""
     words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
     if words[0] == "source":
@@ -173,7 +175,7 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path) -> subprocess.Comple
         arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1", "--mlruns", str(mlruns)]
     elif program[-1] == "robust_eval.report":
         arguments = [*arguments, "--mlruns", str(mlruns)]
-    return shell.python([*program, *arguments], place)
+    return shell.python([*program, *arguments], place, figures=figures)
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
@@ -184,7 +186,7 @@ def test_every_command_of_a_page_runs(
     monkeypatch.chdir(place)
     write_blocks(page, place)
     for line in commands(page):
-        ran = run(line, shell, place, mlruns)
+        ran = run(line, shell, place, mlruns, figures=page not in WITHOUT_FIGURES)
         assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hydra
 import pytest
+from experiments import composed
 from omegaconf import OmegaConf
 
 from robust_eval.cli.overrides import checked_overrides
@@ -30,14 +31,11 @@ def test_its_commands_are_accepted(line: str, tmp_path: Path):
 
 
 def test_settings_that_it_names_exist():
-    register()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", ["engine=ray", "model=gpt4o_mini"])
-        here = hydra.compose("config", [])
+    settings = (composed("engine=ray", "model=gpt4o_mini"), composed())
     named = set(re.findall(r"`((?:engine|model|store|tracking)\.\w+)[=`]", PAGE))
     assert len(named) >= 8
     for name in named:
-        assert any(name.split(".")[1] in OmegaConf.select(each, name.split(".")[0]) for each in (composed, here)), name
+        assert any(name.split(".")[1] in OmegaConf.select(each, name.split(".")[0]) for each in settings), name
 
 
 def test_the_options_of_the_tracking_server_exist():

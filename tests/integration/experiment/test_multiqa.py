@@ -4,20 +4,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import hydra
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import without_figures
+from experiments import run_experiment
 from tiny_model import save_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import SAMPLER, SCHEMA
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.record.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
@@ -38,7 +34,6 @@ def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment on four questions."""
 
     def run(*overrides: str) -> tuple[Result, Path]:
-        register()
         folder = tmp_path_factory.mktemp("run")
         settings = [
             "model=transformers",
@@ -51,10 +46,7 @@ def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
             "tracking=none",
             f"paths.mlruns={folder / 'mlruns'}",
         ]
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*settings, *overrides])
-        with without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, *settings, *overrides), folder
 
     return run
 

@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import hydra
 import pytest
 from api_server import api_server
+from experiments import run_experiment
 from fault_proxy import FaultProxy
-from recorded_run import without_figures
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.overrides import Checked, checked_overrides, jobs
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment import run as experiment
 from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
@@ -62,10 +60,7 @@ def run(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     def run(*overrides: str) -> Result:
         register()
         checked = checked_overrides([*settings, *overrides])
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", checked.overrides)
-        with without_figures():
-            return experiment.run(to_config(composed), composed, tmp_path_factory.mktemp("run"))
+        return run_experiment(tmp_path_factory.mktemp("run"), *checked.overrides)
 
     return run
 
@@ -184,9 +179,7 @@ def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
 
     assert answers() == 3 + 24
     asked = checked()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", asked.overrides)
-    experiment.run(to_config(composed), composed, tmp_path)
+    run_experiment(tmp_path, *asked.overrides, figures=True)
     assert answers() == 0
     assert answers("sampler.trials=3") == 0
     assert answers("sampler.trials=6") == 36

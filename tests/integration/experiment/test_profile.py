@@ -2,22 +2,18 @@
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import without_figures
+from experiments import run_experiment
 
 from robust_eval.cli.overrides import checked_overrides
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.record.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
@@ -36,13 +32,9 @@ def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     mlruns = tmp_path_factory.mktemp("mlruns")
 
     def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
-        register()
         folder = tmp_path_factory.mktemp("run")
         settings = ["dataset.limit=40", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*settings, *overrides])
-        with nullcontext() if figures else without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
 

@@ -1,20 +1,15 @@
 """Answer certainty under repetition: whole runs of the embedded model on the built-in physics questions."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import without_figures
+from experiments import run_experiment
 from scipy import stats
 
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
-from robust_eval.experiment import run as experiment
 from robust_eval.record.result import Result
 from robust_eval.report.wording import sentence
 
@@ -28,13 +23,9 @@ def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     mlruns = tmp_path_factory.mktemp("mlruns")
 
     def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
-        register()
         folder = tmp_path_factory.mktemp("run")
         settings = ["experiment=certainty", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*settings, *overrides])
-        with nullcontext() if figures else without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
 

@@ -5,18 +5,14 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import hydra
 import pyarrow.parquet as pq
 import pytest
 from architectures import tiny
-from recorded_run import without_figures
+from experiments import run_experiment
 from tiny_model import CHAT_TEMPLATE, VOCABULARY, byte_tokenizer, save_tiny_model
 
 from robust_eval.answer import OUTCOMES, SCHEMA
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.model.local.transformers import TransformersModel
 from robust_eval.prompt.prompt import prompt_for, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT
@@ -33,13 +29,9 @@ def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     mlruns = tmp_path_factory.mktemp("mlruns")
 
     def run(*overrides: str) -> tuple[Result, Path]:
-        register()
         folder = tmp_path_factory.mktemp("run")
         settings = ["experiment=multiqa", "rewriter=llm", "aggregator=text", "engine.threads=1", "tracking=none"]
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*settings, f"paths.mlruns={mlruns}", *overrides])
-        with without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, *settings, f"paths.mlruns={mlruns}", *overrides), folder
 
     return run
 

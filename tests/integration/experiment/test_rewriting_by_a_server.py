@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
-from recorded_run import without_figures
+from experiments import run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.cli.overrides import Checked, checked_overrides
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.schema import register
 from robust_eval.experiment import run as experiment
 from robust_eval.experiment.plan import stages_of, total
 from robust_eval.record.result import Result
@@ -89,10 +87,7 @@ def checked(
 def run(checked: Callable[..., Checked], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
     def run(*overrides: str) -> Result:
         lines = checked(*overrides).overrides
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", lines)
-        with without_figures():
-            return experiment.run(to_config(composed), composed, tmp_path_factory.mktemp("run"))
+        return run_experiment(tmp_path_factory.mktemp("run"), *lines)
 
     return run
 

@@ -3,24 +3,20 @@ import math
 import re
 import subprocess
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
-import hydra
 import mlflow
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from experiments import run_experiment
 from filelock import FileLock
 from omegaconf import OmegaConf
-from recorded_run import without_figures
 from tiny_model import save_tiny_encoder, save_tiny_model
 
 from robust_eval.answer import SCHEMA
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.experiment import run as experiment
 from robust_eval.model.local.fingerprint import folder_hash
@@ -71,7 +67,6 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
     def run(
         *overrides: str, base: Path | None = None, folder: str | None = None, figures: bool = False
     ) -> tuple[Result, Path]:
-        register()
         base = base or tmp_path_factory.mktemp("measure")
         folder = base / (folder or f"run{len(list(base.glob('run*')))}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,10 +81,7 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
             "tracking=none",
             f"paths.mlruns={base / 'mlruns'}",
         ]
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*settings, *overrides])
-        with nullcontext() if figures else without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
 
@@ -431,7 +423,6 @@ def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory)
     """Run sampler=exact on a tiny random model."""
 
     def run(*overrides: str) -> tuple[Result, Path]:
-        register()
         folder = tmp_path_factory.mktemp("exact")
         settings = [
             "sampler=exact",
@@ -445,10 +436,7 @@ def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory)
             "tracking=none",
             f"paths.mlruns={folder / 'mlruns'}",
         ]
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", [*settings, *overrides])
-        with without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, *settings, *overrides), folder
 
     return run
 

@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from robust_eval.answer import answer_table
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
@@ -156,56 +155,6 @@ def test_what_is_closed_stays_right_of_built_in_questions(embedded: Transformers
     assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(2 * RANDOM)) > 100_000
 
 
-# Small vocabularies, by hand
-
-
-def kinds(answers: tuple[str, ...], prefix: str, *pieces: str) -> dict[str, list[str]]:
-    found = matcher(*answers).next_tokens(prefix.encode(), TokenTexts([piece.encode() for piece in pieces]))
-    assert found.right.shape == found.closed.shape == (len(pieces),)
-    masks = {"right": np.flatnonzero(found.right), "closed": np.flatnonzero(found.closed), "begun": found.begun}
-    return {name: [pieces[token] for token in ids] for name, ids in masks.items()}
-
-
-def test_a_word_is_closed_by_the_boundary_after_it():
-    within = kinds(("Roman",), " Rom", "an", "an,", "ania", "an's", "e", " an")
-    assert within["right"] == ["an", "an,", "an's"]
-    assert [piece for piece in within["closed"] if piece != "an's"] == ["an,"]
-    after = kinds(("Roman",), " Roman", "", "ia", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " ")
-    assert after["right"] == ["", ",", " Empire", "\n", "'", "-", "-born", "'s", " "]
-    assert [piece for piece in after["closed"] if piece != "'s"] == [",", " Empire", "'", "-", "-born", " "]
-
-
-def test_a_number_is_not_closed_by_a_boundary_that_may_belong_to_it():
-    found = kinds(("5",), " 5", "", ".", ",", " ", "-", " million", " m", "0", " apples", " and", " an", "th")
-    assert found["right"] == ["", ".", ",", " ", "-", " m", " apples", " and", " an"]
-    assert set(found["closed"]) <= {" apples"}
-
-
-def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
-    texts = TokenTexts([b"\xc3", b"\xa9", b"\xe2\x80", b".", b" a", b" \xc3"])
-    rule = matcher("Roman")
-    found = rule.next_tokens(b" Roman", texts)
-    expected = [rule.right((b" Roman" + raw).decode("utf-8", "replace")) for raw in texts.raw]
-    assert found.right.tolist() == expected
-    assert found.closed.tolist() == [
-        False,
-        True,
-        False,
-        True,
-        True,
-        True,
-    ]  # the second byte alone never becomes a letter
-
-
-def test_tokens_that_begin_an_answer_or_go_on_with_it_are_begun():
-    pieces = (" New", " Y", " York", "York", " Yorkshire", "N", "ew", " new", " Ne", " The", "w", " City", "", " ")
-    answers = ("New York", "New York City")
-    assert kinds(answers, "", *pieces)["begun"] == [" New", "N", " new", " Ne"]
-    assert kinds(answers, " the New", *pieces)["begun"] == [" New", " Y", " York", "N", " new", " Ne", " "]
-    assert kinds(answers, " Ne", *pieces)["begun"] == [" New", "N", " new", " Ne", "w"]
-    assert kinds(answers, " Nova", *pieces)["begun"] == [" New", "N", " new", " Ne"]
-
-
 @pytest.mark.parametrize(("answers", "prefix"), BY_HAND + MORE)
 def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
     embedded: TransformersModel, answers: tuple[str, ...], prefix: bytes
@@ -221,13 +170,3 @@ def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
         line = texts.raw[token].split(b"\n", 1)[0].decode()
         key = unicodedata.normalize("NFKC", line).casefold()
         assert any(rest.startswith((key, key[1:])) and len(key.strip()) < len(rest) for rest in left), key
-
-
-def test_a_reply_is_right_where_the_grader_finds_it_right():
-    question = Question("q", "?", ("Roman", "five", "U.S.A."))
-    rule = Matching().matcher(question)
-    replies = ("The Roman.", "Romania", "5", "fifty-five", "twenty five", "in the USA", "u.s.a.", "\n\nfive\nsix", "")
-    required = {"question_id": "q", "rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
-    graded = Matching().grade([question], answer_table({**required, "text": reply} for reply in replies))
-    assert [rule.right(reply) for reply in replies] == graded["correct"].to_pylist()
-    assert rule.right("six\nfive") is False

@@ -11,8 +11,9 @@ import mlflow
 import pyarrow.parquet as pq
 import pytest
 from comparison_by_hand import Page
+from experiments import without_figures
 from markdown_it import MarkdownIt
-from recorded_run import recorded_run, without_figures
+from recorded_run import recorded_run
 
 from robust_eval.metric.interval import bootstrap, bootstrap_draws
 from robust_eval.report.comparison import compare

@@ -1,24 +1,18 @@
 """The page that compares runs, opened in a browser."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import NARROW, WIDE, Opened, chromium
+from browser import NARROW, WIDE, Opened
+from experiments import without_figures
 from playwright.sync_api import Browser
-from recorded_run import recorded_run, without_figures
+from recorded_run import recorded_run
 
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished_runs import read_run
 
 HOSTILE = "</script><script>window.hacked = true</script> \u202e" + "a\u0301\u0336" * 3000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

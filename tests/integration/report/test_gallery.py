@@ -7,17 +7,14 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-import hydra
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from experiments import run_experiment
 from shell import Shell
 from tiny_model import save_tiny_model
 
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.figures import SavedFigure, save, save_entries, save_figures
@@ -30,7 +27,6 @@ OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """All methods on a few questions with types, categories and rewrites; the model is tiny, and its answers random."""
-    register()
     folder = tmp_path_factory.mktemp("run")
     questions = tmp_path_factory.mktemp("data") / "questions.jsonl"
     records = [
@@ -62,9 +58,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
         "sampler.temperature_sweep.trials=3",
         "sampler.repetition.trials=4",
     ]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", settings)
-    return experiment.run(to_config(composed), composed, folder), folder
+    return run_experiment(folder, *settings, figures=True), folder
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import NARROW, WIDE, Opened, chromium
+from browser import NARROW, WIDE, Opened, column, listed
+from experiments import without_figures
 from playwright.sync_api import Browser, Page
-from recorded_run import TEMPERATURES, recorded_run, without_figures
+from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.record.result import Result
 from robust_eval.report import page as report_page
@@ -17,12 +18,6 @@ from robust_eval.report.question_table import Chosen, chosen, number_columns
 
 QUESTIONS = 203
 SHOWN = 52
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,29 +53,8 @@ def report(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def page(browser: Browser, report: Path) -> Iterator[Page]:
-    found = Opened(browser, report)
-    yield found.page
-    assert found.troubles == []
-    found.page.close()
-
-
-def listed(page: Page) -> list[int]:
-    """The numbers of the questions in the table, in order."""
-    texts = page.locator("table.questions button.question bdi").all_inner_texts()
-    return [int(text.removeprefix("What is fact ").partition("?")[0]) for text in texts]
-
-
 def status(page: Page) -> str:
     return page.get_by_role("status").inner_text()
-
-
-def column(page: Page, name: str) -> list[str]:
-    """What the table says of each question in one column."""
-    heads = page.locator("table.questions thead th").all_inner_texts()
-    place = [head.strip() for head in heads].index(name) + 1
-    return page.locator(f"table.questions > tbody > tr:not(.opened) > td:nth-child({place})").all_inner_texts()
 
 
 def said_of_the_opened(page: Page) -> dict[str, str]:

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from recorded_run import recorded_run, without_figures
+from experiments import without_figures
+from recorded_run import recorded_run
 
 from robust_eval.metric.score import Estimate, Score
 from robust_eval.record.result import Result

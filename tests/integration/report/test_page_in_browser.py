@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from browser import NARROW, WIDE, Opened, chromium
+from browser import NARROW, WIDE, Opened, column, listed
 from playwright.sync_api import Browser, Locator, Page
 from recorded_run import TEMPERATURES, recorded_run
 
@@ -29,12 +29,6 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a run of all three methods."""
     folder = tmp_path_factory.mktemp("benign") / "run"
@@ -48,27 +42,6 @@ def opened(request: pytest.FixtureRequest, browser: Browser, report: Path) -> It
     found = Opened(browser, report, width, scheme)
     yield found
     found.page.close()
-
-
-@pytest.fixture
-def page(browser: Browser, report: Path) -> Iterator[Page]:
-    found = Opened(browser, report)
-    yield found.page
-    assert found.troubles == []
-    found.page.close()
-
-
-def listed(page: Page) -> list[int]:
-    """The numbers of the questions in the table, in order."""
-    texts = page.locator("table.questions button.question bdi").all_inner_texts()
-    return [int(text.removeprefix("What is fact ").removesuffix("? plain")) for text in texts]
-
-
-def column(page: Page, name: str) -> list[str]:
-    """What the table says of each question in one column."""
-    heads = page.locator("table.questions thead th").all_inner_texts()
-    place = [head.strip() for head in heads].index(name) + 1
-    return page.locator(f"table.questions tbody tr:not(.opened) > td:nth-child({place})").all_inner_texts()
 
 
 def head(page: Page, name: str) -> Locator:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from recorded_run import TEMPERATURES, recorded_run, without_figures
+from experiments import without_figures
+from recorded_run import TEMPERATURES, recorded_run
 from scipy import stats
 from tiny_model import byte_tokenizer
 

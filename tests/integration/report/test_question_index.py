@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from recorded_run import recorded_run, without_figures
+from experiments import without_figures
+from recorded_run import recorded_run
 
 from robust_eval.record.result import Result
 from robust_eval.report import question_index as module

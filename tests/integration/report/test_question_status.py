@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from recorded_run import recorded_run, without_figures
+from experiments import without_figures
+from recorded_run import recorded_run
 
 from robust_eval.record.result import Result
 from robust_eval.report.question_status import standings, verdict

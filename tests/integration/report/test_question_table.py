@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from recorded_run import TEMPERATURES, recorded_run, without_figures
+from experiments import without_figures
+from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.record.result import Result
 from robust_eval.report.question_table import Chosen, as_data, chosen, number_columns, word_columns

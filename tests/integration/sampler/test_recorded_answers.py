@@ -5,19 +5,15 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import without_figures
+from experiments import configuration, run_experiment
 from tiny_model import save_tiny_model
 
 from robust_eval.answer import SCHEMA, read_answers
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.question import Question
 from robust_eval.record.result import Result
 from robust_eval.sampler.answer_file import AnswerFile
@@ -37,12 +33,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment on a few questions."""
 
     def run(*overrides: str) -> tuple[Result, Path]:
-        register()
         folder = tmp_path_factory.mktemp("run")
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", ["tracking=none", f"paths.mlruns={folder / 'mlruns'}", *overrides])
-        with without_figures():
-            return experiment.run(to_config(composed), composed, folder), folder
+        return run_experiment(folder, "tracking=none", f"paths.mlruns={folder / 'mlruns'}", *overrides), folder
 
     return run
 
@@ -187,9 +179,7 @@ def test_rewrites_that_nobody_wrote_down_are_numbered_in_the_report(ask: Ask, tm
 
 @pytest.mark.parametrize(("selection", "kept"), [("none", [1, 2]), ("contains", [1, 2]), ("exact_match", [2])])
 def test_questions_go_on_by_their_greedy_answers(ask: Ask, tmp_path: Path, selection: str, kept: list[int]):
-    register()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        questions = to_config(hydra.compose("config", ["dataset.limit=3"])).dataset.load()
+    questions = configuration("dataset.limit=3").dataset.load()
     greedy = [f"It is {questions[0].answers[0]}", questions[1].answers[0], questions[2].answers[0]]
     rows: list[Mapping[str, object]] = [
         {"question_id": question.id, "temperature": 0, "text": text}
@@ -530,13 +520,10 @@ def test_a_parquet_file_that_was_cut_is_refused(ask: Ask, tmp_path: Path):
 
 def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
     file = write(tmp_path / "a.jsonl", ROW, ROW, ROW | {"question_id": "nowhere"})
-    register()
     overrides = ["sampler=recorded", f"sampler.recorded.file={file}", "model.name=x", "metric=certainty"]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", [*overrides, "tracking=none", f"paths.mlruns={tmp_path}", "store=none"])
     (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match="'nowhere' is no question"):
-        experiment.run(to_config(composed), composed, tmp_path / "run")
+        run_experiment(tmp_path / "run", *overrides, "tracking=none", f"paths.mlruns={tmp_path}", "store=none")
     assert not (tmp_path / "run").exists()
 
 

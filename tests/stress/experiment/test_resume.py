@@ -16,7 +16,7 @@ import pytest
 from shell import Shell
 from tiny_model import save_tiny_model
 
-KILLS = 30
+KILLS = 10
 RUN = """
 import logging, os, resource, signal, sys
 import hydra
@@ -117,7 +117,7 @@ def wait_until_kept(log: Path) -> None:
         time.sleep(0.01)
 
 
-def test_a_run_killed_at_thirty_moments_ends_with_the_same_table(
+def test_a_run_killed_at_ten_moments_ends_with_the_same_table(
     runs: Runs, undisturbed: tuple[Path, float], tmp_path: Path
 ):
     expected, seconds = undisturbed

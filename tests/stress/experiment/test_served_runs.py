@@ -16,20 +16,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import hydra
 import mlflow
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from api_server import api_server
+from experiments import run_experiment
 from fault_proxy import FaultProxy
-from recorded_run import without_figures
 
 from robust_eval.cli.overrides import checked_overrides
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.config.schema import PROJECT, register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.model.served import served_model
 from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
@@ -99,10 +96,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory, proxy: FaultProxy) -> Ask:
         if not any(line.startswith("model=") for line in overrides):
             settings += ["model=openai_compatible", f"model.base_url={proxy.base_url}", "model.model=smollm2"]
         checked = checked_overrides([*settings, *overrides])
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("config", checked.overrides)
-        with without_figures():
-            return experiment.run(to_config(composed), composed, place), place
+        return run_experiment(place, *checked.overrides), place
 
     return run
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import hydra
 import pytest
+from experiments import composed, configuration
 from omegaconf import OmegaConf
 
 from robust_eval.cli.overrides import checked_overrides, jobs
@@ -146,7 +147,7 @@ def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str, tmp_
     place = f"paths.mlruns={tmp_path}"
     checked = checked_overrides(["dataset=local", f"{sign}dataset.path={text}", place])
     assert (checked.config.dataset.path, checked.jobs) == (text, 1)
-    assert composed(*checked.overrides).dataset.path == text
+    assert configuration(*checked.overrides).dataset.path == text
 
 
 def test_a_text_that_could_be_read_stays_as_it_was(tmp_path: Path):
@@ -196,11 +197,6 @@ def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     ]
 
 
-def composed(*overrides: str) -> Config:
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return to_config(hydra.compose("config", list(overrides)))
-
-
 @pytest.mark.parametrize(
     "file",
     sorted(path for group in [*SCHEMAS, "experiment"] for path in (CONF / group).glob("*.yaml")),
@@ -218,13 +214,13 @@ def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_p
         answers.write_text('{"question_id": "facts-001", "text": "Paris"}\n' * 2)
         recorded = [f"sampler.recorded.file={answers}", "sampler.recorded.temperature=1", "model.name=x"]
         extra += ["sampler=recorded", *recorded, "metric=agreement"]
-    assert composed(f"{file.parent.name}={file.stem}", *extra)
+    assert configuration(f"{file.parent.name}={file.stem}", *extra)
     opening = file.read_text().splitlines()[0:3]
     assert any(line.startswith("# ") and not line.startswith("# @") for line in opening)
 
 
 def test_a_group_takes_several_metrics():
-    assert list(composed("metric=[frs,certainty]").metric) == ["frs", "certainty"]
+    assert list(configuration("metric=[frs,certainty]").metric) == ["frs", "certainty"]
 
 
 def test_yaml_spells_out_every_default_of_the_schemas():
@@ -256,8 +252,7 @@ def test_the_exact_sampler_asks_for_full_precision_unless_told_otherwise():
         "sampler.exact.nodes=7",
     ]
     for more, dtype in (([], "float32"), (["model.dtype=bfloat16"], "bfloat16")):
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            settings = to_config(hydra.compose("config", ["sampler=exact", *more]))
+        settings = configuration("sampler=exact", *more)
         assert settings.model.dtype == dtype
         assert list(settings.sampler) == ["exact"]
 
@@ -286,9 +281,9 @@ def test_a_model_that_rewrites_is_chosen_by_its_name(tmp_path: Path):
     assert short == long
     assert short.overrides == [*WRITES, "model@rewriter.model=smollm2_360m", "rewriter.model.dtype=bfloat16", place]
     rewrites, measured = short.config.rewriter.model, short.config.model
-    assert rewrites == composed("model=smollm2_360m", "model.dtype=bfloat16").model
-    assert measured == composed().model
-    assert composed(*WRITES).rewriter.model is None
+    assert rewrites == configuration("model=smollm2_360m", "model.dtype=bfloat16").model
+    assert measured == configuration().model
+    assert configuration(*WRITES).rewriter.model is None
 
 
 def test_models_that_rewrite_are_swept(tmp_path: Path):
@@ -344,13 +339,14 @@ def test_null_is_the_model_that_is_measured(tmp_path: Path):
 
 
 def test_a_model_that_rewrites_has_its_own_path_as_its_name():
-    assert composed(*WRITES, "model@rewriter.model=transformers", "rewriter.model.path=x").rewriter.model.name == "x"
+    assert (
+        configuration(*WRITES, "model@rewriter.model=transformers", "rewriter.model.path=x").rewriter.model.name == "x"
+    )
 
 
 @pytest.mark.parametrize("more", [[], ["model@rewriter.model=smollm2_360m", "rewriter.model.generation.top_k=7"]])
 def test_a_configuration_with_a_model_that_rewrites_composes_to_the_same_from_its_file(tmp_path: Path, more: list[str]):
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        first = hydra.compose("config", [*WRITES, *more, f"paths.mlruns={tmp_path}"])
+    first = composed(*WRITES, *more, f"paths.mlruns={tmp_path}")
     (tmp_path / "config.yaml").write_text(repeatable(first), encoding="utf-8")
     with hydra.initialize_config_dir(str(tmp_path), version_base="1.3"):
         again = hydra.compose("config", [f"hydra.searchpath=[file://{CONF}]"])

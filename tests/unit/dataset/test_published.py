@@ -4,12 +4,11 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-import hydra
 import pytest
+from experiments import configuration
 from omegaconf import OmegaConf
 
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.dataset.published import LAYOUTS, Published
 from robust_eval.error import UserError
 from robust_eval.question import Scenario
@@ -22,10 +21,7 @@ NAMES = sorted(
 
 
 def configured(name: str, *overrides: str) -> Published:
-    register()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", [f"dataset={name}", *(f"dataset.{line}" for line in overrides)])
-    dataset = to_config(composed).dataset
+    dataset = configuration(f"dataset={name}", *(f"dataset.{line}" for line in overrides)).dataset
     assert isinstance(dataset, Published)
     return dataset
 

@@ -2,12 +2,11 @@
 
 import re
 
-import hydra
 import pytest
+from experiments import configuration
 from omegaconf import OmegaConf
 
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.dataset import published
 from robust_eval.error import UserError
 from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
@@ -41,10 +40,7 @@ def project(tmp_path, monkeypatch):
 
 
 def load(project, *overrides):
-    register()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", [f"hydra.searchpath=[file://{project / 'conf'}]", *overrides])
-        return to_config(composed)
+    return configuration(f"hydra.searchpath=[file://{project / 'conf'}]", *overrides)
 
 
 def without_ids(questions):

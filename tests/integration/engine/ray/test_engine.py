@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+from experiments import composed
 
 os.environ["RAY_AUTH_MODE"] = "disabled"  # a token would be written to the home folder
 
@@ -26,7 +26,7 @@ from waiting_model import Waiting
 
 from robust_eval.aggregator.clusters import Forms, clustered
 from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray import engine as engine_module
@@ -253,18 +253,16 @@ def test_an_experiment_survives_a_machine_that_is_lost_in_its_middle(
     for engine in (Local(2), Ray(cluster.address, num_cpus=2, block_size=1)):
         mlruns = tmp_path / type(engine).__name__
         fixed = ["dataset.limit=24", "sampler.temperature_sweep.selection=none", "sampler.temperature_sweep.trials=3"]
-        register()
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            chosen = f"engine={type(engine).__name__.lower()}"  # and with it the store
-            composed = hydra.compose("config", [*fixed, chosen, "tracking=none", f"paths.mlruns={mlruns}"])
-        config = to_config(composed)
+        chosen = f"engine={type(engine).__name__.lower()}"  # and with it the store
+        settings = composed(*fixed, chosen, "tracking=none", f"paths.mlruns={mlruns}")
+        config = to_config(settings)
         config.engine, config.model = engine, Transformers(**tiny)
         if isinstance(engine, Ray):
             config.model = Waiting(**tiny, waiting=str(waiting))
             monkeypatch.setattr(ParquetEntries, "put", keep)
             threading.Thread(target=lose_a_machine, daemon=True).start()
         (mlruns / "run").mkdir(parents=True)
-        experiment.run(config, composed, mlruns / "run")
+        experiment.run(config, settings, mlruns / "run")
         folders.append(mlruns / "run")
     assert (waiting / "go").exists()
     cluster.add_node(**NODE)

@@ -1,0 +1,41 @@
+"""Compose and run an experiment in this process, as ``run.py`` does from the command line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import hydra
+import pytest
+from omegaconf import DictConfig
+
+from robust_eval.config.objects import to_config
+from robust_eval.config.schema import CONF, Config, register
+from robust_eval.experiment.run import run
+from robust_eval.record.result import Result
+
+
+def composed(*overrides: str) -> DictConfig:
+    """Compose the settings with these overrides."""
+    register()
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose("config", list(overrides))
+
+
+def configuration(*overrides: str) -> Config:
+    """Compose the settings and build the objects that they name."""
+    return to_config(composed(*overrides))
+
+
+def run_experiment(folder: Path, *overrides: str, figures: bool = False) -> Result:
+    """Run an experiment that leaves its files in ``folder``, without figures unless these are asked for."""
+    settings = composed(*overrides)
+    with nullcontext() if figures else without_figures():
+        return run(to_config(settings), settings, folder)
+
+
+@contextmanager
+def without_figures() -> Iterator[None]:
+    """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
+        yield
