@@ -14,7 +14,6 @@ from tiny_model import save_tiny_model
 from robust_eval.cli.overrides import Checked, checked_overrides, jobs
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
 from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices

@@ -12,7 +12,6 @@ from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.cli.overrides import Checked, checked_overrides
 from robust_eval.config.schema import register
-from robust_eval.experiment import run as experiment
 from robust_eval.experiment.plan import stages_of, total
 from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices

@@ -18,7 +18,6 @@ from tiny_model import save_tiny_encoder, save_tiny_model
 
 from robust_eval.answer import SCHEMA
 from robust_eval.error import UserError
-from robust_eval.experiment import run as experiment
 from robust_eval.model.local.fingerprint import folder_hash
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.record.result import Result

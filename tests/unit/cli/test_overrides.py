@@ -7,7 +7,6 @@ from experiments import composed, configuration
 from omegaconf import OmegaConf
 
 from robust_eval.cli.overrides import checked_overrides, jobs
-from robust_eval.config.config import Config
 from robust_eval.config.objects import to_config
 from robust_eval.config.repeatable import repeatable
 from robust_eval.config.schema import CONF, SCHEMAS, register
