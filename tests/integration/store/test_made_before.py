@@ -3,14 +3,9 @@
 import shutil
 from pathlib import Path
 
-import hydra
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import without_figures
-
-from robust_eval.config.objects import to_config
-from robust_eval.config.schema import CONF, register
-from robust_eval.experiment.run import run
+from experiments import run_experiment
 
 MADE_BEFORE = Path(__file__).with_name("made_before")
 """Stores, questions and results of version 0.1.0 at commit 9814b79, before its modules moved."""
@@ -37,10 +32,7 @@ def test_a_store_that_an_earlier_version_made_answers_everything(store: str, pla
     copy(MADE_BEFORE / place, kept)
     folder = tmp_path / "run"
     folder.mkdir()
-    register()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"), without_figures():
-        composed = hydra.compose("config", [*SETTINGS, f"store={store}", f"paths.mlruns={tmp_path / 'mlruns'}"])
-        result = run(to_config(composed), composed, folder)
+    result = run_experiment(folder, *SETTINGS, f"store={store}", f"paths.mlruns={tmp_path / 'mlruns'}")
     assert (result.prompts_asked, result.prompts_found) == (0, 3 + 3 + 9 + 3)
     for name in ("graded.parquet", "questions.parquet"):
         now, then = (pq.read_table(place / name) for place in (folder, MADE_BEFORE))
