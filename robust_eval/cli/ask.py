@@ -20,7 +20,7 @@ from robust_eval.cli.overrides import checked_overrides
 from robust_eval.config.config import Config
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.experiment.models import models
+from robust_eval.experiment.models import Models
 from robust_eval.metric.answer_agreement import AnswerAgreement
 from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.score import Measured, proportion
@@ -115,8 +115,9 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
     known = [question for question in questions if question.text == text]
     asked = known[0] if known else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
-    model, writer = models(config, entries, Stopwatch())
-    question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, writer)
+    models = Models(config, entries, Stopwatch())
+    model = models.measured
+    question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
     requests = sampler.requests([question], config.grader, config.seed)
     graded = config.grader.grade([question], model.answers(requests, "answers", needs_curves=False).table)
     graded = config.aggregator.aggregate([question], graded)

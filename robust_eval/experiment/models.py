@@ -9,18 +9,45 @@ from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
 
 
-def models(
-    config: Config, entries: Entries, watch: Stopwatch, begin: Callable[[], object] = lambda: None
-) -> tuple[StoredModel, StoredModel]:
-    """Return the model that is measured and the one that writes rewrites, which may be the same object."""
-    model = StoredModel(config.model, config.engine, entries, watch, begin=begin)
-    other = config.rewriter.model
-    if other is None or other == config.model:
-        return model, model
-    return model, StoredModel(other, config.engine, entries, watch, begin=begin)
+class Models:
+    """The model that is ``measured`` and the ``writer`` of rewrites, which may be the same.
+
+    Both read the store. ``begin`` is called when one of them is first asked.
+    """
+
+    def __init__(
+        self, config: Config, entries: Entries, watch: Stopwatch, begin: Callable[[], object] = lambda: None
+    ) -> None:
+        self.measured = StoredModel(config.model, config.engine, entries, watch, begin=begin)
+        self.writer = self.measured
+        other = config.rewriter.model
+        if other is not None and other != config.model:
+            self.writer = StoredModel(other, config.engine, entries, watch, begin=begin)
+        self._asked = self._found = 0
+        self._writer: dict[str, Any] = {}
+
+    def release_writer(self) -> None:
+        """Drop the writer once it has written, so that its weights make room; what it was stays on record."""
+        if self.writer is not self.measured:
+            self._asked, self._found = self.writer.asked, self.writer.found
+            self._writer = _description(self.writer, "rewriter.")
+            self.writer = self.measured
+
+    @property
+    def asked(self) -> int:
+        """Prompts that both models were asked."""
+        return self._asked + self.measured.asked
+
+    @property
+    def found(self) -> int:
+        """Prompts whose answers were stored."""
+        return self._found + self.measured.found
+
+    def description(self) -> dict[str, Any]:
+        """Return what each model was when it was last asked, for the record."""
+        return self._writer | _description(self.measured, "")
 
 
-def description(model: StoredModel, prefix: str = "") -> dict[str, Any]:
-    """Return what a model was when it was last asked, for the record; ``prefix`` stands before each name."""
+def _description(model: StoredModel, prefix: str) -> dict[str, Any]:
     loaded = {f"loaded.{prefix}{name}": value for name, value in model.description().items()}
     return loaded | {f"identity.{prefix}{name}": value for name, value in model.identity.items()}

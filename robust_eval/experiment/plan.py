@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
-from robust_eval.experiment.models import models
+from robust_eval.experiment.models import Models
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
@@ -41,11 +41,11 @@ class Stage:
 def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
-        model, writer = models(config, entries, Stopwatch())
-        source = answering(config, model)
+        models = Models(config, entries, Stopwatch())
+        source = answering(config, models.measured)
         if isinstance(source, Recorded):
             return []  # it reads answers that are there
-        return plan(config.dataset.load(), config.rewriter, writer, source, config.grader, config.seed)
+        return plan(config.dataset.load(), config.rewriter, models.writer, source, config.grader, config.seed)
 
 
 def check_plan(

@@ -16,7 +16,7 @@ from robust_eval.experiment.beginning import Beginning
 from robust_eval.experiment.folder import owned
 from robust_eval.experiment.grade import grade
 from robust_eval.experiment.load import load
-from robust_eval.experiment.models import description, models
+from robust_eval.experiment.models import Models
 from robust_eval.experiment.output import curves_of, describe, report, write_answers, write_rewrites
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.reproduction import compared
@@ -94,18 +94,15 @@ def _measure(
     """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found."""
     with watch.stage("questions"):
         loaded = load(config)
-    model, writer = models(config, entries, watch, begin)
-    source = answering(config, model)
+    models = Models(config, entries, watch, begin)
+    source = answering(config, models.measured)
     conditions = source.conditions()
     read = sources(config.metric, conditions)
-    check_plan(config, loaded.questions, writer, source, watch)
+    check_plan(config, loaded.questions, models.writer, source, watch)
 
     with watch.stage("rewriting"):
-        rewritten = config.rewriter.rewrite(loaded.questions, writer, config.seed)
-    asked, found, described = (
-        (0, 0, {}) if writer is model else (writer.asked, writer.found, description(writer, "rewriter."))
-    )
-    del writer  # its weights make room
+        rewritten = config.rewriter.rewrite(loaded.questions, models.writer, config.seed)
+    models.release_writer()
     digest = fingerprint(rewritten.questions, loaded.whole.edition)
     log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
     begin.then(lambda _: write_rewrites(rewritten, folder))
@@ -122,8 +119,7 @@ def _measure(
     log.info("%s answers: %d of %d questions kept", source.greedy, len(kept), len(candidates))
     with watch.stage("sampling"):
         answers = source.answers(kept)
-    asked, found = asked + model.asked, found + model.found
-    if found and not asked:
+    if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
     write_answers(greedy, answers, folder)
 
@@ -132,26 +128,24 @@ def _measure(
         write_parquet(gathered({GREEDY: baseline, **graded}), folder / GRADED)
     with watch.stage("scoring"):
         scores = score(config, questions, kept, baseline, graded, answers, read, conditions)
-    described |= description(model) | source.identity()
+    described = models.description() | source.identity()
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
     described |= loaded.description(digest)
     described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
     record.parameters(described)
-    tokenizer = model.config.tokenizer_file()
-    curves = curves_of(answers)
     return Result(
-        name,
-        settings | described,
-        questions,
-        kept,
-        rewritten,
-        baseline,
-        graded,
-        curves,
-        read,
-        scores,
-        tokenizer,
-        asked,
-        found,
-        watch,
+        name=name,
+        description=settings | described,
+        asked=questions,
+        kept=kept,
+        rewritten=rewritten,
+        baseline=baseline,
+        graded=graded,
+        curves=curves_of(answers),
+        sources=read,
+        scores=scores,
+        tokenizer=models.measured.config.tokenizer_file(),
+        prompts_asked=models.asked,
+        prompts_found=models.found,
+        watch=watch,
     )
