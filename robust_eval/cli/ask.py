@@ -33,7 +33,6 @@ from robust_eval.runtime.logs import log_plainly
 from robust_eval.runtime.rounding import number
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.sampler.base import greedy_requests
-from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
@@ -100,8 +99,8 @@ def _composed(overrides: Sequence[str]) -> Config:
     checked = checked_overrides([*defaults, *overrides])
     if checked.jobs > 1:
         raise UserError(f"one configuration at a time: {', '.join(checked.swept)} has several values")
-    sampler, *others = checked.config.sampler.values()
-    if others or not isinstance(sampler, Perturbation) or len(sampler.temperatures) > 1:
+    samplers = list(checked.config.sampler.values())
+    if [sampler.axis for sampler in samplers] != ["rewrite"] or len(samplers[0].temperatures) > 1:
         raise UserError("robust_eval.cli.ask takes sampler=perturbation, with one temperature")
     return checked.config
 

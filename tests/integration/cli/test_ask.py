@@ -148,7 +148,7 @@ class Scripted:
         self.models: list[str] = []
         self.asked: list[Request] = []
 
-    def __call__(self, config: Any, *_: object) -> "Scripted":
+    def __call__(self, config: Any, *_: object, begin: object) -> "Scripted":
         self.models.append(config.name)
         return self
 
@@ -182,7 +182,7 @@ Script = Callable[[Say], Scripted]
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     def put(say: Say) -> Scripted:
         model = Scripted(say)
-        monkeypatch.setattr(ask_module, "StoredModel", model)
+        monkeypatch.setattr("robust_eval.experiment.models.StoredModel", model)
         return model
 
     return put
