@@ -36,7 +36,7 @@ from robust_eval.engine.ray.actors import Actors
 from robust_eval.engine.ray.engine import Ray
 from robust_eval.grader.matching import Matching
 from robust_eval.metric.interval import bootstrap
-from robust_eval.model.base import Completion, Item, Reply, Request
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.reply_tables import Arrived
@@ -148,12 +148,10 @@ def answer(model: Transformers, way: str, facts: int, actors: int) -> None:
 
 
 @dataclass
-class MadeUp:
+class MadeUp(ModelConfig, LanguageModel):
     """A model that makes up an answer of a few tokens to each question."""
 
     name: str = "made up"
-
-    remote = False
 
     def identity(self) -> dict[str, Any]:
         return {"files": "made up"}
@@ -165,9 +163,6 @@ class MadeUp:
         return self
 
     def check(self, requests: Sequence[Request], curves: bool) -> None: ...
-
-    def status(self) -> str:
-        return ""
 
     def description(self) -> dict[str, Any]:
         return {"name": self.name}

@@ -18,7 +18,8 @@ from typing import Any
 from support.command import Command, of_its_own, peak_megabytes, write_figures
 
 from robust_eval.engine.local import Local
-from robust_eval.model.base import Completion, Item, Reply, Request
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.sqlite import FILE, SqliteStore
@@ -39,15 +40,13 @@ class Here(Local):
     def prepare(self) -> None: ...
 
 
-class Invented:
+class Invented(ModelConfig, LanguageModel):
     """A model whose answers are made up; ``answers`` says whether it may be asked at all."""
 
     name = "invented"
 
     def __init__(self, answers: bool) -> None:
         self._answers = answers
-
-    remote = False
 
     def identity(self) -> Mapping[str, Any]:
         return {"files": "invented"}
@@ -59,9 +58,6 @@ class Invented:
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         pass
-
-    def status(self) -> str:
-        return ""
 
     def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
         block = [request for request in requests if request.item in missing]

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Completion, Item, Reply, Request
-from robust_eval.model.config import Division
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.config import Division, ModelConfig
 from robust_eval.prompt.prompt import Prompt
 
 
 @dataclass(frozen=True)
-class ScriptedModel:
+class ScriptedModel(ModelConfig, LanguageModel):
     """Answers ``together`` requests at once. ``log`` gets a line for each time that a block is begun."""
 
     log: str
@@ -28,8 +28,6 @@ class ScriptedModel:
     unusable: str | None = None
     """What is wrong with the model, so that it cannot be loaded."""
     name: str = "scripted"
-
-    remote = False
 
     def identity(self) -> Mapping[str, Any]:
         return {"files": "scripted"}
@@ -45,9 +43,6 @@ class ScriptedModel:
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         pass
-
-    def status(self) -> str:
-        return ""
 
     def description(self) -> dict[str, Any]:
         return {"name": self.name, "loaded": "here"}

@@ -15,7 +15,8 @@ from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
-from robust_eval.model.base import Completion, Curve, Enumeration, Item, Reply, Request
+from robust_eval.model.base import Completion, Curve, Enumeration, Item, LanguageModel, Reply, Request
+from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import NoStore, Store
@@ -54,7 +55,7 @@ def curve(asked: Request) -> Curve:
 
 
 @dataclass
-class Scripted:
+class Scripted(ModelConfig, LanguageModel):
     """A model that answers in an order that is given, and writes down how often it was loaded and what it was asked."""
 
     order: Sequence[int] = (0, 1, 2)
@@ -65,8 +66,6 @@ class Scripted:
     loaded: int = 0
     asked: list[str] = field(default_factory=list)
 
-    remote = False
-
     def identity(self) -> Mapping[str, Any]:
         return {"files": self.version}
 
@@ -76,9 +75,6 @@ class Scripted:
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         pass
-
-    def status(self) -> str:
-        return ""
 
     def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
         wanted = [requests[index] for index in self.order if requests[index].item in missing]
