@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
-from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.store.stored_model import StoredModel
 
@@ -41,8 +40,3 @@ class Rewriter(Protocol):
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
         """The questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""
-
-
-def normal_form(text: str) -> str:
-    """That of all lines together: rewrites with the same are no two."""
-    return normalize(" ".join(text.split()))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from robust_eval.error import UserError
-from robust_eval.normalization import normalize
+from robust_eval.normalization import normal_form, normalize
 from robust_eval.question import Question
-from robust_eval.rewriter.base import Rewritten, normal_form
+from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.text_lines import json_lines, text_lines
 from robust_eval.store.stored_model import StoredModel
