@@ -49,6 +49,15 @@ def normalize(text: str) -> str:
     return " ".join(word for word in _digits(words) if word != ",")
 
 
+def normal_form(text: str) -> str:
+    r"""Return the normal form of all lines of a text together: questions with the same are no two.
+
+    >>> normal_form("Who wrote\n Emma?")
+    'who wrote emma'
+    """
+    return normalize(" ".join(text.split()))
+
+
 def first_line(text: str) -> str:
     """What a reply says before it breaks the line, without white space around it: more is another answer, or none."""
     lines = text.strip().splitlines()

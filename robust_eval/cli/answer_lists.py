@@ -19,7 +19,7 @@ from robust_eval.question import LETTERS
 from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.text_lines import text_lines
 
 MOST_CHARACTERS = 10_000
 """Of one line: some two thousand answers."""
@@ -68,7 +68,8 @@ def _parser() -> argparse.ArgumentParser:
 def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
     """The letters of each line; UserError names the first one that holds anything else. Nothing in it is executed."""
     found = []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in text_lines(path):
+        line = line.rstrip("\r\n")
         where = f"{path}, line {number}"
         if len(line) > MOST_CHARACTERS:
             raise UserError(f"{where}: longer than {MOST_CHARACTERS:,} characters, which is no list of answers")
@@ -92,10 +93,10 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
 
 def question_ids(path: Path) -> list[str]:
     """The ids of the questions, in the order of the file; UserError where one is missing, or stands twice."""
-    lines = _lines(path)
+    lines = [line for _, line in text_lines(path)]
     try:
         if lines and lines[0].lstrip().startswith("["):
-            questions = parsed_json("\n".join(lines))
+            questions = parsed_json("".join(lines))
         else:
             questions = [parsed_json(line) for line in lines if line.strip()]
     except ValueError as problem:
@@ -111,23 +112,6 @@ def question_ids(path: Path) -> list[str]:
     if not ids:
         raise UserError(f"{path} holds no questions")
     return list(ids)
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, without an empty one at its end."""
-    try:
-        lines = regular(path).read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
-    except OSError as problem:
-        raise UserError(f"{path} cannot be read: {problem.strerror}") from problem
-    decoded = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            decoded.append(line.decode("utf-8"))
-        except UnicodeDecodeError as problem:
-            raise UserError(
-                f"{path}, line {number}: not UTF-8 ({problem.reason} at byte {problem.start + 1})"
-            ) from problem
-    return decoded[:-1] if decoded[-1] == "" else decoded
 
 
 if __name__ == "__main__":

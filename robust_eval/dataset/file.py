@@ -12,6 +12,7 @@ from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.text_lines import json_line, text_lines
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """How the names of files that can be read end."""
@@ -41,54 +42,34 @@ def read_records(
     empty records. A JSON file that holds one object is one record, and one of lines may end in .json.
     """
     kind = file.suffix.lower()
-    try:
-        if kind == ".parquet":
-            yield from _parquet(file)
-        elif kind in (".csv", ".tsv"):
-            yield from _table(file, encoding, "," if kind == ".csv" else "\t", header, quoted)
-        elif kind == ".label":
-            yield from ({"line": line} for _, line in lines(file, encoding) if line.strip())
-        else:
-            yield from _json(file, encoding)
-    except OSError as problem:
-        raise UserError(f"{file} cannot be read: {problem.strerror or first_line(problem)}") from problem
-
-
-def lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """The lines of a text with their numbers, without the mark that may open it; only a line feed ends a line."""
-    with open(regular(file), "rb") as raw:
-        for number, line in enumerate(raw, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            try:
-                yield number, line.decode(encoding)
-            except UnicodeDecodeError as problem:
-                raise UserError(
-                    f"{file}, line {number}: not {encoding.upper()} ({problem.reason} at byte {problem.start + 1})"
-                ) from problem
+    if kind == ".parquet":
+        yield from _parquet(file)
+    elif kind in (".csv", ".tsv"):
+        yield from _table(file, encoding, "," if kind == ".csv" else "\t", header, quoted)
+    elif kind == ".label":
+        yield from ({"line": line} for _, line in text_lines(file, encoding) if line.strip())
+    else:
+        yield from _json(file, encoding)
 
 
 def _json(file: Path, encoding: str) -> Iterator[Record]:
-    opening = next((line for _, line in lines(file, encoding) if line.strip()), "")
+    opening = next((line for _, line in text_lines(file, encoding) if line.strip()), "")
     if not opening:
         return
-    if isinstance(_parsed(opening), dict):
-        for number, line in lines(file, encoding):
-            if line.strip():
-                yield _record(_parsed(line, f"{file}, line {number}"))
-        return
-    document = _parsed("".join(line for _, line in lines(file, encoding)), str(file))
-    yield from (_record(entry) for entry in (document if isinstance(document, list) else [document]))
-
-
-def _parsed(text: str, where: str = "") -> Any:
-    """What a JSON text says; where it is broken, UserError if a place is given, else None."""
     try:
-        return parsed_json(text)
+        of_lines = isinstance(parsed_json(opening), dict)
+    except ValueError:
+        of_lines = False
+    if of_lines:
+        for number, line in text_lines(file, encoding):
+            if line.strip():
+                yield _record(json_line(line, f"{file}, line {number}"))
+        return
+    try:
+        document = parsed_json("".join(line for _, line in text_lines(file, encoding)))
     except ValueError as problem:
-        if where:
-            raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
-        return None
+        raise UserError(f"{file}: broken JSON ({first_line(problem)})") from problem
+    yield from (_record(entry) for entry in (document if isinstance(document, list) else [document]))
 
 
 def _record(value: Any) -> Record:
@@ -96,7 +77,7 @@ def _record(value: Any) -> Record:
 
 
 def _table(file: Path, encoding: str, delimiter: str, header: Sequence[str], quoted: bool) -> Iterator[Record]:
-    texts = (line for _, line in lines(file, encoding))
+    texts = (line for _, line in text_lines(file, encoding))
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     rows = csv.reader(texts, delimiter=delimiter, quoting=quoting)
     try:
@@ -117,5 +98,6 @@ def _parquet(file: Path) -> Iterator[Record]:
         with pq.ParquetFile(regular(file)) as table:
             for batch in table.iter_batches(batch_size=_ROWS):
                 yield from batch.to_pylist()
-    except (pa.ArrowException, UnicodeDecodeError) as problem:
-        raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else None
+        raise UserError(f"{file} cannot be read: {reason or first_line(problem)}") from problem

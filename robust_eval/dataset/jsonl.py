@@ -1,6 +1,5 @@
 """Questions from a JSON Lines file: the built-in sets, or a file of one's own in the same layout."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.text_lines import json_line, text_lines
 
 FOLDER = Path(__file__).with_name("builtin")
 """Where the sets lie that come with the package."""
@@ -34,15 +32,20 @@ class JsonLines(Selection):
 
     def read(self) -> Iterator[Question]:
         """All questions of the file, in its order; UserError names the first line that is broken."""
-        questions: list[Question] = []
+        builtin = self.path.startswith(BUILTIN)
+        file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
+        if builtin and not file.exists():
+            names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
+            raise UserError(f"there is no data file {self.path}; there are {names}")
         lines: dict[str, int] = {}
-        for number, line in enumerate(self._text().split("\n"), start=1):
+        for number, line in text_lines(file, called=f"the data file {self.path}"):
             if not line.strip():
                 continue
-            if not questions and not line.lstrip().startswith("{"):
+            if not lines and not line.lstrip().startswith("{"):
                 raise UserError(
                     f"{self.path} is no file of JSON Lines: line {number} is {_shown(line)}, and each line must be an "
-                    f"object such as {_EXAMPLE}; {self._table()}"
+                    f"object such as {_EXAMPLE}; dataset=local dataset.path={self.path} reads tables (CSV, TSV, JSON, "
+                    "Parquet), in any encoding"
                 )
             question = _question(line, f"{self.path}, line {number}")
             if question.id in lines:
@@ -50,29 +53,12 @@ class JsonLines(Selection):
                     f"{self.path}, line {number}: id {question.id!r} stands already in line {lines[question.id]}"
                 )
             lines[question.id] = number
-            questions.append(question)
-        return iter(questions)
+            yield question
 
     @property
     def source(self) -> str:
         """The file, as it was named."""
         return self.path
-
-    def _text(self) -> str:
-        builtin = self.path.startswith(BUILTIN)
-        file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
-        try:
-            return regular(file).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as problem:
-            if isinstance(problem, UnicodeDecodeError):
-                raise UserError(f"the data file {self.path} cannot be read: {problem}; {self._table()}") from problem
-            names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
-            there = f"; there are {names}" if builtin else ""
-            raise UserError(f"the data file {self.path} cannot be read: {problem.strerror}{there}") from problem
-
-    def _table(self) -> str:
-        """How another kind of file is read."""
-        return f"dataset=local dataset.path={self.path} reads tables (CSV, TSV, JSON, Parquet), in any encoding"
 
 
 _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
@@ -83,12 +69,7 @@ def _shown(line: str) -> str:
 
 
 def _question(line: str, where: str) -> Question:
-    try:
-        record = parsed_json(line)
-    except json.JSONDecodeError as problem:
-        raise UserError(
-            f"{where}: broken JSON ({problem.msg} at column {problem.colno}); nothing was loaded"
-        ) from problem
+    record = json_line(line, where)
     if not isinstance(record, dict):
         raise UserError(f"{where}: a question is a JSON object, not {type(record).__name__}")
     known = {entry.name for entry in fields(Question)} - {"text"} | {"question"}

@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from robust_eval.dataset.file import lines
 from robust_eval.dataset.free_text import paragraph
 from robust_eval.dataset.record import (
     MALFORMED,
@@ -26,6 +25,7 @@ from robust_eval.dataset.record import (
 )
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.text_lines import text_lines
 
 SUBJECTS = (
     *("abstract_algebra", "anatomy", "astronomy", "business_ethics", "clinical_knowledge", "college_biology"),
@@ -129,9 +129,9 @@ def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
         return
     beside = file.with_name(f"{file.stem}-labels.lst")
     try:
-        labels = [line.strip() for _, line in lines(beside) if line.strip()]
-    except OSError as problem:
-        raise UserError(f"{file} holds no labels, and {beside} cannot be read: {problem.strerror}") from problem
+        labels = [line.strip() for _, line in text_lines(beside) if line.strip()]
+    except UserError as problem:
+        raise UserError(f"{file} holds no labels, and {problem}") from problem
     number = 0
     for number, record in enumerate(every, start=1):
         if number > len(labels):

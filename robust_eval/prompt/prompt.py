@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.error import UserError
-from robust_eval.normalization import normalize
+from robust_eval.normalization import normal_form
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING, ZERO_SHOT, Templates, read_templates
 from robust_eval.question import LETTERS, Question
 
@@ -89,9 +89,9 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     for question in questions:
         texts, contexts = shown[kind or question.scenario]
         for wording in (question.text, *question.rewrites):
-            if _folded(wording) in texts:
+            if normal_form(wording) in texts:
                 raise UserError(f"question {question.id}, {wording!r}, is an exemplar of the prompt; {remedy}")
-        if question.context and contexts and _folded(question.context) in contexts:
+        if question.context and contexts and normal_form(question.context) in contexts:
             raise UserError(
                 f"question {question.id}, {question.text!r}, has the context of an exemplar of the prompt; {remedy}"
             )
@@ -100,13 +100,8 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
 def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
     """Normal forms of the questions and of the contexts that a prompt shows with their answers."""
     exemplars = templates.of(kind).exemplars
-    questions = {_folded(str(exemplar["question"])) for exemplar in exemplars}
-    return questions, {_folded(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
-
-
-def _folded(text: str) -> str:
-    """The normal form of all lines of a text."""
-    return normalize(" ".join(text.split()))
+    questions = {normal_form(str(exemplar["question"])) for exemplar in exemplars}
+    return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
 
 
 def _filled(template: str, shown: Mapping[str, Any]) -> str:

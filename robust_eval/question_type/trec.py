@@ -4,7 +4,7 @@ from pathlib import Path
 
 from robust_eval.error import UserError
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.text_lines import text_lines
 
 _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in DESC:manner How did serfdom develop ?"
 
@@ -15,12 +15,9 @@ def read_trec(path: Path) -> list[Question]:
     The files are in Latin-1, a question a line (``DESC:manner How did serfdom develop ?``). UserError where a file
     cannot be read, holds no question, or has a line that is none.
     """
-    try:
-        text = regular(path).read_bytes().decode("latin-1")
-    except OSError as problem:
-        raise UserError(f"{path} cannot be read: {problem.strerror}") from problem
     questions = []
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):  # splitlines() would split at \x85
+    for number, line in text_lines(path, "latin-1"):
+        line = line.rstrip("\r\n")
         if not line.strip():
             continue
         label, _, question = line.partition(" ")

@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
 from robust_eval.model.config import ModelConfig
-from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.store.stored_model import StoredModel
 
@@ -50,8 +49,3 @@ class Rewriter(Protocol):
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
         """The questions with texts as long as their rewrites will be, to plan with before a model has written them."""
-
-
-def normal_form(text: str) -> str:
-    """That of all lines together: rewrites with the same are no two."""
-    return normalize(" ".join(text.split()))

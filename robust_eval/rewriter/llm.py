@@ -16,10 +16,11 @@ import pyarrow as pa
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.model.base import Request
 from robust_eval.model.local.sentences import Sentences
+from robust_eval.normalization import normal_form
 from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
-from robust_eval.rewriter.base import FOUND, Rewritten, normal_form
+from robust_eval.rewriter.base import FOUND, Rewritten
 from robust_eval.rewriter.question_list import asks, finished, listed
 from robust_eval.store.stored_model import StoredModel
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from robust_eval.error import UserError
-from robust_eval.normalization import normalize
+from robust_eval.normalization import normal_form, normalize
 from robust_eval.question import Question
-from robust_eval.rewriter.base import Rewritten, normal_form
+from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.text_lines import json_lines, text_lines
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pa
 
 def _squad(setting: str, path: Path) -> list[_Asked]:
     """The questions in a file that has the layout of SQuAD, which may lack answers."""
-    text = _text(setting, path)
+    text = "".join(line for _, line in text_lines(path, called=f"{setting}: {path}"))
     try:
         found = [
             _Asked(
@@ -158,26 +158,10 @@ def _squad(setting: str, path: Path) -> list[_Asked]:
     return found
 
 
-def _text(setting: str, path: Path) -> str:
-    try:
-        return regular(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else problem
-        raise UserError(f"{setting}: {path} cannot be read: {reason}") from problem
-
-
 def _read(path: Path) -> dict[str, tuple[str, ...]]:
     """Rewrites by id; UserError names the first line that is broken."""
-    lines = _text("rewriter.file", path).split("\n")
     found: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"rewriter.file: {path}, line {number}"
-        try:
-            record = parsed_json(line)
-        except json.JSONDecodeError as problem:
-            raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
+    for where, _, record in json_lines(path, f"rewriter.file: {path}"):
         question_id, rewrites = (record.get("id"), record.get("rewrites")) if isinstance(record, dict) else (None, None)
         if (
             not isinstance(question_id, str)

@@ -19,6 +19,7 @@ from robust_eval.answer import GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.text_lines import json_lines, text_lines
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact"))
@@ -145,11 +146,9 @@ class AnswerFile:
             raise
         there = [name for name in table.column_names if table[name].null_count < table.num_rows]
         if table.num_rows:
-            with open(self.path, encoding="utf-8-sig") as lines:
-                opening = next(line for line in lines if line.strip())
             try:
-                first = parsed_json(opening)
-            except ValueError:  # Arrow reads more deeply nested values than Python
+                _, _, first = next(json_lines(self.path))
+            except UserError:  # Arrow reads more deeply nested values than Python
                 self._refuse_line(fields)
                 raise
             self._wanted(there, [*there, *(name for name in first if name not in there)])
@@ -179,30 +178,18 @@ class AnswerFile:
         """UserError for the first line that is no UTF-8, of a file of lines."""
         if self._kind == ".parquet":
             return
-        with open(self.path, "rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError as problem:
-                    reason = f"{problem.reason} at byte {problem.start + 1}"
-                    raise UserError(f"{self.path}, line {number}: not UTF-8 ({reason})") from problem
+        for _ in text_lines(self.path):
+            pass
 
     def _refuse_line(self, fields: Sequence[pa.Field]) -> None:
         """UserError for the first line that is no JSON object with such fields: Arrow does not say which it is."""
-        self._refuse_undecodable()
-        with open(self.path, encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
-                where = f"{self.path}, line {number}"
-                try:
-                    record = parsed_json(line, object_pairs_hook=_pairs) if line.strip() else {}
-                except ValueError as problem:
-                    raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
-                if not isinstance(record, dict):
-                    raise UserError(f"{where}: an answer is a JSON object, not {line.strip()[:40]!r}")
-                for field in fields:
-                    value = record.get(field.name)
-                    if value is not None and not _is(value, field.type):
-                        raise UserError(f"{where}: {field.name!r} must be {_said(field.type)}, not {_shown(value)}")
+        for where, line, record in json_lines(self.path, object_pairs_hook=_pairs):
+            if not isinstance(record, dict):
+                raise UserError(f"{where}: an answer is a JSON object, not {line.strip()[:40]!r}")
+            for field in fields:
+                value = record.get(field.name)
+                if value is not None and not _is(value, field.type):
+                    raise UserError(f"{where}: {field.name!r} must be {_said(field.type)}, not {_shown(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
         """The columns that hold anything, under our names and with the types of an answer table."""

@@ -14,9 +14,10 @@ from robust_eval.answer import CURVES, Answers, answer_table
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.model.local.sentences import sentence_transformer
+from robust_eval.normalization import normal_form
 from robust_eval.prompt.prompt import rewriting_prompt
 from robust_eval.question import Question
-from robust_eval.rewriter.base import FATES, FOUND, Rewritten, normal_form
+from robust_eval.rewriter.base import FATES, FOUND, Rewritten
 from robust_eval.rewriter.llm import Llm
 from robust_eval.store.stored_model import answers_key
 

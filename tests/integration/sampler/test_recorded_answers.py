@@ -425,7 +425,7 @@ WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
         + b"[" * 100_000
         + b"]" * 100_000
         + b"}",
-        ", line 1: broken JSON (nested too deep: line 1 column 1 (char 0))",
+        ", line 1: broken JSON (nested too deep at column 1)",
     ),
     "blank": ("a.jsonl", b"\n\n", " holds no answers"),
     "no rows": ("a.csv", b"question_id,text,temperature\n", " holds no answers"),
@@ -433,7 +433,7 @@ WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
     "broken JSON": (
         "a.jsonl",
         json.dumps(ROW).encode() + b'\n\n{"question_id": \n',
-        ", line 3: broken JSON (Expecting value: line 2 column 1 (char 17))",
+        ", line 3: broken JSON (Expecting value at column 17)",
     ),
     "a list": ("a.jsonl", b"[1, 2]\n", ", line 1: an answer is a JSON object, not '[1, 2]'"),
     "key twice": (

@@ -82,9 +82,7 @@ def test_an_empty_file_has_no_records(tmp_path, name, content):
 
 def test_what_is_broken_is_named_with_its_place(tmp_path):
     lines, table = tmp_path / "r.jsonl", tmp_path / "r.csv"
-    assert refusal(lines, '{"a": 1}\n\n{"a": \n') == (
-        f"{lines}, line 3: broken JSON (Expecting value: line 2 column 1 (char 7))"
-    )
+    assert refusal(lines, '{"a": 1}\n\n{"a": \n') == (f"{lines}, line 3: broken JSON (Expecting value at column 7)")
     assert refusal(lines, "[1,\n 2") == f"{lines}: broken JSON (Expecting ',' delimiter: line 2 column 3 (char 6))"
     deep = refusal(lines, '{"a": 1}\n{"a": ' + "[" * 100_000)
     assert deep.startswith(f"{lines}, line 2: broken JSON (nested too deep")

@@ -4,7 +4,6 @@ import re
 
 import pytest
 from experiments import configuration
-from omegaconf import OmegaConf
 
 from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.dataset import published
@@ -87,4 +86,4 @@ def test_the_page_names_every_configured_data_set():
     assert {file.stem for file in (CONF / "dataset").glob("*.yaml")} - named == {"local", "jsonl"}
     for name in ("limit", "shuffle", "shuffle_choices", "scenario", "max_unusable"):
         assert f"`dataset.{name}=" in PAGE
-    assert OmegaConf.load(CONF / "dataset" / "squad.yaml").revision in PAGE
+    assert published.Published(name="any", layout="squad", path="x").revision in PAGE

@@ -47,12 +47,8 @@ REPLIES = {
     "numbers with a colon": ("1: What is France's capital?\n2: The capital of France is ___.", PARIS[::2]),
     "numbers with a hyphen": ("1 - What is France's capital?\n2 - The capital of France is ___.", PARIS[::2]),
     "numbers with a dash": ("1 – What is France's capital?\n2 – The capital of France is ___.", PARIS[::2]),
-    "numbers with a hash": ("#1 What is France's capital?\n#2: The capital of France is ___.", PARIS[::2]),
     "numbers without a space": ("1.What is France's capital?\n2.The capital of France is ___.", PARIS[::2]),
-    "keycaps": ("1️⃣ What is France's capital?\n2️⃣ The capital of France is ___.", PARIS[::2]),
-    "escaped numbers": ("1\\. What is France's capital?\n2\\. The capital of France is \\_\\_\\_.", PARIS[::2]),
     "every number is 1": ("1. What is France's capital?\n1. The capital of France is ___.", PARIS[::2]),
-    "numbers in full width": ("１．What is France's capital?\n２）The capital of France is ___.", PARIS[::2]),
     "Chinese": ("1、法国的首都是哪里？\n2、哪座城市是法国的首都？", ["法国的首都是哪里？", "哪座城市是法国的首都？"]),
     "rewrites with numbers": (
         "Rewrite 1: What is France's capital?\nRewrite 2: The capital of France is ___.",
@@ -67,24 +63,6 @@ REPLIES = {
         PARIS[::2],
     ),
     "questions with numbers": ("Q1: What is France's capital?\nQuestion 2: The capital of France is ___.", PARIS[::2]),
-    "options with letters": (
-        "Option A: What is France's capital?\nOption B: The capital of France is ___.",
-        PARIS[::2],
-    ),
-    "versions spelt out": (
-        "Version One: What is France's capital?\nVersion Two: The capital of France is ___.",
-        PARIS[::2],
-    ),
-    "letters with a parenthesis": ("a) What is France's capital?\nb) The capital of France is ___.", PARIS[::2]),
-    "letters with a dot": ("A. What is France's capital?\nB. The capital of France is ___.", PARIS[::2]),
-    "Roman numbers": (
-        (
-            "i. What is France's capital?\nii. Which city is the seat of France's government?\n"
-            "iii. The capital of France is ___."
-        ),
-        PARIS,
-    ),
-    "capital Roman numbers": ("I. What is France's capital?\nII. The capital of France is ___.", PARIS[::2]),
     "letters with answers to choose from": (
         (
             "1. Which city is the capital of France?\n   a) Paris\n   b) Lyon\n2. France is governed from where?\n"
@@ -97,7 +75,6 @@ REPLIES = {
         ["Where was A. Lincoln born?", "A. Lincoln was born where?", "J. W. Booth shot which native of that place?"],
     ),
     "bold numbers": ("**1.** What is France's capital?\n**2.** The capital of France is ___.", PARIS[::2]),
-    "bold numbers without a mark": ("**1** What is France's capital?\n**2** The capital of France is ___.", PARIS[::2]),
     "bold lines": ("**1. What is France's capital?**\n**2. The capital of France is ___.**", PARIS[::2]),
     "bold items": ("1. **What is France's capital?**\n2. **The capital of France is ___.**", PARIS[::2]),
     "bold rewrites with numbers": (
@@ -108,10 +85,8 @@ REPLIES = {
         "1. *What is France's capital?*\n2. *The capital of France is ___.*\n3. _Whose capital is Paris?_",
         [*PARIS[::2], "Whose capital is Paris?"],
     ),
-    "emphasis within": ("1. What is *France's* **capital**?\n2. The __capital__ of France is \\_\\_\\_.", PARIS[::2]),
     "bold and quoted": ('1. **"What is France\'s capital?"**\n2. "**The capital of France is ___.**"', PARIS[::2]),
     "hyphens": ("- What is France's capital?\n- The capital of France is ___.", PARIS[::2]),
-    "hyphens without a space": ("-What is France's capital?\n-The capital of France is ___.", PARIS[::2]),
     "asterisks": ("* What is France's capital?\n* The capital of France is ___.", PARIS[::2]),
     "asterisks and bold": ("* **What is France's capital?**\n* **The capital of France is ___.**", PARIS[::2]),
     "bullets": ("• What is France's capital?\n•The capital of France is ___.", PARIS[::2]),
@@ -151,10 +126,6 @@ REPLIES = {
         "1.\nWhat is France's capital?\n\n2.\nThe capital of France is ___.",
         PARIS[::2],
     ),
-    "items under a style": (
-        "1. **Formal:**\n   What is France's capital?\n2. **Gap**\n   - The capital of France is ___.",
-        PARIS[::2],
-    ),
     "bold styles": (
         (
             "1. **Formal:** What is France's capital?\n2. **Puzzle**: Which city is the seat of France's government?\n"
@@ -163,21 +134,6 @@ REPLIES = {
         PARIS,
     ),
     "italic styles": ("1. *Formal:* What is France's capital?\n2. *Gap*: The capital of France is ___.", PARIS[::2]),
-    "plain styles": (
-        (
-            "1. Formal tone: What is France's capital?\n2. (Casual) Which city is the seat of France's government?\n"
-            "3. In a poetic style: The capital of France is ___."
-        ),
-        PARIS,
-    ),
-    "styles of rewrites with numbers": (
-        "Rewrite 1 (Formal): What is France's capital?\n**Rewrite 2 (as a gap):** The capital of France is ___.",
-        PARIS[::2],
-    ),
-    "styles behind": (
-        "1. What is France's capital? (Formal)\n2. The capital of France is ___. *(playful)*",
-        PARIS[::2],
-    ),
     "words that are no style": (
         "1. In chemistry: what is a mole?\n2. Apollo 11: which astronauts?\n3. **Complete the gap:** A mole is ___.",
         ["In chemistry: what is a mole?", "Apollo 11: which astronauts?", "Complete the gap: A mole is ___."],
@@ -202,15 +158,12 @@ REPLIES = {
         PARIS[::2],
     ),
     "double quotes": (numbered(*(f'"{item}"' for item in PARIS)), PARIS),
-    "single quotes": (numbered(*(f"'{item}'" for item in PARIS)), PARIS),
     "curved quotes": (numbered(*(f"“{item}”" for item in PARIS)), PARIS),
     "curved single quotes": (numbered(*(f"‘{item}’" for item in PARIS)), PARIS),
     "angle quotes": (numbered(*(f"«{item}»" for item in PARIS)), PARIS),
     "code quotes": (numbered(*(f"`{item}`" for item in PARIS)), PARIS),
     "quotes and commas": (",\n".join(f'"{item}"' for item in PARIS), PARIS),
-    "the mark after the quotes": ('1. "What is France\'s capital"?\n2. "The capital of France is ___".', PARIS[::2]),
     "quotes inside": (numbered(*HAMLET), HAMLET),
-    "quotes inside quotes": (numbered(*(f'"{item}"' for item in HAMLET[::2])), HAMLET[::2]),
     "quotes at both ends": ('1. "Hamlet" or "Macbeth"', ['"Hamlet" or "Macbeth"']),
     "JSON": (json.dumps(HAMLET), HAMLET),
     "JSON on many lines": (json.dumps(HAMLET, indent=2), HAMLET),
@@ -218,42 +171,18 @@ REPLIES = {
     "JSON in a line": (f"Sure! Here they are: {json.dumps(EMMA, ensure_ascii=False)} Enjoy!", EMMA),
     "JSON of an object with a list": (json.dumps({"topic": "What is asked", "rewrites": PARIS}), PARIS),
     "JSON of an object": (json.dumps(dict(enumerate(PARIS, start=1))), PARIS),
-    "JSON of an object with names": (
-        (
-            '{\n  "original_question": "What is the capital?",\n  "rewrite_1": "Capital city of France",\n'
-            '  "rewrite_2": "The capital of France is ___."\n}'
-        ),
-        ["Capital city of France", "The capital of France is ___."],
-    ),
     "JSON of objects": (json.dumps([{"id": 1, "style": "formal", "question": item} for item in PARIS]), PARIS),
     "JSON of an object a line": ("\n".join(json.dumps({"question": item}) for item in PARIS), PARIS),
-    "JSON with a comma at the end": (
-        '["What is France\'s capital?",\n "The capital of France is ___.",\n]',
-        PARIS[::2],
-    ),
     "JSON without commas": ('[\n"What is France\'s capital?"\n"The capital of France is ___."\n]', PARIS[::2]),
-    "JSON without escapes": ('["Who wrote "Hamlet"?", ""Hamlet" was written by whom?"]', HAMLET[:2]),
-    "JSON that is cut": ('["What is France\'s capital?", "The capital of France is ___.", "Which ci', PARIS[::2]),
-    "JSON that is cut behind a comma": ('{"rewrites": ["What is France\'s capital?",', PARIS[:1]),
-    "Python": (f"rewrites = {PARIS!r}\nprint(rewrites)", PARIS),
-    "Python without escapes": ("['What is France's capital?', 'The capital of France is ___.']", PARIS[::2]),
-    "YAML": ('rewrites:\n  - "What is France\'s capital?"\n  - question: The capital of France is ___.', PARIS[::2]),
     "brackets that are no list": (
         '1. Which word is missing: ["to", "be", "or", …]?\n2. [Paris] is the capital of what?',
         ['Which word is missing: ["to", "be", "or", …]?', "[Paris] is the capital of what?"],
     ),
     "a line for all": (f"Sure: {numbered(*PARIS)}".replace("\n", " "), PARIS),
-    "a line for all, in parentheses": ("(1) What is France's capital? (2) The capital of France is ___.", PARIS[::2]),
-    "a line for all, rewrites": (
-        "Rewrite 1: What is France's capital? Rewrite 2: The capital of France is ___.",
-        PARIS[::2],
-    ),
-    "a line for all, bullets": ("• What is France's capital? • The capital of France is ___.", PARIS[::2]),
     "a line for all, with semicolons": (
         "1. Who wrote Emma?; 2. Emma is by whom?",
         ["Who wrote Emma?", "Emma is by whom?"],
     ),
-    "numbers without a mark": ("1 What is France's capital?\n2 The capital of France is ___.", PARIS[::2]),
     "a table": (
         "| # | Rewrite |\n|---|---|\n| 1 | What is France's capital? |\n| 2 | The capital of France is ___. |",
         PARIS[::2],
@@ -261,14 +190,6 @@ REPLIES = {
     "bullets before names and numbers": (
         "- A. Lincoln was born where?\n- 5 and 5 are what?",
         ["A. Lincoln was born where?", "5 and 5 are what?"],
-    ),
-    "explanations behind quotes": (
-        '1. "What is France\'s capital?" - This is direct.\n2. “The capital of France is ___.” (It has a gap.)',
-        PARIS[::2],
-    ),
-    "ordinals": (
-        "First rewrite: What is France's capital?\nSecond rewrite: Name France's capital.",
-        [PARIS[0], "Name France's capital."],
     ),
     "JSON of one object whose original stands first": (
         json.dumps({"original_question": "What's the capital?", "rewrites": PARIS}),
@@ -278,10 +199,6 @@ REPLIES = {
     "Great Britain": (
         "1. What is the capital of\nGreat Britain?\n2. Sure enough, which is it?",
         ["What is the capital of Great Britain?", "Sure enough, which is it?"],
-    ),
-    "no question marks": (
-        "1. capital of France\n2. seat of the French government\nI hope this helps!",
-        ["capital of France", "seat of the French government"],
     ),
     "arithmetic": (
         numbered("What is 2 * 3 * 4?", "What is 2**10?", "What is A* search?"),
@@ -305,24 +222,7 @@ REPLIES = {
         "Sure! Here are five rewrites:\n\n" + "\n\n".join(EMMA) + "\n\nWould you like more?",
         EMMA,
     ),
-    "no markers, but lines that go on": (
-        "What is\nfrance's capital?\nThe capital of France is ___.",
-        [PARIS[0].replace("F", "f"), PARIS[2]],
-    ),
     "one line": ("What is France's capital?", PARIS[:1]),
-    "one line that is no question": ("Capital of France", ["Capital of France"]),
-    "one rewrite": ("Rewritten question: What is France's capital?", PARIS[:1]),
-    "the original question": (
-        (
-            "Original question: What's the capital of France?\n\nRewrites:\nWhat is France's capital?\n"
-            "The capital of France is ___."
-        ),
-        PARIS[::2],
-    ),
-    "the original question among the items": (
-        "1. **Original:** What's the capital?\n2. What is France's capital?\n3. The capital of France is ___.",
-        PARIS[::2],
-    ),
     "the original question on the next line": (
         "**Original Question:**\nWhat's the capital of France?\n\n**Rewrites:**\n- What is France's capital?",
         PARIS[:1],
@@ -378,7 +278,6 @@ def test_the_items_of_a_reply(reply: str, items: list[str]):
         "I’d like to know who wrote Emma.",
         "I wonder who wrote Emma.",
         "Can you name the author of Emma.",
-        "Let me know which city is the capital of France.",
         "Calculate 2 + 2.",
         "Point out the capital.",
         "Complete the sentence: Emma was written by",
@@ -431,16 +330,12 @@ STYLES: dict[str, Callable[[int, str], str]] = {
     "parenthesis": lambda number, item: f"{number}) {item}",
     "parentheses": lambda number, item: f"({number}) {item}",
     "brackets": lambda number, item: f"[{number}] {item}",
-    "hash": lambda number, item: f"#{number} {item}",
     "dash": lambda number, item: f"{number} – {item}",
     "rewrite": lambda number, item: f"Rewrite {number}: {item}",
     "bold rewrite": lambda number, item: f"**Rewrite {number}:** {item}",
     "bold number": lambda number, item: f"**{number}.** {item}",
     "bold line": lambda number, item: f"**{number}. {item}**",
     "bold item": lambda number, item: f"{number}. **{item}**",
-    "letter": lambda number, item: f"{'abcdefghi'[number - 1]}) {item}",
-    "Roman": lambda number, item: f"{['i', 'ii', 'iii', 'iv', 'v', 'vi', 'vii', 'viii', 'ix'][number - 1]}. {item}",
-    "quotes": lambda number, item: f"{number}. “{item}”",
     "style": lambda number, item: f"{number}. **Style {number}:** {item}",
     "title": lambda number, item: f"### Version {number}\n{item}",
     "explained": lambda number, item: f"{number}. {item}\n   (Version {number}.)",
@@ -461,20 +356,17 @@ def test_a_list_in_any_style_is_read_back(style: str, questions: list[str], gap:
 
 @PROPERTY
 @given(questions=QUESTIONS, indent=st.none() | st.just(2), kept=st.booleans())
-def test_a_list_in_json_or_python_is_read_back(questions: list[str], indent: int | None, kept: bool):
+def test_a_list_in_json_is_read_back(questions: list[str], indent: int | None, kept: bool):
     objects = [{"question": item} for item in questions]
     for data in (questions, {"rewrites": questions}, dict(enumerate(questions)), objects):
         assert listed(json.dumps(data, indent=indent, ensure_ascii=kept)) == questions
-    assert listed(f"```python\n{questions!r}\n```") == questions
 
 
 @PROPERTY
 @given(questions=QUESTIONS, data=st.data())
-def test_of_json_that_is_cut_the_whole_strings_remain(questions: list[str], data: st.DataObject):
+def test_of_json_that_is_cut_nothing_is_read(questions: list[str], data: st.DataObject):
     text = json.dumps(questions)
-    ends = [len(json.dumps(questions[:count])) - 1 for count in range(1, len(questions) + 1)]
-    cut = data.draw(st.integers(ends[0], len(text)))
-    assert listed(text[:cut]) == questions[: sum(end <= cut for end in ends)]
+    assert listed(text[: data.draw(st.integers(2, len(text) - 1))]) == []
 
 
 PIECES = st.sampled_from(

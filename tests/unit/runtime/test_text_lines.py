@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.runtime.text_lines import json_lines, text_lines
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+def test_only_a_line_feed_ends_a_line_and_the_mark_that_opens_a_text_is_no_part_of_it(file: Path):
+    file.write_bytes("\ufeffa\u2028b\r\n\n\x85c".encode())
+    assert list(text_lines(file)) == [(1, "a\u2028b\r\n"), (2, "\n"), (3, "\x85c")]
+
+
+def test_a_text_in_another_encoding_is_read_in_it(file: Path):
+    file.write_bytes("Bogotá\n".encode("latin-1"))
+    assert list(text_lines(file, "latin-1")) == [(1, "Bogotá\n")]
+    with pytest.raises(UserError) as caught:
+        list(text_lines(file, called="the file"))
+    assert str(caught.value) == "the file, line 1: not UTF-8 (invalid continuation byte at byte 6)"
+
+
+def test_a_file_that_is_not_there_is_named(file: Path):
+    with pytest.raises(UserError) as caught:
+        list(text_lines(file))
+    assert str(caught.value) == f"{file} cannot be read: No such file or directory"
+
+
+def test_lines_of_json_are_read_with_their_places_but_for_those_that_are_empty(file: Path):
+    file.write_text('{"a": 1}\n\n[2]')
+    assert list(json_lines(file)) == [(f"{file}, line 1", '{"a": 1}\n', {"a": 1}), (f"{file}, line 3", "[2]", [2])]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"a":', "Expecting value at column 6"),
+        ("[" * 100_000, "nested too deep at column 1"),
+        ("1" * 5_000, "Exceeds the limit (4300 digits) for integer string conversion"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named(file: Path, line: str, reason: str):
+    file.write_text(f"1\n{line}\n")
+    with pytest.raises(UserError) as caught:
+        list(json_lines(file, called="the file"))
+    assert str(caught.value).startswith(f"the file, line 2: broken JSON ({reason}")
