@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from robust_eval.error import UserError
 
 OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
-"""What became of a request (METHODS §0)."""
+"""What became of a request (docs/methods.md, §0)."""
 NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
 """Outcomes that leave every denominator; the others are replies, and count as wrong where they are not right."""
 NO_ANSWER = ("refused", "empty", "invalid")

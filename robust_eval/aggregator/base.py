@@ -38,7 +38,7 @@ Rank = Callable[[Sequence[tuple[Question, str]]], Sequence[float]]
 
 
 def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> pa.Table:
-    """Mark the ensemble answer of each question at each temperature (METHODS §2, "Aggregator").
+    """Mark the ensemble answer of each question at each temperature (docs/methods.md, §2).
 
     It is the best-ranked answer of the plurality label. Of labels with equally many votes that of the original
     question's answer (its first trial that has a label) wins, if it is among them, else the one with the best-ranked

@@ -3,7 +3,8 @@
 The question is rewritten, every wording is answered on its own, and the answers are gathered into cohorts that mean the
 same. Whoever asks may say which cohort is right, and then sees how many raters were.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The facts that a model knows: those that it answers rightly when it decodes greedily.
 
-Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, step 1).
+Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Each question and its rewrites, every one answered in a conversation of its own.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3 (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
+(docs/methods.md, §2).
 """
 
 from collections.abc import Sequence
