@@ -237,7 +237,7 @@ class AnswerAgreement:
             return beyond_chance(agreeing.mean(axis=axis), even(of_kind, axis))
 
         def mapped(same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            """Return chance agreement, averaged over all mappings; their spread is no uncertainty (docs/methods.md, §2)."""
+            """Return chance agreement, averaged over mappings; their spread is no uncertainty (docs/methods.md, §2)."""
             n, number = same.shape[axis], of_kind.sum(axis=axis)
             pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(kinds, kinds), number)
             chance: Floats = (same.sum(axis=axis) + pairs - number @ (1 / kinds)) / n**2

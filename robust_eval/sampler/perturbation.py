@@ -36,7 +36,7 @@ class Perturbation(Repetition):
         return (self.rewrites + 1) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that have rewrites; UserError where none has."""
+        """Return the questions that have rewrites; UserError where none has."""
         chosen = [question for question in questions if question.rewrites]
         if not chosen:
             raise UserError(

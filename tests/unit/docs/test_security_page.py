@@ -24,7 +24,8 @@ PROOFS = {
     "test_what_a_server_counts_or_nests_without_end_is_an_error_like_others",
     "Impossible log-probabilities that an earlier version stored": "integration/model/served/test_served_model.py::"
     "test_a_stored_answer_that_cannot_be_believed_is_asked_again",
-    "A redirect to another host": "integration/model/served/test_client.py::test_a_redirect_to_another_place_is_not_followed",
+    "A redirect to another host": "integration/model/served/test_client.py::"
+    "test_a_redirect_to_another_place_is_not_followed",
     "A data set is read as data": "unit/dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
     "A file that is no regular file": "unit/dataset/test_jsonl.py::"
     "test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for",
