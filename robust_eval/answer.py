@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from robust_eval.error import UserError
 
 OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
-"""What became of a request (METHODS §0)."""
+"""The possible outcomes of a request (docs/methods.md, §0)."""
 NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
-"""Outcomes that leave every denominator; the others are replies, and count as wrong where they are not right."""
+"""Outcomes without a reply, left out of every denominator; all other outcomes count as replies."""
 NO_ANSWER = ("refused", "empty", "invalid")
-"""Outcomes of a reply that answers nothing: wrong, whatever its text."""
+"""Outcomes of a reply without an answer, which is wrong whatever its text."""
 
 SCHEMA = pa.schema(
     [
@@ -56,17 +56,17 @@ CURVES = pa.schema(
         pa.field("upper", pa.float64(), nullable=False),
     ]
 )
-"""The probability of a right answer by question and temperature, where a model tells more than a count of trials."""
+"""The probability of a right answer by question and temperature, where a model computes more than trials."""
 
 
 SAMPLER = "sampler"
-"""The column of a run's files that says who asked for an answer, beside those of :data:`SCHEMA` and of a grader."""
+"""The column of a run's files that names the sampler of an answer; it is not in :data:`SCHEMA`."""
 GREEDY = "greedy"
-"""What that column says of the greedy answers, for which all samplers ask."""
+"""The value of that column for greedy answers, which all samplers share."""
 
 
 class Answers(NamedTuple):
-    """What was answered: a table of :data:`SCHEMA`, and one of :data:`CURVES`.
+    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`.
 
     ``uncurved`` says why there are no curves where others drew the same answers with them; it is empty otherwise.
     """
@@ -77,12 +77,12 @@ class Answers(NamedTuple):
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Records (mappings of column to value; missing nullable columns become null) as a table of :data:`SCHEMA`."""
+    """Return records (mappings of column to value) as a table of :data:`SCHEMA`; missing nullable values are null."""
     return validated(pa.Table.from_pylist(list(records), schema=SCHEMA))
 
 
 def gathered(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Tables of answers as one, with the name of each in a column of its own (:data:`SAMPLER`).
+    """Concatenate tables of answers, with the name of each table in the column :data:`SAMPLER`.
 
     Columns that a table lacks are null in its rows.
     """
@@ -93,12 +93,12 @@ def gathered(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """The values of some columns, row by row."""
+    """Iterate over the rows of a table: a tuple of the values of these columns."""
     return zip(*(table[name].to_pylist() for name in columns), strict=True)
 
 
 def validated(table: pa.Table) -> pa.Table:
-    """The table itself, if it has the columns and types of :data:`SCHEMA` and known outcomes; else a ValueError."""
+    """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it."""
     missing = [name for name in SCHEMA.names if name not in table.schema.names]
     if missing:
         raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")
@@ -124,7 +124,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def read_answers(path: Path) -> pa.Table:
-    """The answer table in a Parquet file, with the column :data:`SAMPLER`, which is null where the file has none.
+    """Read an answer table from a Parquet file, with the column :data:`SAMPLER`, which is null where the file has none.
 
     UserError where the file is no answer table.
     """

@@ -1,6 +1,6 @@
 """Free text made comparable: "The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are one and the same.
 
-In this order (METHODS §0): the first line only; Unicode NFKC without control characters; case folded; thousands
+The steps, in order (docs/methods.md, §0): first line; Unicode NFKC without control characters; case folded; thousands
 separators joined ("1,000" is "1000") and dotted abbreviations ("U.S.A." is "usa"); possessive 's removed; punctuation
 and symbols to spaces, except a decimal point between digits and a minus sign before a number; articles dropped; number
 words to digits ("twenty-one" is "21", "a hundred" is "100"); white space folded.

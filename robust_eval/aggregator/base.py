@@ -1,4 +1,4 @@
-"""What every aggregator can be asked, and the vote that they share."""
+"""The protocol of aggregators, and the vote that they share."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,17 +10,17 @@ from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
 from robust_eval.question import Question
 
 ENSEMBLE = "ensemble"
-"""The column that marks, of each question at each temperature, the answer that was voted for."""
+"""The column that marks the answer voted for, of each question at each temperature."""
 
 
 class Aggregator(Protocol):
     """A way of telling which answers mean the same; a dataclass whose fields are its configuration."""
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """The graded table with one label for answers that mean the same, and the column :data:`ENSEMBLE`."""
+        """Give answers that mean the same one label, and add the column :data:`ENSEMBLE`; return the new table."""
 
     def description(self) -> dict[str, Any]:
-        """What the last aggregation used, for the record."""
+        """Return the settings that the last aggregation used, for the record of the run."""
 
 
 class Answer(NamedTuple):
@@ -34,16 +34,16 @@ class Answer(NamedTuple):
 
 
 Rank = Callable[[Sequence[tuple[Question, str]]], Sequence[float]]
-"""How well each of some answers fits the question beside it; the higher, the better."""
+"""Scores (question, answer) pairs by how well the answer fits the question; higher is better."""
 
 
 def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> pa.Table:
-    """Mark the ensemble answer of each question at each temperature (METHODS §2, "Aggregator").
+    """Mark the ensemble answer of each question at each temperature (docs/methods.md, §2).
 
-    It is the best-ranked answer of the plurality label. Of labels with equally many votes that of the original
-    question's answer (its first trial that has a label) wins, if it is among them, else the one with the best-ranked
-    answer. Answers without a label have no vote. The rank is asked once, of what can win alone, and not at all where
-    that has one text.
+    The ensemble answer is the best-ranked answer of the plurality label. A tie goes to the label of the original
+    question's answer (its first trial with a label), if that is among the tied ones, else to the label with the
+    best-ranked answer. Answers without a label have no vote. ``rank`` is called at most once, with the answers that can
+    win; a question whose candidates share one text needs no rank.
     """
     by_id = {question.id: question for question in questions}
     votes: dict[tuple[str, float], list[Answer]] = {}
@@ -67,7 +67,7 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
 
 
 def _candidates(answers: Sequence[Answer]) -> list[Answer]:
-    """The answers that can win: those of the label that does, or of several that do if none is the original's."""
+    """Return the answers of the winning label, or of all tied labels if none is the original question's."""
     counts = Counter(answer.label for answer in answers)
     most = max(counts.values())
     originals = sorted(answer for answer in answers if answer.rewrite == 0)

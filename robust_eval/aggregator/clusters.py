@@ -1,6 +1,7 @@
 """Answers mean the same if a sentence model says so: clusters of free text, letters for multiple choice.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 """
 
 import logging
@@ -144,11 +145,11 @@ def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
 
 
 def repeats(one: str, other: str, question: str) -> bool:
-    """Whether the shorter of two normal forms stands in the other as whole words, and so says the same.
+    """Return whether the shorter of two normal forms stands in the longer one as whole words, and so means the same.
 
-    As a grader finds an accepted answer in a longer reply (METHODS §0). It must say more than the question does, and
-    what is added must not make another answer of it: no "or", no "not", no other number, but for the day of a year. "1"
-    does not count: "one" is a pronoun more often than an answer.
+    A grader finds an accepted answer in a longer reply in the same way (docs/methods.md, §0). The shorter form must say
+    more than the question does. The words added must not change the answer: no "or", no "not", no other number, except
+    the day before a year. "1" does not count, because "one" is a pronoun more often than an answer.
 
     >>> repeats("1789", "march 4 1789", "when?"), repeats("paris", "not paris", "where?"), repeats("3", "3.5", "?")
     (True, False, False)

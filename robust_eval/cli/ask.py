@@ -3,7 +3,8 @@
 The question is rewritten, each wording is answered in a conversation of its own, and answers that mean the same are
 gathered into cohorts. The user may say which cohort is right, and then sees how many raters were right.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 """
 
 import argparse

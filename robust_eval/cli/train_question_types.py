@@ -1,7 +1,7 @@
 """Train a classifier of question types: ``python -m robust_eval.cli.train_question_types --train FILE --test FILE``.
 
 Fastowski et al., "From Confidence to Collapse in LLM Factual Robustness", classify their questions by a DistilBERT that
-was fine-tuned on TREC (METHODS §1).
+was fine-tuned on TREC (docs/methods.md, §1).
 """
 
 import argparse

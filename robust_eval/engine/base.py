@@ -1,4 +1,4 @@
-"""What every engine can be asked."""
+"""The protocols of engines and of the places where a model answers."""
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ class Workplace(Protocol):
         """See LanguageModel; of a model that is loaded elsewhere, UserError may come with its first answers instead."""
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
-        """What comes of the missing requests, as it comes; a person is shown the progress of this ``stage``."""
+        """Yield the answers to the missing items as they arrive; the progress bar is named ``stage``."""
 
     def description(self) -> dict[str, Any]:
         """See LanguageModel."""
@@ -26,10 +26,10 @@ class Engine(Protocol):
     """A place where the work runs; a dataclass whose fields are its configuration."""
 
     def open(self) -> AbstractContextManager[None]:
-        """While this is held models can be loaded."""
+        """Return a context manager inside which models can be loaded."""
 
     def place(self, config: ModelConfig) -> ModelConfig:
-        """The settings of a model with what this place decides about it."""
+        """Return the settings of a model, with those that the engine decides filled in."""
 
     def load(self, config: ModelConfig) -> Workplace:
         """Load the model, or have it loaded when the first answers are wanted; UserError if that is not possible."""

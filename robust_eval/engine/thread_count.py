@@ -1,4 +1,4 @@
-"""How many threads torch computes with fastest on this machine."""
+"""Choose the number of threads with which torch computes fastest on this machine."""
 
 import logging
 import os
@@ -13,13 +13,13 @@ log = logging.getLogger(__name__)
 
 ROUNDS = 3
 SECONDS = 0.1
-"""For each number of threads and round: a container with a quota of processor time is stopped once in so long."""
+"""Seconds per number of threads and round: a container with a CPU quota is throttled once in this time."""
 WORTH = 1.1
-"""Another number than torch's own is taken where it is faster by this factor."""
+"""The speed-up from which another number than torch's own is used."""
 
 
 def fastest_threads() -> int:
-    """The number of threads with which a layer of usual size is computed fastest.
+    """Return the number of threads with which a layer of usual size is computed fastest.
 
     Torch starts a thread for every physical core that it sees. In a container that may use a few of them only, or
     where two threads of a core are faster than one, that is not the fastest.
@@ -52,7 +52,7 @@ def _fastest(numbers: list[int], own: int) -> int:
 
 @torch.inference_mode()
 def _seconds(work: Callable[[], object]) -> float:
-    """What a call takes on average, once its threads have been started."""
+    """Return the mean seconds of a call, after one call that starts the threads."""
     work()
     calls = 0
     start = time.perf_counter()

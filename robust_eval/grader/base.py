@@ -137,7 +137,7 @@ class Grader(ABC):
 def accepted_answers(question: Question) -> tuple[list[str], int]:
     """The distinct normal forms of a question's accepted answers, and how many aliases normalise to nothing.
 
-    Such an alias (",", "A", ".") would be contained in every reply (METHODS §0).
+    Such an alias (",", "A", ".") would be contained in every reply (docs/methods.md, §0).
     """
     usable = comparable(question.answers)
     return list(dict.fromkeys(map(normalize, usable))), len(question.answers) - len(usable)

@@ -1,7 +1,7 @@
 """Grading by meaning: a reply that a sentence model puts near an accepted answer is right.
 
 The rule of WikiQA, whose accepted answers are labelled passages, in Cho & Watson, "Measuring Robustness via Automated
-Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Crowdsourcing of Question Perturbations and Answers" (docs/methods.md, §2).
 """
 
 from collections.abc import Sequence

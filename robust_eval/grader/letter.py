@@ -1,6 +1,6 @@
 """The letter that a reply to a multiple-choice question chooses.
 
-Read by anchored patterns, never "the first capital letter found": the article *A* is no answer (METHODS §3).
+Read by anchored patterns, never "the first capital letter found": the article *A* is no answer (docs/methods.md, §3).
 """
 
 import re

@@ -1,7 +1,7 @@
 """Grading by spelling: a reply that is almost an accepted answer is right.
 
 The rule of SciQ without choices in Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question
-Perturbations and Answers" (METHODS §2).
+Perturbations and Answers" (docs/methods.md, §2).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Grading by references of both kinds: a reply is right if it is nearer to a correct one than to any incorrect one.
 
 The rule of TruthfulQA without choices in Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question
-Perturbations and Answers" (METHODS §2).
+Perturbations and Answers" (docs/methods.md, §2).
 """
 
 from collections.abc import Mapping, Sequence

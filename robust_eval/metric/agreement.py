@@ -1,6 +1,7 @@
 """How far the raters of a question agree: their answers' labels, with no need to know which is right.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 Throughout, ``counts`` is (n, K): how many of the raters of question j gave label i. Rows may differ in their sum, the
 number of raters r_j; those with less than two raters say nothing about agreement and are skipped. ``categories`` is
 (n,): the number K_j of labels that question j could have had, at least as many as were given to it.
@@ -33,7 +34,7 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     References
     ----------
     Fleiss, Psychological Bulletin 76 (1971); with different numbers of raters Gwet, Handbook of Inter-Rater Reliability
-    (2014), §2; questions with a single rater are left out of P_e as well (METHODS §2).
+    (2014), §2; questions with a single rater are left out of P_e as well (docs/methods.md, §2).
 
     Examples
     --------
@@ -62,7 +63,7 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
 
     References
     ----------
-    Cho & Watson, §5.2; what is mapped: METHODS §2.
+    Cho & Watson, §5.2; what is mapped: docs/methods.md, §2.
 
     Examples
     --------
@@ -224,7 +225,7 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
 
     References
     ----------
-    METHODS §2, "Baselines". Var X = r/K · (1 − 1/K), so E[Σ_i p_ij²] = 1/K + (1 − 1/K)/r, which gives M2.
+    docs/methods.md, §2. Var X = r/K · (1 − 1/K), so E[Σ_i p_ij²] = 1/K + (1 − 1/K)/r, which gives M2.
 
     Examples
     --------

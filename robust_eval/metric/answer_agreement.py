@@ -1,6 +1,7 @@
 """Agreement, reliability and robustness over a graded answer table: raters are rewrites, trials, or both.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 """
 
 import math
@@ -236,7 +237,7 @@ class AnswerAgreement:
             return beyond_chance(agreeing.mean(axis=axis), even(of_kind, axis))
 
         def mapped(same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            """The mean of chance agreement over all mappings, whose spread is not an uncertainty (METHODS §2)."""
+            """Return chance agreement, averaged over mappings; their spread is no uncertainty (docs/methods.md, §2)."""
             n, number = same.shape[axis], of_kind.sum(axis=axis)
             pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(kinds, kinds), number)
             chance: Floats = (same.sum(axis=axis) + pairs - number @ (1 / kinds)) / n**2
@@ -310,7 +311,7 @@ def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
 def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
     """The wrong answers to rewrites of questions that were answered right as they stand, in the same trial.
 
-    The wording of a rewrite is null where its question does not bring it. Cho & Watson, §6; METHODS §2, "Tables".
+    The wording of a rewrite is null where its question does not bring it. Cho & Watson, §6; docs/methods.md, §2.
     """
     by_id = {question.id: question for question in questions}
     columns = ("question_id", "temperature", "trial", "rewrite", "text", "correct")

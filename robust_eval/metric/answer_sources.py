@@ -1,4 +1,4 @@
-"""Which answers a metric reads, where several samplers asked (METHODS §4)."""
+"""Which answers a metric reads, where several samplers asked (docs/methods.md, §4)."""
 
 from collections.abc import Mapping
 

@@ -76,7 +76,7 @@ def miller_madow(counts: ArrayLike, most: ArrayLike) -> Floats:
 
     References
     ----------
-    Miller, in Information Theory in Psychology (1955); METHODS §3.
+    Miller, in Information Theory in Psychology (1955); docs/methods.md, §3.
 
     Examples
     --------
@@ -100,7 +100,7 @@ _NONE = " "
 
 @dataclass
 class AnswerCertainty:
-    """Entropy of the answers to each question and its error rate, at every temperature apart (METHODS §3)."""
+    """Entropy of the answers to each question and its error rate, at every temperature apart (docs/methods.md, §3)."""
 
     invalid: str = "drop"
     """What becomes of replies that answer nothing (no letter, a refusal): drop leaves them out, and a question that has

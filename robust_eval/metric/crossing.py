@@ -34,7 +34,7 @@ def crossing_temperature(accuracy: ArrayLike, temperatures: ArrayLike, threshold
 
     References
     ----------
-    METHODS §1, "Beyond sampling".
+    docs/methods.md, §1.
 
     Examples
     --------

@@ -51,7 +51,7 @@ class Breaks(NamedTuple):
 
 @dataclass
 class FactualRobustness:
-    """FRS of every kept question and what the paper reports around it (METHODS §1)."""
+    """FRS of every kept question and what the paper reports around it (docs/methods.md, §1)."""
 
     d: Any = field(default_factory=lambda: [1.0, 2.0, 5.0, 10.0, 50.0])
     """Weights of the entropy: a number or a list of numbers above 0."""

@@ -17,7 +17,7 @@ Limits = tuple[float, float]
 SHARE: Limits = (0.0, 1.0)
 UNKNOWN: Limits = (-math.inf, math.inf)
 ROUNDING = 1e-9
-"""Values that lie no further apart are alike: the difference is rounding (METHODS §1)."""
+"""Values that lie no further apart are alike: the difference is rounding (docs/methods.md, §5)."""
 RESAMPLES = 2000
 _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor

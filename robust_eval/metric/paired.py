@@ -46,7 +46,7 @@ def paired_difference(
 
     References
     ----------
-    Efron & Tibshirani, An Introduction to the Bootstrap (1993), §8.3 and §13.3. METHODS §1, "What is reported".
+    Efron & Tibshirani, An Introduction to the Bootstrap (1993), §8.3 and §13.3. docs/methods.md, §5.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def stratified_log_rank(
     References
     ----------
     Mantel, Cancer Chemotherapy Reports 50 (1966); of pairs: McNemar, Psychometrika 12 (1947); of clustered pairs:
-    Obuchowski, Statistics in Medicine 17 (1998). METHODS §1.
+    Obuchowski, Statistics in Medicine 17 (1998). docs/methods.md, §5.
 
     Examples
     --------

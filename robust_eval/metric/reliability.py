@@ -1,6 +1,7 @@
 """Whether the raters' totals of right answers differ consistently: Cronbach's α, which on 0 and 1 is KR-20.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 """
 
 import numpy as np

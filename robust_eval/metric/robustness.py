@@ -1,6 +1,7 @@
 """How right the raters of a question are: the original question, the worst and the best rewrite, the vote.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers" (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
+(docs/methods.md, §2).
 """
 
 import math
@@ -96,7 +97,7 @@ def guessing(choices: int, raters: int) -> Robustness:
 
     References
     ----------
-    METHODS §2: A = Ŷ = μ_D = 1/K, Ω = K^−r, O = 1 − ((K − 1)/K)^r with r raters.
+    docs/methods.md, §2: A = Ŷ = μ_D = 1/K, Ω = K^−r, O = 1 − ((K − 1)/K)^r with r raters.
 
     Examples
     --------

@@ -189,7 +189,7 @@ class Grid:
     """The graded answers of n questions at T temperatures, summed over trials.
 
     ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
-    one half is exact, as METHODS §1 asks. Answers without a reply (filtered, error) are in neither, and answers
+    one half is exact (docs/methods.md, §1). Answers without a reply (filtered, error) are in neither, and answers
     without a verdict (there is no gold answer) are there only where they answer nothing (refused, empty, invalid).
     """
 

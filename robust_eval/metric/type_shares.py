@@ -27,7 +27,7 @@ def type_shares(
     """For each question type, the share of its questions among the n most robust, out of the n most and n least.
 
     n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
-    their order does not matter (Fastowski et al., Fig. 5; METHODS §1).
+    their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
 
     Parameters
     ----------

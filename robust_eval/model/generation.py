@@ -15,7 +15,7 @@ class Generation:
     """Truncation of the distribution at the sampling temperature, in the order temperature → top_k → top_p → min_p.
 
     Everything is off by default: a library's silent top_k = 50 cuts just the tail that high temperatures probe
-    (METHODS §1, step 3).
+    (docs/methods.md, §1).
     """
 
     preset: str = "full"

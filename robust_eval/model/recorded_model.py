@@ -14,7 +14,7 @@ class RecordedModel(ModelConfig):
     """A model whose answers are recorded (sampler=recorded)."""
 
     name: str
-    """What it is called in logs, tables and the tracker."""
+    """The name of the model in logs, tables and the tracker."""
 
     remote = True
     recorded = True

@@ -1,4 +1,4 @@
-"""What came of requests, as tables, and tables as bytes."""
+"""Convert replies to Arrow tables, and Arrow tables to compressed bytes and back."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,8 +11,10 @@ from robust_eval.model.base import Reply, Request
 
 
 class Arrived(NamedTuple):
-    """A reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve`` if there
-    is one. ``share`` is what it is of a reply, ``packed`` the answers as bytes, where they came so.
+    """A reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve``, if any.
+
+    ``share`` is the part of the whole reply that these answers are. ``packed`` holds the answers as bytes where they
+    were received as bytes.
     """
 
     request: Request
@@ -23,27 +25,27 @@ class Arrived(NamedTuple):
 
 
 def arrived(replies: Sequence[Reply]) -> list[Arrived]:
-    """Replies as tables."""
+    """Return the replies as tables."""
     curves = [None if reply.curve is None else curve_of(reply) for reply in replies]
     tables = zip(replies, answers_of(replies), curves, strict=True)
     return [Arrived(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """A table as its length and its compressed Arrow record batch, without the schema, which all tables share."""
+    """Return the length of a table's Arrow record batch and the batch, compressed; the schema is left out."""
     (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     raw = batch.serialize()
     return len(raw).to_bytes(8, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
 
 
 def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
-    """The table of which :func:`to_bytes` made this."""
+    """Return the table that :func:`to_bytes` serialized."""
     raw = pa.decompress(value[8:], decompressed_size=int.from_bytes(value[:8], "little"), codec="zstd")
     return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
 
 
 def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
-    """The completions of each reply as rows of the answer table, not yet graded."""
+    """Return the completions of each reply as rows of the answer table, not yet graded."""
     table = answer_table(
         {
             "question_id": reply.request.question_id,
@@ -75,7 +77,7 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
 
 
 def curve_of(reply: Reply) -> pa.Table:
-    """The accuracy curve of one request as rows of a table of curves; none where it has no curve."""
+    """Return the accuracy curve of a reply as rows of a table of curves; no rows where the reply has no curve."""
     if reply.curve is None:
         return CURVES.empty_table()
     columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}

@@ -1,4 +1,4 @@
-"""What answers of a service cost, and the budget that ends a run."""
+"""The cost of the tokens that a service counts, and the budget that ends a run."""
 
 from dataclasses import dataclass, field
 
@@ -7,10 +7,15 @@ MILLION = 1_000_000
 
 @dataclass
 class Spending:
-    """Tokens that were used and reserved, and their price.
+    """Tokens used, cost reserved for requests under way, prices and the budget.
 
-    ``prompt_price`` and ``completion_price`` are for a million tokens, in the currency of ``budget``; None: nothing is
-    known of it, or there is no limit.
+    ``prompt_price`` and ``completion_price`` are for a million tokens, in the currency of ``budget``. A price of None
+    is unknown; a budget of None is no limit.
+
+    Raises
+    ------
+    ValueError
+        A price or the budget is negative, or there is a budget without prices.
     """
 
     prompt_price: float | None
@@ -19,7 +24,7 @@ class Spending:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     reserved: list[float] = field(default_factory=list)
-    """What each request that is under way may cost."""
+    """The highest cost of each request under way."""
 
     def __post_init__(self) -> None:
         for name in ("prompt_price", "completion_price", "budget"):
@@ -31,16 +36,16 @@ class Spending:
 
     @property
     def known(self) -> bool:
-        """Whether there are prices."""
+        """Whether both prices are known."""
         return self.prompt_price is not None and self.completion_price is not None
 
     @property
     def spent(self) -> float:
-        """What the tokens used cost; 0 without prices."""
+        """The cost of the tokens used; 0 without prices."""
         return self.price(self.prompt_tokens, self.completion_tokens)
 
     def price(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """What so many tokens cost; 0 unless both prices are known.
+        """Return the cost of these tokens; 0 unless both prices are known.
 
         >>> Spending(0.15, 0.6, None).price(2_000_000, 500_000)
         0.6
@@ -50,7 +55,7 @@ class Spending:
         return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / MILLION
 
     def allows(self, price: float) -> bool:
-        """Whether the budget holds what was spent, what is reserved, and this as well."""
+        """Return whether the budget covers the cost so far, the cost reserved and this price."""
         return self.budget is None or self.spent + sum(self.reserved) + price <= self.budget
 
     def use(self, prompt_tokens: int, completion_tokens: int) -> None:

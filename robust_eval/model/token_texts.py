@@ -103,7 +103,7 @@ class TokenTexts:
 
 @lru_cache(maxsize=1 << 12)
 def is_boundary(character: str) -> bool:
-    """Whether a character ends a word: white space, punctuation, a symbol."""
+    """Return whether a character ends a word: white space, punctuation, a symbol."""
     return character.isspace() or unicodedata.category(character)[0] in "PS"
 
 

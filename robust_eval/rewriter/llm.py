@@ -1,6 +1,7 @@
 """Rewrites by a language model, all of a question in one call.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3 (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
+(docs/methods.md, §2).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What every sampler can be asked, and under which conditions it has answers."""
+"""The protocols of samplers, and the requests for greedy answers that they share."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ TOP_LOGPROBS = 20
 
 
 def ascending(temperatures: Sequence[float]) -> list[float]:
-    """The temperatures of a sampler in ascending order; ValueError where there is none, or one makes no sense."""
+    """Return the temperatures in ascending order; ValueError where none is given, or one is not above 0 or repeats."""
     if not temperatures:
         raise ValueError("temperatures must hold at least one temperature")
     if bad := [t for t in temperatures if not 0 < t < math.inf]:
@@ -28,7 +28,7 @@ def ascending(temperatures: Sequence[float]) -> list[float]:
 def greedy_requests(
     questions: Sequence[Question], prompts: str, max_new_tokens: int, seed: int, top_logprobs: int
 ) -> list[Request]:
-    """One greedy answer to each question, with the largest log-probabilities of each token."""
+    """Return a request for the greedy answer to each question, with the largest log-probabilities of each token."""
     return [
         Request(
             question_id=question.id,
@@ -46,52 +46,52 @@ def greedy_requests(
 
 
 class Judge(Protocol):
-    """What a sampler may ask of a grader: what to look for while an answer is being written."""
+    """The part of a grader that a sampler needs: what to look for while the model writes an answer."""
 
     def matcher(self, question: Question) -> Matcher | None:
-        """What tells right from wrong; None where only whole replies can be graded."""
+        """Return the matcher of right answers; None where only whole replies can be graded."""
 
     def choices(self, question: Question) -> Choices | None:
-        """The choices of a multiple-choice question; None for other questions."""
+        """Return the choices of a multiple-choice question; None for other questions."""
 
 
 class Conditions(Protocol):
-    """Under which conditions there are answers to a question, whoever asked for them."""
+    """The conditions under which each question has answers, sampled here or recorded elsewhere."""
 
     @property
     def axis(self) -> str:
-        """What varies between them above all: temperature | rewrite | trial."""
+        """The condition that varies: temperature | rewrite | trial."""
 
     @property
     def temperatures(self) -> list[float]:
-        """In ascending order, all above 0."""
+        """The sampling temperatures, ascending, all above 0."""
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature."""
+        """The number of answers to each question at each temperature."""
 
     @property
     def estimator(self) -> str:
-        """How the accuracy is read off: trials | combined | exact."""
+        """How the accuracy is estimated: trials | combined | exact."""
 
 
 class Sampler(Conditions, Protocol):
     """A way of asking; a dataclass whose fields are its configuration.
 
-    Where a run has several samplers, the greedy answers, which decide what is asked again, are asked for in the way of
-    the first.
+    Greedy answers decide which questions are selected. Where a run has several samplers, the first one's settings are
+    used for them.
     """
 
     prompts: str
-    """The file of templates with which it asks."""
+    """The file of prompt templates."""
     max_new_tokens: int
     """Length limit of an answer, in tokens."""
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those of the questions that may be selected, whatever is answered; UserError where there are none."""
+        """Return the questions that may be selected, before any is answered; UserError where there are none."""
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """The candidates to go on with, given their graded greedy answers; UserError where there are none."""
+        """Select questions by their graded greedy answers (``baseline``); UserError where none is left."""
 
     @property
     def selects(self) -> bool:
@@ -101,4 +101,4 @@ class Sampler(Conditions, Protocol):
         """As many of the candidates as are selected at most, to plan with before there are greedy answers."""
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """The answers wanted to each of the questions that were selected."""
+        """Return the requests for the answers to the selected questions."""

@@ -1,6 +1,6 @@
 """The probability of a right answer to each known fact at every temperature, enumerated instead of drawn.
 
-P_t(right) = Σ over answers that are right of Π softmax(logits / t) (METHODS §1, "Beyond sampling").
+P_t(right) = Σ over answers that are right of Π softmax(logits / t) (docs/methods.md, §1).
 """
 
 import math

@@ -1,6 +1,6 @@
 """The facts that a model knows: those that it answers rightly when it decodes greedily.
 
-Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, step 1).
+Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class KnownFacts:
             raise ValueError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that have a right answer, if the greedy one must be right; UserError where none has."""
+        """Return the questions with a right answer, if the greedy answer must be right; UserError where none has."""
         if self.selection == "none":
             return list(questions)
         chosen = [question for question in questions if question.answers or question.correct is not None]

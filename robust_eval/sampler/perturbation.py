@@ -1,6 +1,7 @@
 """Each question and its rewrites, every one answered in a conversation of its own.
 
-Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3 (METHODS §2).
+Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
+(docs/methods.md, §2).
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ class Perturbation(Repetition):
         return (self.rewrites + 1) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Those that have rewrites; UserError where none has."""
+        """Return the questions that have rewrites; UserError where none has."""
         chosen = [question for question in questions if question.rewrites]
         if not chosen:
             raise UserError(

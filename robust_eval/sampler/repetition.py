@@ -1,6 +1,7 @@
 """The same question again and again, every time in a conversation of its own.
 
-Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning" (METHODS §3).
+Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning"
+(docs/methods.md, §3).
 """
 
 from collections.abc import Sequence

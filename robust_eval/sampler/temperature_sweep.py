@@ -1,6 +1,6 @@
 """Each known fact at every temperature of a grid, in independent trials.
 
-Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (METHODS §1, step 3).
+Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A pool of actors through which Ray Data streams what they are given."""
+"""Stream serialized work through a pool of Ray actors, by Ray Data."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,16 +11,16 @@ import ray
 import ray.data
 
 ASKED, CAME = "asked", "came"
-"""The columns of what goes to an actor, and of what comes from it: one row each, which holds some bytes."""
+"""The column of an actor's input and that of its output; both tables have one row of bytes."""
 
 
 def streamed(
     kind: type, arguments: tuple[Any, ...], asked: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
 ) -> Iterator[bytes]:
-    """What actors of a ``kind``, made with these arguments, make of what they are asked, in any order.
+    """Yield the outputs of actors of class ``kind``, made with these arguments, for the inputs ``asked``, in any order.
 
-    A kind turns a table with a row of :data:`ASKED` into one with a row of :data:`CAME`. What an actor had that failed
-    or died is missing; the actor returns where there is room.
+    A ``kind`` maps a table with one row of :data:`ASKED` to one with one row of :data:`CAME`. The output of an actor
+    that failed or died is missing; Ray restarts the actor where there is room.
     """
     names: list[str] = []
 
@@ -57,5 +57,5 @@ def streamed(
 
 
 def one_row(came: bytes) -> pa.Table:
-    """What an actor returns."""
+    """Return an actor's output as a table of one row."""
     return pa.table({CAME: [came]})

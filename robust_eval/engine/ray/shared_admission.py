@@ -102,7 +102,7 @@ class GateKeeper:
         return totals[0], totals[1]
 
     async def end(self, reason: str) -> None:
-        """Let nobody pass any more."""
+        """Admit no further request."""
         self._reason = self._reason or reason
         if self._ended is not None:
             self._ended.set()

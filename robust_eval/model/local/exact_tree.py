@@ -83,7 +83,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Enumerated:
-    """What is known of the answers to one prompt, at the temperatures of its request's enumeration."""
+    """The enumerated answers to one prompt, at the temperatures of its request's enumeration."""
 
     answers: list[Answers]
     curve: Curve
@@ -296,7 +296,7 @@ class _Tree:
 
 
 def _holds(ids: Ids, token: int) -> bool:
-    """Whether a token is among ascending ids."""
+    """Return whether a token is among ascending ids."""
     place = int(np.searchsorted(ids, token))
     return place < len(ids) and int(ids[place]) == token
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # whoever reads settings need not wait for torch
 
 
 def cuda_is_there() -> bool:
-    """Whether there is a CUDA device that torch can use; torch itself is only asked where a driver is installed."""
+    """Return whether torch can use a CUDA device; torch is imported only where a driver is installed."""
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:

@@ -42,7 +42,7 @@ class Transformers(ModelConfig):
     """Where the model comes from and how it is run."""
 
     name: str
-    """What the model is called in logs, tables and the tracker."""
+    """The name of the model in logs, tables and the tracker."""
     path: str
     """A hub id, a local folder, or embedded:PACKAGE/FILE.gguf for weights from the package index."""
     revision: str | None = None
@@ -206,7 +206,7 @@ class TransformersModel(LanguageModel):
         self._bytes_per_question = 0
 
     def description(self) -> dict[str, Any]:
-        """What was loaded and the generation settings in effect."""
+        """Return what was loaded and the generation settings in effect."""
         import torch
 
         return {

@@ -1,4 +1,4 @@
-"""What every request to a server passes: its turn, and the budget."""
+"""Admission of requests to a server: the concurrency and rate limits, and the budget."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from robust_eval.model.spending import Spending
 
 
 class OverBudgetError(Exception):
-    """One more request might cost more than is left; the message is what was spent."""
+    """One more request might exceed the budget; the message is the cost so far."""
 
 
 class EndedError(Exception):
@@ -29,31 +29,31 @@ class Passing(Protocol):
 
 
 class Gate(Protocol):
-    """What all who ask one server share. There may be a way to it from other processes."""
+    """Admits the requests of all clients of one server, which may run in several processes."""
 
     def begin(self) -> None:
-        """To be called in each event loop that asks, before it does."""
+        """Prepare for an event loop; call it in each loop before the first request."""
 
     def turn(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Passing]:
-        """Wait until a request may start that has so many tokens at most; the block is the request.
+        """Wait until a request of at most so many tokens may start; the request runs inside the ``with`` block.
 
-        Raises OverBudgetError, or EndedError where somebody has ended it all.
+        Raises OverBudgetError where the budget does not cover the request, EndedError after :meth:`end`.
         """
 
     def use(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count tokens that the service counts."""
+        """Add the tokens of an answer, as the service counted them."""
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        """Questions with an answer, and those of which one failed: those of this process, and what all together had."""
+        """Report this process's answered questions and failed ones; return the totals of all processes."""
 
     def end(self, reason: str) -> None:
-        """Let nobody pass any more."""
+        """Admit no further request."""
 
     def status(self) -> str:
-        """For the progress bar: requests at once, and what was spent."""
+        """Return the text of the progress bar: requests under way and the cost so far."""
 
     def description(self) -> dict[str, Any]:
-        """How the server kept up, and what was spent."""
+        """Return the most requests at once, refusals, seconds paused and the cost, for the record of the run."""
 
 
 class OwnGate:
@@ -92,7 +92,7 @@ class OwnGate:
         return answered, failed
 
     def end(self, reason: str) -> None:
-        """Whoever asks knows."""
+        """Do nothing: the only client is the caller, who knows."""
 
     def status(self) -> str:
         window = f"{self._paces[-1].in_flight} at once" if self._paces else ""

@@ -21,9 +21,9 @@ class ServerSettings:
     """
 
     name: str
-    """What the model is called in logs, tables and the tracker."""
+    """The name of the model in logs, tables and the tracker."""
     model: str
-    """What the server calls it."""
+    """The name of the model on the server."""
     base_url: str = "https://api.openai.com/v1"
     """Address of the server, up to what stands before /chat/completions."""
     key_variable: str | None = "OPENAI_API_KEY"

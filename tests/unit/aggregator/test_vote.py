@@ -90,7 +90,7 @@ def test_a_tie_goes_to_the_best_ranked_answer_where_the_original_question_was_no
 
 
 def test_a_tie_goes_to_the_original_question_if_only_a_later_trial_of_it_was_answered():
-    # METHODS §2: ties go to the cluster that holds q_0's answer; here q_0 has one answer that can be counted
+    # docs/methods.md, §2: ties go to the cluster that holds q_0's answer; here q_0 has one answer that can be counted
     rows = [
         answer(0, None, trial=0, outcome="invalid", text=""),
         answer(0, "a", trial=1, text="a 1"),

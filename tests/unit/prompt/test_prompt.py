@@ -27,7 +27,7 @@ MULTIPLE_CHOICE = Question(
     rewrites=("In which unit is force measured?",),
 )
 
-# METHODS §2: the prompt of each scenario; two exemplars for closed-book questions (§1), three for choices (§3).
+# The prompt of each scenario (docs/methods.md, §2); two exemplars for closed-book questions (§1), three for choices.
 ABSTRACTIVE_TURNS = [
     ("user", "Question: Which planet is known as the Red Planet?\nAnswer:"),
     ("assistant", "Mars"),

@@ -67,7 +67,7 @@ def test_the_files_of_the_package_hold_every_template(path: str):
 
 
 def test_zero_shot_prompts_are_the_papers():
-    # METHODS §2: "Answer Generator"
+    # docs/methods.md, §2: "Answer Generator"
     asked = {
         (OPEN, 0): "Question: Who wrote Emma?\nShort Answer:",
         (OPEN, 1): "Question: By whom is Emma?\nShort Answer:",
