@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from architectures import tiny
 from experiments import run_experiment
-from tiny_model import CHAT_TEMPLATE, VOCABULARY, byte_tokenizer, save_tiny_model
+from tiny_model import save_tiny_model
 
 from robust_eval.answer import OUTCOMES, SCHEMA
 from robust_eval.error import UserError
@@ -118,49 +117,38 @@ def test_a_second_run_asks_nothing_and_finds_the_same_rewrites(written: tuple[Re
 
 
 @pytest.fixture(scope="module")
-def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Settings of a tiny model that is measured, on texts that do not ask, so that any line is a rewrite of them."""
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Settings of a tiny model with random weights, which is measured."""
     folder = tmp_path_factory.mktemp("tiny")
-    save_tiny_model(folder / "measured")
-    tiny("qwen2", vocabulary=VOCABULARY, positions=512).save_pretrained(folder / "other")
-    byte_tokenizer(CHAT_TEMPLATE).save_pretrained(folder / "other")
-    texts = ["The capital of Italy is", "The author of Emma was", "The deepest lake is"]
-    lines = [{"id": str(number), "question": text, "answers": ["x"]} for number, text in enumerate(texts)]
-    (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return [
-        *("model=transformers", f"model.path={folder}/measured", "model.name=measured"),
-        *("dataset=jsonl", f"dataset.path={folder}/mine.jsonl", "rewriter.similarity=-1"),
-        *("rewriter.rewrites=2", "rewriter.max_new_tokens=30", "rewriter.prompts=builtin:zero_shot.yaml"),
-    ]
+    save_tiny_model(folder)
+    return ["model=transformers", f"model.path={folder}", "model.name=tiny"]
 
 
-def other_model(models: list[str]) -> list[str]:
-    path = models[1].removeprefix("model.path=").replace("measured", "other")
-    settings = ["model@rewriter.model=transformers", f"rewriter.model.path={path}", "rewriter.model.name=other"]
-    return [*models, *settings, "rewriter.model.prompt_style=plain"]
-
-
-def test_the_answers_of_two_models_are_counted_and_both_are_described(ask: Ask, tiny_models: list[str]):
-    first, folder = ask(*other_model(tiny_models))
+def test_the_answers_of_two_models_are_counted_and_both_are_described(
+    ask: Ask, tiny_model: list[str], embedded: TransformersModel
+):
+    settings = [*REAL, *tiny_model, "rewriter.prompts=builtin:zero_shot.yaml"]
+    settings += ["model@rewriter.model=smollm2_135m", "rewriter.model.name=other", "rewriter.model.prompt_style=plain"]
+    first, folder = ask(*settings)
     replies = pq.read_table(folder / "rewriting.parquet").to_pylist()
     asked = len(replies) + sum(2 + len(question.rewrites) for question in first.kept)
     assert len(first.kept) > 0
     assert (first.prompts_asked, first.prompts_found) == (asked, 0)
-    for row in replies:  # as the other model is asked: one token a byte, in plain text
+    for row in replies:  # as the other model is asked: its tokens, in plain text
         (question,) = [question for question in first.asked if question.id == row["question_id"]]
         shown = f"Rewrite the question in 2 radically different ways.\nQuestion: {question.text}"
-        assert row["prompt_tokens"] == len(shown)
+        assert row["prompt_tokens"] == len(embedded.tokenizer(shown).input_ids)
     described = {
         name: first.description[name]
         for prefix in ("", "rewriter.")
-        for name in (f"loaded.{prefix}name", f"loaded.{prefix}class", f"loaded.{prefix}prompt_style")
+        for name in (f"loaded.{prefix}name", f"loaded.{prefix}parameters", f"loaded.{prefix}prompt_style")
     }
     assert described == {
-        "loaded.name": "measured",
-        "loaded.class": "LlamaForCausalLM",
+        "loaded.name": "tiny",
+        "loaded.parameters": 32_096,
         "loaded.prompt_style": "chat",
         "loaded.rewriter.name": "other",
-        "loaded.rewriter.class": "Qwen2ForCausalLM",
+        "loaded.rewriter.parameters": 134_515_008,
         "loaded.rewriter.prompt_style": "plain",
     }
     assert first.description["identity.files"] != first.description["identity.rewriter.files"]
@@ -170,31 +158,29 @@ def test_the_answers_of_two_models_are_counted_and_both_are_described(ask: Ask, 
     )
     assert {name for name in own if not name.startswith(("rewriter.", "dataset."))} == others
 
-    again, other = ask(*other_model(tiny_models))
+    again, other = ask(*settings)
     assert (again.prompts_asked, again.prompts_found) == (0, asked)
     assert {name: again.description[name] for name in described} == described
     for name in TABLES:
         assert pq.read_table(folder / name) == pq.read_table(other / name)
 
 
-def test_the_model_that_is_measured_rewrites_where_no_other_or_the_same_is_named(ask: Ask, tiny_models: list[str]):
-    path = tiny_models[1].removeprefix("model.path=")
-    one, first = ask(*tiny_models)
-    same, second = ask(
-        *tiny_models,
-        *("model@rewriter.model=transformers", f"rewriter.model.path={path}", "rewriter.model.name=measured"),
-    )
-    assert (same.prompts_asked, same.prompts_found) == (0, one.prompts_asked + one.prompts_found)
+def test_the_model_that_is_measured_rewrites_where_no_other_or_the_same_is_named(
+    ask: Ask, written: tuple[Result, Path]
+):
+    one, first = written
+    same, second = ask(*REAL, "model@rewriter.model=smollm2_135m")
+    assert (same.prompts_asked, same.prompts_found) == (0, one.prompts_asked)
     assert pq.read_table(first / "rewrites.parquet") == pq.read_table(second / "rewrites.parquet")
     for result in (one, same):
         described = {name for name in result.description if name.startswith(("loaded.rewriter.", "identity.rewriter."))}
         assert described == set()
 
 
-def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Ask, tiny_models: list[str], tmp_path: Path):
-    file = tmp_path / "asking.jsonl"  # of a text that asks only what asks is a rewrite: none of a random model's lines
+def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Ask, tiny_model: list[str], tmp_path: Path):
+    file = tmp_path / "mine.jsonl"
     file.write_text('{"id": "1", "question": "Why?", "answers": ["x"]}\n')
     with pytest.raises(UserError) as problem:
-        ask(*tiny_models, f"dataset.path={file}")
+        ask(*tiny_model, "dataset=jsonl", f"dataset.path={file}", "rewriter.max_new_tokens=30")
     assert str(problem.value).startswith("none of the 1 questions has rewrites, which sampler=perturbation asks: ")
     assert str(problem.value).endswith("have a capable model write them (rewriter=llm rewriter.model=…)")
