@@ -24,6 +24,7 @@ from robust_eval.error import UserError
 from robust_eval.experiment.models import Models
 from robust_eval.metric.answer_agreement import AnswerAgreement
 from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.score import Measured, proportion
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
@@ -255,12 +256,12 @@ def _show_temperatures(config: Config, question: Question, model: StoredModel) -
     if not known:
         terminal().print("FRS is defined for facts that the greedy answer has right, so there is none.")
         return
-    (fact,) = metric.score([question], Measured(baseline, graded), config.seed).tables["frs"].to_pylist()
+    table = metric.score([question], Measured(baseline, graded), config.seed).tables["frs"]
+    (fact,) = table.to_pylist()
     terminal().print(f"initial entropy H: {number(fact['entropy'])}")
     terminal().print(f"breaking temperature t_b: {number(fact['breaking_temperature'], 'g')}")
-    for name, value in fact.items():
-        if name.startswith("frs_d"):
-            terminal().print(f"FRS, d = {name.removeprefix('frs_d')}: {number(value)}")
+    for d, name in score_columns(table).items():
+        terminal().print(f"FRS, d = {d:g}: {number(fact[name])}")
 
 
 def _numbers(truth: str) -> list[int]:

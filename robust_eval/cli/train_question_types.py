@@ -19,6 +19,7 @@ from rich.table import Table
 from robust_eval.answer import write_parquet
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.classification import classification
+from robust_eval.metric.estimate import interval
 from robust_eval.metric.score import Score
 from robust_eval.model.local.fingerprint import hub_commit
 from robust_eval.model.local.sentences import located
@@ -30,7 +31,6 @@ from robust_eval.question_type.trec import read_trec
 from robust_eval.record.mlflow import Mlflow
 from robust_eval.report.figures import save
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.report.wording import interval
 from robust_eval.runtime.command import command
 from robust_eval.runtime.environment import environment
 from robust_eval.runtime.logs import log_plainly

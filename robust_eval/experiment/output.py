@@ -59,7 +59,7 @@ def report(result: Result, folder: Path, record: Run) -> None:
         write_parquet(result.by_question(), folder / QUESTIONS)
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / "report.html")
-    write_summary(result, folder / SUMMARY)
+    write_summary(result, folder)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)
     record.note(run_note(result))

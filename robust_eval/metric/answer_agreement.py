@@ -29,11 +29,14 @@ from robust_eval.metric.agreement import (
     remapped_kappa,
     squared_shares,
 )
+from robust_eval.metric.agreement_figures import FIGURES, presentation
 from robust_eval.metric.certainty import answer_entropy
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import point
 from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width
 from robust_eval.metric.reliability import cronbach_interval
 from robust_eval.metric.robustness import guessing, question_robustness
-from robust_eval.metric.score import Estimate, Floats, Measured, Score, point, question_groups
+from robust_eval.metric.score import Floats, Measured, Score, question_groups
 from robust_eval.question import Question
 
 
@@ -99,7 +102,7 @@ class AnswerAgreement:
         """
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        result = Score(question_ids=ids)
+        result = Score(question_ids=ids, declared=FIGURES)
         temperatures = [float(t) for t in np.unique(measured.graded["temperature"].to_numpy())]
         by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
         by_question: dict[str, list[Floats]] = {}
@@ -108,7 +111,7 @@ class AnswerAgreement:
                 by_question.setdefault(name, []).append(values)
         for name, columns in by_question.items():
             most = max(raters.correct.shape[1] for raters in by_temperature)
-            limits = {"base_minus_difficulty": (-1.0, 1.0), "semantic_entropy": (0.0, math.log(most))}.get(name, SHARE)
+            limits = (0.0, math.log(most)) if name == "semantic_entropy" else None
             result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, seed, limits)
         of_all: dict[str, dict[float, Estimate]] = {}
         for t, raters in zip(temperatures, by_temperature, strict=True):
@@ -150,6 +153,7 @@ class AnswerAgreement:
                 "share": np.concatenate([matrix.ravel() for matrix in matrices]),
             }
         )
+        result.presentation = presentation(result)
         return result
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:

@@ -15,16 +15,10 @@ from numpy.typing import ArrayLike
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
+from robust_eval.metric.certainty_figures import FIGURES, presentation
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, Limits
-from robust_eval.metric.score import (
-    Estimate,
-    Floats,
-    Measured,
-    Score,
-    grid,
-    mean_estimate,
-    question_groups,
-)
+from robust_eval.metric.score import Floats, Measured, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 
 
@@ -152,7 +146,7 @@ class AnswerCertainty:
         curves = {"certainty.entropy": entropy, "certainty.error_rate": error}
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
-        result = Score(question_ids=ids)
+        result = Score(question_ids=ids, declared=FIGURES)
         highest = float(np.fmax(most, entropy).max(initial=0))
         limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():
@@ -178,6 +172,7 @@ class AnswerCertainty:
         )
         if any(question.category for question in questions):
             result.tables["certainty_by_category"] = _by_category(questions, temperatures, curves, limits, seed)
+        result.presentation = presentation(result)
         return result
 
 

@@ -16,21 +16,12 @@ from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
+from robust_eval.metric.estimate import UNDEFINED, Estimate
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
-from robust_eval.metric.frs_tables import certainty_bins
+from robust_eval.metric.frs_figures import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, presentation
+from robust_eval.metric.frs_tables import certainty_bins, score_column
 from robust_eval.metric.interval import SHARE
-from robust_eval.metric.score import (
-    UNDEFINED,
-    Estimate,
-    Floats,
-    Grid,
-    Measured,
-    Score,
-    estimate,
-    grid,
-    mean_estimate,
-    question_groups,
-)
+from robust_eval.metric.score import Floats, Grid, Measured, Score, estimate, grid, mean_estimate, question_groups
 from robust_eval.metric.type_shares import share_estimates, type_shares
 from robust_eval.model.logprobs import MOST, is_whole
 from robust_eval.question import QUESTION_TYPES, Question
@@ -113,14 +104,14 @@ class FactualRobustness:
         scores = self._scores(entropy, estimates[headline])
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
-        result = Score(question_ids=ids, settings=settings)
+        result = Score(question_ids=ids, settings=settings, declared=FIGURES)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed, SHARE)
         result.of_questions["frs"] = _defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups, seed)
         unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-        result.add_share("frs.unbroken_share", unbroken, groups, seed)
+        result.add_share(UNBROKEN.name, unbroken, groups, seed)
         where = (0.0, estimates[headline].last)
         result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed, where)
         result.values["frs.breaking_temperature.median"] = _median(breaking)
@@ -133,8 +124,8 @@ class FactualRobustness:
         result.of_questions |= _joint(entropy, breaking)
 
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
-        result.add_curve("accuracy", accuracy, temperatures, groups, seed, SHARE)
-        result.add_curve("frs.survival", survival, temperatures, groups, seed, SHARE)
+        result.add_curve(ACCURACY.name, accuracy, temperatures, groups, seed)
+        result.add_curve(SURVIVAL.name, survival, temperatures, groups, seed)
 
         by_question = {
             "question_id": ids,
@@ -143,7 +134,7 @@ class FactualRobustness:
             "category": [question.category for question in questions],
             "entropy": entropy,
             "breaking_temperature": breaking,
-            **{f"frs_d{d:g}": values for d, values in scores.items()},
+            **{score_column(d): values for d, values in scores.items()},
         }
         for name in others:
             other = estimates[name]
@@ -184,6 +175,7 @@ class FactualRobustness:
             for name, share in share_estimates(shares).items()
             if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
         }
+        result.presentation = presentation(result, entropy, breaking, temperatures, self.k)
         return result
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:

@@ -10,6 +10,22 @@ from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.metric.score import reply_weights
 
+_SCORE = "frs_d"
+
+
+def score_column(d: float) -> str:
+    """Return the name of the column with the scores for weight d, in the table with a row for each fact."""
+    return f"{_SCORE}{d:g}"
+
+
+def score_columns(table: pa.Table) -> dict[float, str]:
+    """Return the names of the columns with scores by their weight d, in the table with a row for each fact.
+
+    >>> score_columns(pa.table({"entropy": [0.1], "frs_d0.5": [0.9], "frs_d1": [0.8]}))
+    {0.5: 'frs_d0.5', 1.0: 'frs_d1'}
+    """
+    return {float(name.removeprefix(_SCORE)): name for name in table.column_names if name.startswith(_SCORE)}
+
 
 def certainty_bins(graded: pa.Table) -> pa.Table:
     """Right and wrong replies by temperature and certainty bin [0, 0.1), …, [0.9, 1] (Fastowski et al., Fig. 2).

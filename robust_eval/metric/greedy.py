@@ -4,17 +4,29 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from robust_eval.metric.figure import Figure
+from robust_eval.metric.interval import SHARE
+from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score, grid, question_groups
 from robust_eval.question import Question
 
+FIGURE = Figure(
+    "accuracy.greedy",
+    "accuracy of all greedy answers",
+    limits=SHARE,
+    more_is_better=True,
+    short="greedy accuracy",
+)
+
 
 def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) -> Score:
-    """Share of right greedy answers by the grader's verdict (``accuracy.greedy``); NaN where nothing has a gold answer.
+    """Return the share of right greedy answers, ``accuracy.greedy``; NaN where nothing has a gold answer.
 
     A question is kept for the temperatures only if its greedy answer passes the sampler's selection as well, which may
     be stricter.
     """
-    score = Score(question_ids=[question.id for question in asked])
+    presentation = Presentation("Greedy answers", columns=[])
+    score = Score([question.id for question in asked], declared=[FIGURE], presentation=presentation)
     accuracy = grid(score.question_ids, baseline, [0.0]).accuracy[:, 0]
-    score.add_share("accuracy.greedy", accuracy, question_groups(asked), seed)
+    score.add_share(FIGURE.name, accuracy, question_groups(asked), seed)
     return score

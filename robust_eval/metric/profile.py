@@ -14,12 +14,48 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from robust_eval.metric.correlation import spearman
-from robust_eval.metric.interval import bootstrap_draws, with_width
-from robust_eval.metric.score import Estimate, Floats, Score, nearest_to_one, point, question_groups
+from robust_eval.metric.estimate import Estimate, bounds
+from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
+from robust_eval.metric.frs_figures import FRS
+from robust_eval.metric.interval import SHARE, bootstrap_draws, with_width
+from robust_eval.metric.presentation import Presentation
+from robust_eval.metric.score import Floats, Score, question_groups
 from robust_eval.question import Question
+from robust_eval.runtime.rounding import number
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""
+_CALLED = {
+    "frs": "FRS",
+    "worst": "worst case",
+    "right_share": "wordings right",
+    "entropy": "answer entropy",
+}
+"""What is correlated, and how a person calls it."""
+_PAIRS = [pair for pair in combinations(_CALLED, 2) if pair != ("worst", "right_share")]
+"""Of the pair left out, the one is a part of the other."""
+FIRM = Figure(
+    "profile.firm",
+    "share of facts that withstand all three",
+    limits=SHARE,
+    more_is_better=True,
+    short="withstand all three",
+)
+_LACKING = Figure(
+    "profile.count.undefined",
+    "facts that lack one of the three",
+    shown=RUN,
+    form=".0f",
+    left_out="questions lack the value of one of the three methods",
+)
+FIGURES = (
+    FIRM,
+    *(
+        Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}")
+        for one, other in _PAIRS
+    ),
+    _LACKING,
+)
 FEWEST = 10
 """Questions below which a rank correlation has no interval."""
 MOST_DEFINED = 0.95
@@ -42,20 +78,19 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
-    score = Score(question_ids=[question.id for question in questions])
+    score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
     values = joined(scores)
     firmness = ranks(values["frs"], values["right_share"], values["entropy"])
     known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
     firm = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
-    score.add_share("profile.firm", np.where(known, firm, np.nan), groups, seed)
-    for one, other in combinations(("frs", "worst", "right_share", "entropy"), 2):
-        if (one, other) != ("worst", "right_share"):  # the one is a part of the other
-            labels = None if groups is None else np.asarray(groups)[known]
-            name = f"profile.spearman.{one}_{other}"
-            score.values[name] = correlation(values[one][known], values[other][known], labels, seed)
-            score.of_questions[name] = int(known.sum())
-    score.values["profile.count.undefined"] = Estimate(float((~known).sum()))
+    score.add_share(FIRM.name, np.where(known, firm, np.nan), groups, seed)
+    for one, other in _PAIRS:
+        labels = None if groups is None else np.asarray(groups)[known]
+        name = f"profile.spearman.{one}_{other}"
+        score.values[name] = correlation(values[one][known], values[other][known], labels, seed)
+        score.of_questions[name] = int(known.sum())
+    score.values[_LACKING.name] = Estimate(float((~known).sum()))
     columns = {
         **values,
         "breaking_temperature": breaking,
@@ -64,7 +99,23 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     }
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
+    axes = ["certainty.entropy", "frs", "agreement.difficulty"]
+    score.presentation = Presentation("All three methods", _sentence(score, int(known.sum())), [], axes)
     return score
+
+
+def _sentence(score: Score, known: int) -> str:
+    """Say how many of the ``known`` facts, which have all values, withstand all three methods."""
+    asked = "at rising temperature, in other words, and again and again"
+    if not known:
+        return f"{asked}; none of them has all values."
+    firm = score.values[FIRM.name]
+    them = "them" if known == len(score.question_ids) else f"the {known} that have all values"
+    return (
+        f"{asked}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
+        f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
+        "right in every wording and right in every repetition."
+    )
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
@@ -84,7 +135,7 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
     """(n,) figures of the same n questions out of the scores of the three :data:`METHODS`."""
     frs, agreement, certainty = (scores[name] for name in METHODS)
-    smallest = next(name for name in frs.by_question if name.startswith("frs.d"))
+    smallest = next(iter(FRS.among(frs.by_question).values()))
     reworded = nearest_to_one(agreement.curves["agreement.worst"])
     repeated = nearest_to_one(certainty.curves["certainty.entropy"])
     table = certainty.tables["certainty"]

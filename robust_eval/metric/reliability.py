@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import f as f_distribution
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import with_width
-from robust_eval.metric.score import Estimate, Floats
+from robust_eval.metric.score import Floats
 
 
 def cronbach_alpha(correct: ArrayLike) -> float:

@@ -1,10 +1,9 @@
 """What a metric says of a graded answer table, and what it may read of it."""
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,24 +11,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY
+from robust_eval.metric.estimate import Estimate, with_interval
+from robust_eval.metric.figure import Figure, declared, point, telling_temperatures
 from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, with_width
+from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 
 Floats = NDArray[np.float64]
-
-
-class Estimate(NamedTuple):
-    """A value with its 95 % confidence interval; NaN where undefined, NaN bounds where there is no interval.
-
-    No interval is without width: where all questions are alike, it is exact (:func:`mean_estimate`) or there is none.
-    """
-
-    value: float
-    low: float = float("nan")
-    high: float = float("nan")
-
-
-UNDEFINED = Estimate(float("nan"))
 
 
 @dataclass
@@ -41,7 +29,8 @@ class Score:
     (NaN where undefined): other runs are compared by them; ``limits`` holds the lowest and the highest value that is
     possible, where both are known. ``of_questions`` says under the flat names of other figures how many questions they
     rest on. ``tables`` go into the run's folder as Parquet. ``settings`` are those that a reader of the figures needs.
-    ``reasons`` say of values that are undefined why they are, where that does not lie in the answers.
+    ``reasons`` say of values that are undefined why they are, where that does not lie in the answers. ``declared`` says
+    what the figures are called and where people see them, ``presentation`` what else is shown.
     """
 
     question_ids: list[str] = field(default_factory=list)
@@ -53,20 +42,27 @@ class Score:
     limits: dict[str, Limits] = field(default_factory=dict)
     of_questions: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    declared: Sequence[Figure] = ()
+    presentation: Presentation = field(default_factory=Presentation)
+
+    def about(self, figure: str) -> Figure | None:
+        """Return what the metric declares of the figure of this name; None where it declares nothing."""
+        return declared(figure, self.declared)
 
     def add_mean(
-        self, name: str, values: Floats, groups: Sequence[str] | None, seed: int, limits: Limits = UNKNOWN
+        self, name: str, values: Floats, groups: Sequence[str] | None, seed: int, limits: Limits | None = None
     ) -> None:
-        """A figure that is the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
+        """Add a figure that is the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
 
-        ``limits`` are the lowest and the highest value that a question can have. Without them questions that are all
-        alike have no interval.
+        ``limits`` are the lowest and the highest value that a question can have, where the declaration of the figure
+        does not say them. Without them questions that are all alike have no interval.
         """
+        limits = self._limits(name) if limits is None else limits
         self.values[name] = mean_estimate(values, groups, seed, limits)
         self._add_values(name, values, limits)
 
     def add_share(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
-        """A figure that is the mean of ``values`` (n,) between 0 and 1: a share of questions, or a mean of shares."""
+        """Add a figure that is the mean of ``values`` (n,) between 0 and 1: a share of questions, or of answers."""
         self.add_mean(name, values, groups, seed, SHARE)
 
     def add_curve(
@@ -76,13 +72,18 @@ class Score:
         temperatures: Sequence[float] | Floats,
         groups: Sequence[str] | None,
         seed: int,
-        limits: Limits = UNKNOWN,
+        limits: Limits | None = None,
     ) -> None:
-        """A figure by temperature that is the mean of ``values`` (n, T) over questions, each as :meth:`add_mean`."""
+        """Add a figure by temperature: the mean of ``values`` (n, T) over questions, each as :meth:`add_mean` does."""
+        limits = self._limits(name) if limits is None else limits
         columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
         self.curves[name] = {t: mean_estimate(column, groups, seed, limits) for t, column in columns.items()}
         for t, column in columns.items():
             self._add_values(point(name, t), column, limits)
+
+    def _limits(self, figure: str) -> Limits:
+        about = self.about(figure)
+        return UNKNOWN if about is None else about.limits
 
     def _add_values(self, name: str, values: Floats, limits: Limits) -> None:
         self.by_question[name] = values
@@ -94,6 +95,11 @@ class Score:
         if figure in self.by_question:
             return int(np.count_nonzero(~np.isnan(self.by_question[figure])))
         return self.of_questions.get(figure)
+
+    def formatted(self, figure: str, form: str = ".3f") -> str:
+        """Format a figure with its interval, and the number of questions that it rests on where that is not all."""
+        n = self.n(figure)
+        return with_interval(self.figures()[figure], form, None if n == len(self.question_ids) else n)
 
     def telling(self) -> "Score":
         """The same with the telling points of its curves alone (:func:`telling_temperatures`)."""
@@ -117,32 +123,6 @@ class Score:
             if (n := self.n(name)) is not None:
                 flat[f"{name}.n"] = float(n)
         return flat
-
-
-def point(name: str, temperature: float) -> str:
-    """The flat name of a curve's figure at one temperature."""
-    return f"{name}.t{temperature:g}"
-
-
-def nearest_to_one(temperatures: Iterable[float]) -> float:
-    """The temperature of which is spoken where there is room for one."""
-    return min(temperatures, key=lambda temperature: abs(temperature - 1))
-
-
-def telling_temperatures(curve: Iterable[float]) -> list[float]:
-    """The ends of a curve, and what lies at 0.2, 1 and 2: of these is spoken where there is no room for all."""
-    temperatures = set(curve)
-    return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
-
-
-def curve_and_temperature(figure: str) -> tuple[str, float] | None:
-    """The curve and the temperature of a figure with such a flat name; None for a figure that belongs to no curve.
-
-    >>> curve_and_temperature("accuracy.t0.2"), curve_and_temperature("frs.d1")
-    (('accuracy', 0.2), None)
-    """
-    match = re.fullmatch(r"(.+)\.t(\d[\d.e+-]*)", figure)
-    return (match.group(1), float(match.group(2))) if match else None
 
 
 @dataclass(frozen=True)

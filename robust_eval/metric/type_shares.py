@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval, bootstrap, independent, with_width
-from robust_eval.metric.score import Estimate, Floats
+from robust_eval.metric.score import Floats
 
 PAPER_N = 1000
 """Questions that the paper takes from either end."""

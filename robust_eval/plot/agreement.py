@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.style import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL, ink, legend_below, root
 from robust_eval.runtime.rounding import number
 

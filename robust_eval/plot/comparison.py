@@ -7,8 +7,8 @@ from itertools import cycle
 import numpy as np
 from matplotlib.axes import Axes
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.paired import Difference
-from robust_eval.metric.score import Estimate
 from robust_eval.plot.style import BLUE, GREY, QUALITATIVE
 from robust_eval.question import QUESTION_TYPES
 
@@ -33,6 +33,14 @@ def accuracy_by_temperature(axes: Axes, curves: Curves, title: str) -> Axes:
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
+    _ticks(axes, curves)
+    return axes
+
+
+def figures_by_temperature(axes: Axes, curves: Curves) -> Axes:
+    """Several figures of one measurement at each temperature, with 95 % intervals."""
+    _lines(axes, curves)
+    axes.set(xlabel="temperature t", ylabel="value")
     _ticks(axes, curves)
     return axes
 
@@ -166,6 +174,6 @@ def _legend(axes: Axes) -> None:
     width, height = drawn.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
     drawn.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
-    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9)
+    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)

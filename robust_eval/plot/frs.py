@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.style import BLUE, GREY, MANY, QUALITATIVE, RED, SEQUENTIAL, legend_below, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number

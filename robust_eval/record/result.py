@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import NO_REPLY, OUTCOMES
+from robust_eval.metric.figure import as_json
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
+from robust_eval.record.run_folder import FIGURES, SUMMARY
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.stopwatch import Stopwatch
 
@@ -47,6 +50,15 @@ class Result:
     prompts_asked: int
     prompts_found: int
     watch: Stopwatch
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables of all scores, by name."""
+        return {name: table for score in self.scores.values() for name, table in score.tables.items()}
+
+    def metric_of(self, table: str) -> str | None:
+        """Return the name of the metric whose score has this table; None where none has."""
+        return next((name for name, score in self.scores.items() if table in score.tables), None)
 
     def candidates(self) -> list[Question]:
         """Return the questions that could be selected: those with a greedy answer; all, where none has one.
@@ -147,6 +159,8 @@ def _sum(table: pa.Table, column: str) -> float:
     return float((table[column].fill_null(0).to_numpy() * reply_weights(table)).sum())
 
 
-def write_summary(result: Result, path: Path) -> None:
-    """Write the summary as flat JSON."""
-    path.write_text(json.dumps(result.summary(), indent=2) + "\n", encoding="utf-8")
+def write_summary(result: Result, folder: Path) -> None:
+    """Write the summary as flat JSON, and what each of its figures is."""
+    declared = [figure for score in result.scores.values() for figure in score.declared]
+    for name, found in ((FIGURES, as_json(declared)), (SUMMARY, result.summary())):
+        (folder / name).write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

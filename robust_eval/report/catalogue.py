@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robust_eval.metric.score import nearest_to_one
+from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
-from robust_eval.plot import agreement, certainty, frs, profile, reply_certainty, surface
+from robust_eval.plot import agreement, certainty, comparison, frs, profile, reply_certainty, surface
 from robust_eval.report.findings import Findings
 
 
@@ -313,6 +313,18 @@ def error_rate_by_category(drawn: Figure, run: Findings) -> None:
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
     certainty.by_category(drawn, entropy, error_rate, categories, most)
+
+
+@_entry(
+    "Figures of other metrics",
+    "Lines that come near each other say that the figures move together; where they are of different kinds, only their "
+    "course compares.",
+    "metrics of your own, beyond the papers",
+    lambda run: bool(run.curves_of_others()),
+)
+def figures_by_temperature(axes: Axes, run: Findings) -> None:
+    """The headline figures of metrics that do not come with the package, at each temperature, with 95 % intervals."""
+    comparison.figures_by_temperature(axes, run.curves_of_others())
 
 
 @_entry(

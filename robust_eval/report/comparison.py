@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.report.finished_runs import WEIGHT, FinishedRun, Labels, merged, without_repetitions
@@ -22,7 +23,8 @@ class Pair(NamedTuple):
 
     ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did, which are ``units``
     independent ones: groups, where questions come in groups. ``differences`` maps the telling figures to the first's
-    minus the second's. ``log_rank`` is None where breaking temperatures are missing or come from different grids.
+    minus the second's; ``leading`` is the first of them that leads, if one does. ``log_rank`` is None where breaking
+    temperatures are missing or come from different grids.
     """
 
     first: int
@@ -32,12 +34,12 @@ class Pair(NamedTuple):
     units: int
     differences: dict[str, Difference]
     log_rank: LogRank | None
+    leading: str | None
 
     @property
     def headline(self) -> str | None:
-        """The figure that speaks for the pair: the first score that both have, else the first figure."""
-        scores = (name for name in self.differences if name.startswith("frs.d"))
-        return next(scores, next(iter(self.differences), None))
+        """The figure that speaks for the pair: the first that leads, else the first."""
+        return self.leading or next(iter(self.differences), None)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,20 @@ class Comparison:
     shared: list[SharedQuestions]
     scenarios: list[ScenarioRow]
     types: list[PooledTypes]
+
+    def about(self, figure: str) -> Figure | None:
+        """Return what the first run with the figure of this name declares of it; None where none does."""
+        return next((about for run in self.runs if figure in run.figures and (about := run.about(figure))), None)
+
+    def words(self, figure: str) -> str:
+        """Return what a person calls a figure: its label, or else its name."""
+        about = self.about(figure)
+        return figure if about is None else about.words
+
+    def heading(self, figure: str) -> str:
+        """Return what a person calls a figure, with an arrow that says whether more or less of it is better."""
+        about = self.about(figure)
+        return figure if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
     def warning(self) -> str:
@@ -131,4 +147,5 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _chosen(groups, both))
-    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, units, differences, log_rank)
+    leading = next((name for name in differences if (about := one.about(name)) and about.leads), None)
+    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, units, differences, log_rank, leading)

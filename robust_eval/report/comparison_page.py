@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
+from robust_eval.metric.estimate import Estimate, with_interval
+from robust_eval.metric.figure import nearest_to_one, point
+from robust_eval.metric.frs_figures import ACCURACY, SURVIVAL
 from robust_eval.metric.paired import Difference, LogRank
-from robust_eval.metric.score import Estimate, nearest_to_one, point
 from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import comparison as plot
 from robust_eval.plot.certainty import entropy_histogram
@@ -18,10 +20,8 @@ from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_tables import Table, comparison_tables
 from robust_eval.report.figures import save
-from robust_eval.report.finished_runs import SURVIVAL
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import inlined, template
-from robust_eval.report.wording import label_of, with_interval
 
 MOST_PAIRS = 40
 """Pairs that one figure shows."""
@@ -91,11 +91,11 @@ def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
             f"Mean FRS for each d, {dataset}": (plot.frs_by_d, {label: run.scores() for label, run in runs.items()}),
             f"Accuracy against temperature, {dataset}": (
                 plot.accuracy_by_temperature,
-                {label: run.curve("accuracy") for label, run in runs.items()},
+                {label: run.curve(ACCURACY.name) for label, run in runs.items()},
             ),
             f"Facts that hold, {dataset}": (
                 plot.survival,
-                {label: run.curve(SURVIVAL) for label, run in runs.items()},
+                {label: run.curve(SURVIVAL.name) for label, run in runs.items()},
             ),
         }
         for caption, (draw, curves) in drawings.items():
@@ -126,7 +126,7 @@ def _save_differences(compared: Comparison, folder: Path) -> dict[str, Path]:
             for pair in pairs
             if pair in furthest
         }
-        label = label_of(name) or name
+        label = compared.words(name)
         caption = f"Paired differences: {label}"
         if len(found) < len(pairs):
             caption += f", the {len(found)} largest of {len(pairs)}"

@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from robust_eval.metric.estimate import Estimate, bounds, interval
+from robust_eval.metric.frs_figures import FRS, UNBROKEN
 from robust_eval.metric.paired import Difference
-from robust_eval.metric.score import Estimate, curve_and_temperature
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.record.run_folder import QUESTIONS
 from robust_eval.report.comparison import Comparison, Pair
 from robust_eval.report.shared_questions import SharedQuestions
-from robust_eval.report.wording import bounds, interval, label_of, type_name
+from robust_eval.report.wording import type_name
 from robust_eval.runtime.rounding import number, signed
 
 MOST = 25
@@ -66,7 +67,7 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
 def runs_table(compared: Comparison) -> Table:
     """Runs × figures with intervals."""
     shown = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
-    header = ["run", "questions", "kept", *(label_of(name) or name for name in shown)]
+    header = ["run", "questions", "kept", *(compared.heading(name) for name in shown)]
     rows = [
         [
             Cell(label),
@@ -81,7 +82,7 @@ def runs_table(compared: Comparison) -> Table:
         header,
         rows,
         note="With 95 % intervals, of means over questions by the bootstrap; exact where all are alike. n is how many "
-        "questions a figure rests on.",
+        "questions a figure rests on. ↑: more is better, ↓: less is better.",
     )
 
 
@@ -129,7 +130,7 @@ def _score_table(compared: Comparison) -> Table:
             cells = [Cell(subject), Cell(f"{d:g}")]
             for dataset in datasets:
                 scores = runs[dataset].scores() if dataset in runs else {}
-                for name in (f"frs.d{d:g}", "frs.unbroken_share"):
+                for name in (FRS.name.format(f"{d:g}"), UNBROKEN.name):
                     cells.append(_cell(runs[dataset].figures[name], runs[dataset].n(name)) if d in scores else Cell(""))
             rows.append(cells)
     note = (
@@ -169,7 +170,7 @@ def _type_table(compared: Comparison) -> Table:
 def _scenario_table(compared: Comparison) -> Table:
     """By scenario, with means over data sets (Cho & Watson, Table 5)."""
     shown = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
-    header = ["measured", "scenario", "data set", "questions", *(label_of(name) or name for name in shown)]
+    header = ["measured", "scenario", "data set", "questions", *(compared.words(name) for name in shown)]
     rows = []
     for row in compared.scenarios:
         cells = [Cell(row.subject), Cell(row.scenario.replace("_", " ")), Cell(row.dataset or row.kind)]
@@ -196,7 +197,7 @@ def pair_table(compared: Comparison) -> Table:
             continue
         difference, test = pair.differences[name], pair.log_rank
         cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
-        cells += [Cell(label_of(name) or name), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
+        cells += [Cell(compared.words(name)), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
         cells += [_difference(difference, difference.n), Cell(_share(difference.share_above))]
         if test is None:
             cells += [Cell("")] * 4
@@ -218,7 +219,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
     first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
     rows = [
         [
-            Cell(label_of(name) or name),
+            Cell(compared.words(name)),
             Cell(f"{difference.n}"),
             Cell(number(difference.first)),
             Cell(number(difference.second)),
@@ -228,11 +229,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         for name, difference in pair.differences.items()
     ]
     header = ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"]
-    note = (
-        "Of facts that break, those that break in both."
-        if any(".mean_broken" in name for name in pair.differences)
-        else ""
-    )
+    note = "Each figure over the questions that have it in both; of facts that break, those that break in both."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
@@ -243,8 +240,8 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     if len(places):
         rows = [[_question(shared, row), *_kept_cells(shared, row)] for row in places]
         note = (
-            f"{int(shared.divided.sum()):,} questions; first those that are held most firmly (FRS) where they were "
-            "kept. Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
+            f"{int(shared.divided.sum()):,} questions; first those that are held most firmly where they were kept. "
+            "Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
             f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
         )
         yield Table(
@@ -259,19 +256,21 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
             said = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
             note = (
                 f"{said}. The range is the largest of the values beside it minus the smallest; ties go to "
-                f"{_ties(name)}, then to the question asked first. {_QUOTED} {len(rows)} are shown; {many}"
+                f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
             )
-            title = f"Questions that differ most: {_by_question(name)}, {shared.dataset}"
+            about = shared.about(name)
+            title = f"Questions that differ most: {about.of_question}{about.at}, {shared.dataset}"
             yield Table(title, header, rows, 1, note)
 
 
 def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
-    score = next((values for name, values in shared.figures.items() if name.startswith("frs.d")), None)
+    score = None if shared.leading is None else shared.figures[shared.leading]
+    label = "" if shared.leading is None else shared.about(shared.leading).of_question
     for column, kept in enumerate(shared.kept[row]):
         if math.isnan(kept):
             yield Cell("not asked")
         else:
-            known = "" if score is None or math.isnan(score[row, column]) else f"FRS {number(score[row, column])}"
+            known = "" if score is None or math.isnan(score[row, column]) else f"{label}: {number(score[row, column])}"
             yield Cell("kept" if kept else "not kept", known, *_answer(shared, row, column))
 
 
@@ -281,7 +280,7 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
         if math.isnan(shared.kept[row, column]):
             cells.append(Cell("not asked"))
         else:
-            breaking = shared.breaking[row, column] if name.startswith("frs.d") else math.nan
+            breaking = shared.breaking[row, column] if shared.breaks(name) else math.nan
             where = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
             shown = "" if math.isnan(value) else number(value)
             cells.append(Cell(shown, where, *_answer(shared, row, column)))
@@ -303,30 +302,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _by_question(figure: str) -> str:
-    """What a person calls a figure where it is that of one question."""
-    curve, temperature = curve_and_temperature(figure) or ("", 0.0)
-    return f"{_OF_A_QUESTION[curve]} at t = {temperature:g}" if curve else f"FRS, d = {figure.removeprefix('frs.d')}"
-
-
-def _ties(figure: str) -> str:
-    curve, _ = curve_and_temperature(figure) or ("frs", 0.0)
-    return _TIES[curve]
-
-
-_OF_A_QUESTION = {
-    "agreement.difficulty": "share of raters that are right",
-    "agreement.worst": "worst rater (1: all are right)",
-    "certainty.entropy": "answer entropy (nats)",
-    "certainty.error_rate": "error rate",
-}
-_TIES = {
-    "frs": "the question whose breaking temperatures are further apart",
-    "agreement.difficulty": "the question whose worst raters differ",
-    "agreement.worst": "the question whose shares of right raters are further apart",
-    "certainty.entropy": "the question whose error rates are further apart",
-    "certainty.error_rate": "the question whose entropies are further apart",
-}
+def _ties(shared: SharedQuestions, figure: str) -> str:
+    other = shared.about(shared.about(figure).ties).apart
+    return f"the question whose {other}, then to the question asked first" if other else "the question asked first"
 
 
 def _cell(estimate: Estimate, n: int | None = None) -> Cell:

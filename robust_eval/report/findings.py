@@ -1,6 +1,6 @@
 """What the figures of a run are drawn from: its estimates, settings and tables, as it ends or from its folder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,20 +10,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError, first_line
-from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, nearest_to_one
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import HEADLINE, Figure, curve_and_temperature, nearest_to_one
+from robust_eval.metric.frs_figures import FRS
+from robust_eval.metric.frs_tables import score_columns
+from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.score import Floats
 from robust_eval.record.result import Result
 from robust_eval.report.finished_runs import read_run
-
-TABLES = (
-    "profile",
-    "frs",
-    "frs_certainty",
-    "frs_types",
-    "agreement",
-    "agreement_matrix",
-    "certainty",
-)
-"""The tables that figures are drawn from, by the names of their files."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +25,29 @@ class Findings:
     """What a run found, as its figures need it.
 
     ``values`` and ``curves`` are those of all its scores (:class:`robust_eval.metric.score.Score`), ``settings`` are
-    flat, under the names of the configuration, ``tables`` those of :data:`TABLES` that the run has.
+    flat, under the names of the configuration, ``tables`` those of its scores,
+    ``declared`` what the metrics say of their figures.
     """
 
     values: Mapping[str, Estimate]
     curves: Mapping[str, Mapping[float, Estimate]]
     settings: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
+    declared: Sequence[Figure] = ()
+
+    def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
+        """Return the headline curves of metrics that do not come with the package, by what a person calls them."""
+        others = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
+        return {figure.words: curve for figure in others if len(curve := self.curves.get(figure.name, {})) > 1}
 
     def mean_scores(self) -> dict[float, Estimate]:
-        """Mean FRS for each d."""
-        return {float(name[5:]): value for name, value in self.values.items() if name.startswith("frs.d")}
+        """Return the mean FRS for each d."""
+        return {d: self.values[name] for d, name in FRS.among(self.values).items()}
 
     def scores(self) -> dict[float, Floats]:
-        """(n,) FRS of every fact for each d."""
+        """Return (n,) the FRS of every fact for each d."""
         table = self.tables["frs"]
-        return {float(name[5:]): table[name].to_numpy() for name in table.column_names if name.startswith("frs_d")}
+        return {d: table[name].to_numpy() for d, name in score_columns(table).items()}
 
     def nearest_to_one(self, table: str) -> pa.Table:
         """The rows of a table at the temperature nearest to 1, the only one of most runs."""
@@ -55,33 +56,53 @@ class Findings:
         return rows.filter(pc.equal(rows["temperature"], nearest))
 
 
+class TablesIn(Mapping[str, pa.Table]):
+    """The tables in the folder of a run; each is read when it is wanted, with UserError where it cannot be."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {file.stem: file for file in sorted(folder.glob("*.parquet"))}
+        self._read: dict[str, pa.Table] = {}
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._read:
+            file = self._files[name]
+            try:
+                self._read[name] = pq.read_table(file)
+            except (OSError, pa.ArrowInvalid) as problem:
+                raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
 def findings(result: Result) -> Findings:
     """Of a run that has just ended."""
     values: dict[str, Estimate] = {}
     curves: dict[str, Mapping[float, Estimate]] = {}
     settings = dict(result.description)
     tables: dict[str, pa.Table] = {}
+    declared: list[Figure] = []
     for metric, score in result.scores.items():
         values |= score.values
         curves |= score.curves
         settings |= {f"metric.{metric}.{name}": value for name, value in score.settings.items()}
-        tables |= {name: table for name, table in score.tables.items() if name in TABLES}
-    return Findings(values, curves, settings, tables)
+        tables |= score.tables
+        declared += score.declared
+    return Findings(values, curves, settings, tables, declared)
 
 
 def read_findings(folder: str | Path) -> Findings:
     """Of a finished run, from its folder; UserError where it has not finished, or a file of it is damaged."""
     run = read_run(Path(folder))
-    tables = {}
-    for name in TABLES:
-        file = Path(folder) / f"{name}.parquet"
-        if file.is_file():
-            try:
-                tables[name] = pq.read_table(file)
-            except (OSError, pa.ArrowInvalid) as problem:
-                raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
     curves: dict[str, dict[float, Estimate]] = {}
     for figure, estimate in run.figures.items():
         if found := curve_and_temperature(figure):
             curves.setdefault(found[0], {})[found[1]] = estimate
-    return Findings(run.figures, curves, run.settings, tables)
+    return Findings(run.figures, curves, run.settings, TablesIn(Path(folder)), run.declared)

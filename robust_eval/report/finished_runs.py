@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,21 +14,30 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import (
+    HEADLINE,
+    Figure,
+    curve_and_temperature,
+    declared,
+    from_json,
+    point,
+    telling_temperatures,
+)
+from robust_eval.metric.frs_figures import FRS, SURVIVAL
 from robust_eval.metric.interval import Limits
+from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.limits import limits_of
-from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, point, telling_temperatures
-from robust_eval.record.run_folder import CONFIG, GRADED, QUESTIONS, SUMMARY
+from robust_eval.metric.score import Floats
+from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, QUESTIONS, SUMMARY
 from robust_eval.record.settings import SEVERAL, read_settings
 from robust_eval.report.question_status import verdict
-from robust_eval.report.wording import label_of
 from robust_eval.runtime.json_text import parsed_json
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""
 _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
-SURVIVAL = "frs.survival"
-"""The curve that says which facts hold at which temperature."""
 _RENAMED = {"greedy.accuracy": "accuracy.greedy"}
 """Figures that runs of earlier versions have under another name."""
 WEIGHT = "metric.frs.d"
@@ -46,8 +56,9 @@ class FinishedRun:
     """What a run left behind.
 
     ``settings`` are flat, ``figures`` the summary under its MLflow names, ``questions`` the table of all questions
-    asked with the figures of each. ``greedy`` are the greedy answers by question id, where they are at hand, and
-    ``of_questions`` the numbers of questions that figures rest on, where they are told (:meth:`n`).
+    asked with the figures of each, ``declared`` what the metrics say of their figures. ``greedy`` are the greedy
+    answers by question id, where they are at hand, and ``of_questions`` the numbers of questions that figures rest on,
+    where they are told (:meth:`n`).
     """
 
     settings: Mapping[str, Any]
@@ -55,21 +66,24 @@ class FinishedRun:
     questions: pa.Table
     greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
     of_questions: Mapping[str, int] = field(default_factory=dict)
+    declared: Sequence[Figure] = KNOWN_FIGURES
+
+    def about(self, figure: str) -> Figure | None:
+        """Return what is declared of the figure of this name; None where nothing is."""
+        return declared(figure, self.declared)
 
     @property
     def measured(self) -> list[str]:
         """The figures that are means over questions."""
         return [name for name in self.questions.column_names if name not in DESCRIBING]
 
-    @property
+    @cached_property
     def headline(self) -> list[str]:
-        """The figures that a person wants first, by the headline's way of estimating."""
-        special = ("frs.combined.", "frs.trials.", "frs.offgrid.")
+        """The figures that a person wants first."""
         curves = {name: found[0] for name in self.figures if (found := curve_and_temperature(name))}
         left = {point(curve, t) for curve in set(curves.values()) for t in telling_temperatures(self.curve(curve))}
-        named = [name for name in self.figures if label_of(name) and not name.startswith(special)]
-        single = [name for name in named if ".count." not in name and not name.endswith(".median")]
-        return [name for name in single if name in left or name not in curves]
+        named = [name for name in self.figures if (about := self.about(name)) and about.shown == HEADLINE]
+        return [name for name in named if name in left or name not in curves]
 
     @property
     def telling(self) -> list[str]:
@@ -109,10 +123,10 @@ class FinishedRun:
 
     def breaking_temperatures(self) -> tuple[list[float], Floats]:
         """The grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not kept."""
-        grid = sorted(self.curve(SURVIVAL))
+        grid = sorted(self.curve(SURVIVAL.name))
         breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
         for t in reversed(grid):
-            holds = self.values(point(SURVIVAL, t))
+            holds = self.values(point(SURVIVAL.name, t))
             breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
         return grid, breaking
 
@@ -130,8 +144,7 @@ class FinishedRun:
 
     def scores(self) -> dict[float, Estimate]:
         """Mean FRS for each d, the first of the run's own list first."""
-        names = [name for name in self.measured if name.startswith("frs.d")]
-        return {float(name.removeprefix("frs.d")): self.figures[name] for name in names}
+        return {d: self.figures[name] for d, name in FRS.among(self.measured).items()}
 
 
 def read_run(folder: Path, name: str | None = None) -> FinishedRun:
@@ -154,7 +167,12 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
         if column not in questions.column_names:
             raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
     greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
-    run = FinishedRun(settings, figures, questions, greedy, _of_questions(numbers))
+    declarations: Sequence[Figure] = KNOWN_FIGURES
+    if (folder / FIGURES).is_file():
+        declarations = _damaged(
+            called, FIGURES, lambda: from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8")))
+        )
+    run = FinishedRun(settings, figures, questions, greedy, _of_questions(numbers), declarations)
     for figure in run.measured:
         if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
@@ -265,7 +283,8 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
         if name not in questions.column_names:
             questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
     of_questions = {**other.of_questions, **one.of_questions}
-    return FinishedRun(one.settings, {**other.figures, **one.figures}, questions, one.greedy, of_questions)
+    figures, declarations = {**other.figures, **one.figures}, [*one.declared, *other.declared]
+    return FinishedRun(one.settings, figures, questions, one.greedy, of_questions, declarations)
 
 
 class Labels:

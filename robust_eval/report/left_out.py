@@ -12,12 +12,6 @@ _NO_ANSWER = {
     "refused": "refused",
     "error": "failed",
 }
-_UNDEFINED = {
-    "frs.count.undefined": "facts have no FRS: their greedy answer has no entropy, or a temperature no reply",
-    "certainty.count.undefined": "questions have no answer entropy: none of their replies answers anything",
-    "certainty.count.invalid": "replies answer nothing (of choices: no letter)",
-    "profile.count.undefined": "questions lack the value of one of the three methods",
-}
 
 
 def left_out(result: Result) -> Iterator[str]:
@@ -36,9 +30,9 @@ def left_out(result: Result) -> Iterator[str]:
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
         yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded as far as they go."
     for score in result.scores.values():
-        for name, meaning in _UNDEFINED.items():
-            if name in score.values and (number := score.values[name].value):
-                yield f"{number:,.0f} {meaning}."
+        for name, estimate in score.values.items():
+            if (about := score.about(name)) and about.left_out and estimate.value:
+                yield f"{estimate.value:,.0f} {about.left_out}."
 
 
 def _not_asked_again(result: Result) -> Iterator[str]:

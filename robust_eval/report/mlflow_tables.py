@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.score import curve_and_temperature, nearest_to_one, point
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE
 from robust_eval.report.comparison import Comparison
@@ -15,7 +14,6 @@ from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_t
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_sample import sample
 from robust_eval.report.question_status import standings
-from robust_eval.report.shared_questions import MAIN_CURVES
 from robust_eval.report.wording import few_kept, headline, sentence
 
 LONGEST = 8000
@@ -63,7 +61,8 @@ def run_tables(result: Result) -> dict[str, pa.Table]:
     both ends and the middle of the first figure.
     """
     table = result.by_question()
-    figures = _main_figures(table.column_names)
+    declarations = [figure for score in result.scores.values() for figure in score.declared if figure.of_question]
+    figures = [name for figure in declarations for name in figure.standing(table.column_names)[:1]]
     greedy = dict(rows(result.baseline, "question_id", "text"))
     found = pa.table(
         {
@@ -78,16 +77,6 @@ def run_tables(result: Result) -> dict[str, pa.Table]:
     values = found[figures[0]].to_numpy() if figures else np.full(found.num_rows, np.nan)
     taken = sample(found["status"].to_pylist(), values, ROWS)
     return {f"questions_{ROWS}_of_{found.num_rows}": found.take(pa.array(taken))}
-
-
-def _main_figures(names: Sequence[str]) -> list[str]:
-    """Of the figures by question the first FRS, and of each curve that counts the one at the temperature nearest 1."""
-    figures = [name for name in names if name.startswith("frs.d")][:1]
-    points = [found for name in names if (found := curve_and_temperature(name))]
-    for curve in MAIN_CURVES:
-        if temperatures := [t for each, t in points if each == curve]:
-            figures.append(point(curve, nearest_to_one(temperatures)))
-    return figures
 
 
 def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:

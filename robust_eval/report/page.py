@@ -12,7 +12,10 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
 from robust_eval.answer import rows
-from robust_eval.metric.score import nearest_to_one
+from robust_eval.metric.estimate import bounds
+from robust_eval.metric.figure import nearest_to_one
+from robust_eval.metric.frs_tables import score_columns
+from robust_eval.metric.presentation import Column
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
@@ -23,9 +26,9 @@ from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_index import TEXT, question_index
 from robust_eval.report.question_status import verdict
-from robust_eval.report.question_table import Column, as_data, chosen, number_columns
+from robust_eval.report.question_table import as_data, chosen, number_columns
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.wording import bounds, few, few_kept, headline, sentence, type_name
+from robust_eval.report.wording import few, few_kept, headline, sentence, type_name
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
 
@@ -35,14 +38,6 @@ MOST = 2000
 """Questions that a page shows in full: a sample where there are more."""
 DATA_LIMIT = 1_600_000
 """Characters that the data of the questions may take of a page, compressed."""
-_METRICS = {
-    "profile": "All three methods",
-    "frs": "Temperature",
-    "agreement": "Rewording",
-    "certainty": "Repetition",
-    "greedy": "Greedy answers",
-}
-"""What a person calls the metrics; others have their own name."""
 LONGEST = (TEXT, 200, 100, 50)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 
@@ -58,7 +53,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         few=few,
         bounds=bounds,
         setup=_setup(result),
-        tables={_METRICS.get(name, name): headline(score) for name, score in result.scores.items()},
+        tables={score.presentation.title or name: headline(score) for name, score in result.scores.items()},
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
         closer=len(columns) > 1,
         chosen=shown,
@@ -94,14 +89,14 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
         from tokenizers import Tokenizer
 
         decode = Tokenizer.from_file(str(result.tokenizer)).decode
-    axes = ["entropy", "breaking", "frs"] if "frs" in result.scores else [column.name for column in columns]
-    axes = ["certainty.entropy", "frs", "agreement.difficulty"] if "profile" in result.scores else axes
-    threshold = result.scores["frs"].settings["threshold"] if "frs" in result.scores else 0.5
+    axes = next((axes for score in result.scores.values() if (axes := score.presentation.axes)), ())
+    axes = [column.name for column in columns] if not axes else list(axes)
+    thresholds = (score.settings["threshold"] for score in result.scores.values() if "threshold" in score.settings)
     data: dict[str, Any] = {
         "numbers": [as_data(column, shown) for column in columns],
         "axes": (axes * 3)[:3],
         "scatter": scatter(),
-        "curve": accuracy_curve(threshold),
+        "curve": accuracy_curve(next(thresholds, 0.5)),
     }
     for longest in LONGEST:
         data["details"] = details(result, questions, longest, decode)
@@ -169,22 +164,23 @@ def drawing(file: Path, prefix: str) -> str:
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:
-    tables = result.scores["certainty"].tables if "certainty" in result.scores else {}
-    return list(tables["certainty_by_category"].to_pylist()) if "certainty_by_category" in tables else []
+    table = result.tables.get("certainty_by_category")
+    return [] if table is None else list(table.to_pylist())
 
 
 def _divided(result: Result) -> list[dict[str, Any]]:
     """The questions whose raters agree least, with all their answers at the temperature nearest to 1."""
-    if "agreement" not in result.scores:
+    metric = result.metric_of("agreement")
+    if metric is None:
         return []
-    table = result.scores["agreement"].tables["agreement"].to_pylist()
+    table = result.tables["agreement"].to_pylist()
     temperature = nearest_to_one({row["temperature"] for row in table})
     certain = {row["question_id"]: row["certainty"] for row in table if row["temperature"] == temperature}
     known = [question for question in result.kept if not math.isnan(certain[question.id])]
     chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
     answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
     columns = ("question_id", "temperature", "rewrite", "text", "label", "correct", "outcome", "ensemble")
-    graded = result.graded[result.sources["agreement"]]
+    graded = result.graded[result.sources[metric]]
     for question_id, t, rewrite, text, label, correct, outcome, elected in rows(graded, *columns):
         if t == temperature and question_id in answers:
             answer = {"rewrite": rewrite, "text": text, "label": label, "outcome": outcome, "elected": elected}
@@ -201,10 +197,10 @@ def _divided(result: Result) -> list[dict[str, Any]]:
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
     """The questions that the three methods do not find equally firm beside the others, the furthest apart first."""
-    if "profile" not in result.scores:
+    if "profile" not in result.tables:
         return []
     greedy = dict(rows(result.baseline, "question_id", "text"))
-    table = result.scores["profile"].tables["profile"].to_pylist()
+    table = result.tables["profile"].to_pylist()
     facts = [{**row, "greedy": greedy.get(row["question_id"], "")} for row in table if row["disagreement"] > 0]
     return sorted(facts, key=lambda fact: -float(fact["disagreement"]))[:EXTREMES]
 
@@ -217,9 +213,9 @@ def _wording(question: Question, rewrite: int) -> str:
 
 def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
     """How many rewrites turned a right answer wrong, and one of each question, for the first questions."""
-    if "agreement" not in result.scores:
+    table = result.tables.get("adversarial_rewrites")
+    if table is None:
         return 0, []
-    table = result.scores["agreement"].tables["adversarial_rewrites"]
     first: dict[str, dict[str, Any]] = {}
     for row in table.to_pylist():
         first.setdefault(row["question_id"], row)
@@ -228,9 +224,9 @@ def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
 
 def _types(result: Result) -> dict[str, Any] | None:
     """What there is to say of question types; None where no FRS was measured."""
-    if "frs" not in result.scores:
+    if "frs_types" not in result.tables:
         return None
-    shares = result.scores["frs"].tables["frs_types"]
+    shares = result.tables["frs_types"]
     return {
         "rows": shares.to_pylist() if any(shares["type"].to_pylist()) else [],
         "taken": taken(shares),
@@ -238,16 +234,16 @@ def _types(result: Result) -> dict[str, Any] | None:
         "facts": sum(shares["questions"].to_pylist()),
         "untyped": sum(row["questions"] for row in shares.to_pylist() if not row["type"]),
         "predicted": result.description.get("loaded.question_types.predicted", 0),
-        "d": next(name for name in result.scores["frs"].values if name.startswith("frs.d")).removeprefix("frs.d"),
+        "d": f"{next(iter(score_columns(result.tables['frs']))):g}",
     }
 
 
 def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:
-    if "frs" not in result.scores:
+    if "frs" not in result.tables:
         return {}
     greedy = dict(rows(result.baseline, "question_id", "text"))
-    table = result.scores["frs"].tables["frs"]
-    column = next(name for name in table.column_names if name.startswith("frs_d"))
+    table = result.tables["frs"]
+    column = next(iter(score_columns(table).values()))
     facts = [{**row, "frs": row[column], "greedy": greedy.get(row["question_id"], "")} for row in table.to_pylist()]
     facts = [fact for fact in facts if not math.isnan(fact["frs"])]
     facts.sort(key=lambda fact: (fact["frs"], -fact["entropy"]))

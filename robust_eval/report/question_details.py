@@ -141,17 +141,18 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """The accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and as the model's
     probabilities tell it (with 1.96 standard errors, and bounds that are certain).
     """
-    if "frs" not in result.scores:
+    metric = result.metric_of("frs_accuracy")
+    if metric is None:
         return {}
     found: dict[str, dict[str, Any]] = {}
-    counted = result.scores["frs"].settings["estimator"] != "exact"
-    table = _of(result.scores["frs"].tables["frs_accuracy"], ids)
+    counted = result.scores[metric].settings["estimator"] != "exact"
+    table = _of(result.tables["frs_accuracy"], ids)
     if counted:
         for question_id, t, correct, replies in rows(table, "question_id", "temperature", "correct", "replies"):
             if replies:
                 point = [t, *(round(value, 4) for value in proportion(round(correct), round(replies)))]
                 found.setdefault(question_id, {}).setdefault("counted", []).append(point)
-    told = result.curves.get(result.sources["frs"])
+    told = result.curves.get(result.sources[metric])
     if told is not None:
         columns = ("question_id", "rewrite", "temperature", "accuracy", "standard_error", "lower", "upper")
         for question_id, rewrite, t, accuracy, error, lower, upper in rows(_of(told, ids), *columns):

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from robust_eval.metric.presentation import Column
 from robust_eval.record.result import Result
 from robust_eval.report.compressed import packed
 from robust_eval.report.question_details import cut
-from robust_eval.report.question_table import Column, as_data, word_columns
+from robust_eval.report.question_table import as_data, word_columns
 from robust_eval.runtime.printable import printable_lines
 
 INDEX_LIMIT = 8_000_000

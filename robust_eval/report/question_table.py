@@ -1,105 +1,40 @@
 """The questions of a run as a table for people: what is said of each, and which are shown where they are too many."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from robust_eval.metric.score import Floats, nearest_to_one, point
+from robust_eval.metric.figure import HEADLINE, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.presentation import Column
+from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.report.question_sample import sample
 from robust_eval.report.question_status import standings
 
 
-@dataclass(frozen=True)
-class Column:
-    """What is said of every question asked, in its order.
-
-    ``numbers`` (n,) are NaN where undefined, and inf for a breaking temperature that was not found; ``levels`` are the
-    values that they may have, if these are few.
-    """
-
-    name: str
-    label: str
-    about: str
-    numbers: Floats
-    digits: int = 3
-    levels: Sequence[float] = ()
-
-
 def number_columns(result: Result) -> list[Column]:
-    """The figures of each question that its methods allow; the first ones are what a method is about."""
-    return [*_temperature(result), *_rewording(result), *_repetition(result)]
-
-
-def _temperature(result: Result) -> list[Column]:
-    if "frs" not in result.scores:
-        return []
-    score = result.scores["frs"]
-    table = score.tables["frs"]
-    frs = next(name for name in table.column_names if name.startswith("frs_d"))
-    d, k = frs.removeprefix("frs_d"), score.settings["k"]
-    breaking = "breaking temperature: the lowest at which the answer is wrong more often than the threshold allows"
-    return [
-        Column(
-            "frs",
-            f"FRS (d = {d})",
-            "Factual Robustness Score, 0 to 1",
-            _placed(result, score.question_ids, table[frs].to_numpy()),
-        ),
-        Column(
-            "entropy",
-            "H",
-            f"initial entropy of the {k} most probable tokens at each position of the greedy answer, 0 to 1",
-            _placed(result, score.question_ids, table["entropy"].to_numpy()),
-        ),
-        Column(
-            "breaking",
-            "t_b",
-            breaking,
-            _placed(result, score.question_ids, table["breaking_temperature"].to_numpy()),
-            max(len(f"{t:g}".partition(".")[2]) for t in score.curves["accuracy"]),
-            sorted(score.curves["accuracy"]),
-        ),
-    ]
-
-
-def _rewording(result: Result) -> list[Column]:
-    if "agreement" not in result.scores:
-        return []
-    return [
-        _figure(result, "agreement", "agreement.certainty", "agreement H_η", "normalised certainty of all raters"),
-        _figure(result, "agreement", "agreement.difficulty", "raters right", "share of the raters that answer right"),
-    ]
-
-
-def _repetition(result: Result) -> list[Column]:
-    if "certainty" not in result.scores:
-        return []
-    return [
-        _figure(result, "certainty", "certainty.entropy", "entropy", "entropy of the repeated answers, in nats"),
-        _figure(
-            result, "certainty", "certainty.error_rate", "error rate", "share of the repeated answers that is wrong"
-        ),
-    ]
-
-
-def _figure(result: Result, metric: str, curve: str, label: str, about: str) -> Column:
-    """A figure by temperature, at the one nearest to 1."""
-    score = result.scores[metric]
-    t = nearest_to_one(score.curves[curve])
-    values = _placed(result, score.question_ids, score.by_question[point(curve, t)])
-    return Column(curve, label, f"{about}, at t = {t:g}", values)
-
-
-def _placed(result: Result, question_ids: Sequence[str], values: Floats) -> Floats:
-    """Values of some questions in the order of those asked; NaN for the others."""
+    """Return the figures of each question asked, in its order, as the metrics show them."""
     place = {question.id: row for row, question in enumerate(result.asked)}
-    placed = np.full(len(result.asked), np.nan)
-    placed[[place[question_id] for question_id in question_ids]] = values
-    return placed
+    columns = []
+    for score in result.scores.values():
+        rows = [place[question_id] for question_id in score.question_ids]
+        for column in _headline(score) if score.presentation.columns is None else score.presentation.columns:
+            numbers = np.full(len(result.asked), np.nan)
+            numbers[rows] = column.numbers
+            columns.append(replace(column, numbers=numbers))
+    return columns
+
+
+def _headline(score: Score) -> Iterator[Column]:
+    """Yield a column for each headline figure that is a mean over questions; of a curve the one nearest to t = 1."""
+    curves = {point(name, nearest_to_one(curve)): name for name, curve in score.curves.items() if curve}
+    for name, numbers in score.by_question.items():
+        about = score.about(name)
+        if about and about.shown == HEADLINE and (name in curves or not curve_and_temperature(name)):
+            yield Column(curves.get(name, name), about.of_question or about.label, about.words, numbers)
 
 
 def word_columns(result: Result) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from robust_eval.metric.frs_figures import FRS
 from robust_eval.metric.type_shares import type_shares
 from robust_eval.report.finished_runs import FinishedRun
 
@@ -40,7 +41,7 @@ def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets:
         types = [name for run, _ in own for name in run.questions["type"].to_pylist()]
         if not any(types):
             continue
-        scores = np.concatenate([run.values(f"frs.d{d:g}") for run, _ in own])
+        scores = np.concatenate([run.values(FRS.among(run.measured)[d]) for run, _ in own])
         seed = int(own[0][0].settings["seed"])
         shares = type_shares(scores, types, groups=_groups(own), seed=seed)
         pooled.append(PooledTypes(subject, [dataset for _, dataset in own], d, shares))

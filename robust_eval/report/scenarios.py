@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.metric.answer_agreement import of_scenario
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import curve_and_temperature, point
 from robust_eval.metric.interval import bootstrap_draws, with_width
-from robust_eval.metric.score import Estimate, Floats, curve_and_temperature, mean_estimate, point
+from robust_eval.metric.score import Floats, mean_estimate
 from robust_eval.report.finished_runs import FinishedRun
-
-_TOGETHER = {"agreement.kappa": "agreement.count.unrated", "agreement.alpha": "agreement.count.incomplete"}
-"""The curves of Table 5 that are no means over questions, and the counts of the questions that do not enter them."""
 
 
 class ScenarioRow(NamedTuple):
@@ -37,7 +36,7 @@ class ScenarioRow(NamedTuple):
     of_questions: dict[str, int]
 
 
-class Figure(NamedTuple):
+class Found(NamedTuple):
     """A figure of ``n`` questions; if it is a mean over them, with that of each bootstrap draw."""
 
     n: int
@@ -51,7 +50,7 @@ class Part(NamedTuple):
     scenario: str
     dataset: str
     questions: int
-    figures: dict[str, Figure]
+    figures: dict[str, Found]
 
 
 def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[ScenarioRow]:
@@ -93,24 +92,25 @@ def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
 def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_], seed: int) -> Part:
     """The telling figures over some questions of a run, drawn independently of those under other seeds."""
     groups = run.groups()
-    figures: dict[str, Figure] = {}
+    figures: dict[str, Found] = {}
     for name in run.telling:
         values = run.values(name)
         defined = asked & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
         estimate = mean_estimate(values[defined], labels, run.settings["seed"], run.limits(name))
         draws = bootstrap_draws(np.mean, values[defined], groups=labels, seed=seed)
-        figures[name] = Figure(int(defined.sum()), estimate, draws)
+        figures[name] = Found(int(defined.sum()), estimate, draws)
     kept = int((asked & run.kept()).sum())
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
-        if curve in _TOGETHER:
+        about = run.about(name)
+        if about and about.lacking:
             found, lacking = (
                 run.figures.get(point(each if asked.all() else of_scenario(each, scenario), t))
-                for each in (curve, _TOGETHER[curve])
+                for each in (curve, about.lacking)
             )
             if found is not None:
-                figures[name] = Figure(kept - int(lacking.value if lacking else 0), found)
+                figures[name] = Found(kept - int(lacking.value if lacking else 0), found)
     return Part(scenario, dataset, int(asked.sum()), figures)
 
 
@@ -129,7 +129,7 @@ def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[Sc
         yield ScenarioRow(subject, scenario, "", kind, questions, figures, of_questions)
 
 
-def _mean(figures: Sequence[Figure], weights: Sequence[float]) -> Estimate:
+def _mean(figures: Sequence[Found], weights: Sequence[float]) -> Estimate:
     """The weighted mean of independent figures, with its 95 % interval.
 
     Of means over questions that is the bootstrap's. Where there are no draws (κ, α), or all are alike, the bounds are

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -11,16 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.score import Floats, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.figure import Figure, curve_and_temperature, declared, point
+from robust_eval.metric.frs_figures import BREAKING
+from robust_eval.metric.score import Floats
 from robust_eval.report.finished_runs import FinishedRun, Labels
-
-MAIN_CURVES = {
-    "agreement.difficulty": "agreement.worst",
-    "agreement.worst": "agreement.difficulty",
-    "certainty.entropy": "certainty.error_rate",
-    "certainty.error_rate": "certainty.entropy",
-}
-"""The curves that are shown by question, and which other one decides where questions differ equally in one."""
 
 SHOWN = 0.0005
 """The least range of a figure that is not shown as 0.000."""
@@ -32,10 +26,10 @@ class SharedQuestions:
 
     ``measured`` says what each of the m measurements is called. The columns of (n, m) arrays are theirs: ``kept`` is 1
     or 0, NaN where a measurement did not ask the question; ``breaking`` is inf where unbroken, and NaN where unknown.
-    ``figures`` maps the flat names of the main figures that at least two have to their values, NaN where undefined:
-    the FRS for the first weight d that these have in common, and at the common temperature nearest to 1 the share of
-    raters that are right, whether all are, the entropy of the answers and their error rate. ``answers`` are the greedy
-    ones with the ``verdicts`` on them, None where they are not at hand.
+    ``figures`` maps the names of the figures that are compared by question (``of_question`` of what is ``declared``)
+    and that at least two have to their values, NaN where undefined: of an FRS that for the first weight d that these
+    have in common, of a curve that at the common temperature nearest to 1. ``answers`` are the greedy ones with the
+    ``verdicts`` on them, None where they are not at hand.
     """
 
     dataset: str
@@ -45,6 +39,7 @@ class SharedQuestions:
     kept: Floats
     breaking: Floats
     figures: dict[str, Floats]
+    declared: list[Figure]
     answers: NDArray[np.object_]
     verdicts: NDArray[np.object_]
 
@@ -70,9 +65,8 @@ class SharedQuestions:
     def differing(self, figure: str, most: int) -> NDArray[np.intp]:
         """Rows in which a figure differs, at most so many: the largest range first.
 
-        Ties go to the question that differs more in the figure that belongs to it (where a fact breaks, of its FRS;
-        the worst case, of the share of raters that are right; the error rate, of the entropy; and the other way
-        around), then to the one asked first.
+        Ties go to the question that differs more in the figure that the metric names for them, then to the one asked
+        first.
         """
         found = np.flatnonzero(self.differs(figure))
         other = self._second(figure)[found]
@@ -81,22 +75,35 @@ class SharedQuestions:
     def disputed(self, most: int) -> NDArray[np.intp]:
         """Rows of questions that some kept and others did not, at most so many.
 
-        First those that hold most firmly where they were kept, by the highest FRS; without one, those asked first.
+        First those that have the highest value of the leading figure where they were kept; without one, those asked
+        first.
         """
         found = np.flatnonzero(self.divided)
-        scores = next((values for name, values in self.figures.items() if name.startswith("frs.d")), None)
-        if scores is None:
+        if self.leading is None:
             return found[:most]
+        scores = self.figures[self.leading]
         highest = np.max(np.nan_to_num(scores[found], nan=-1.0), axis=1, initial=-1.0)
         return found[np.lexsort((found, -highest))][:most]
 
+    @cached_property
+    def leading(self) -> str | None:
+        """The first figure that leads; None where none does."""
+        return next((name for name in self.figures if self.about(name).leads), None)
+
+    def about(self, figure: str) -> Figure:
+        """Return what is declared of a figure; of one of which nothing is, its name."""
+        return declared(figure, self.declared) or Figure(figure, figure)
+
+    def breaks(self, figure: str) -> bool:
+        """Tell whether breaking temperatures order the questions that differ equally in a figure."""
+        return self.about(figure).ties == BREAKING.name
+
     def _second(self, figure: str) -> Floats:
         """(n,) the range of the figure that decides ties; 0 where it has none."""
-        found = curve_and_temperature(figure)
-        if found is None:
+        if self.breaks(figure):
             return _range(self.breaking)
-        curve, t = found
-        return self.ranges.get(point(MAIN_CURVES[curve], t), np.zeros(len(self.ids)))
+        ties, place = self.about(figure).ties, curve_and_temperature(figure)
+        return self.ranges.get(ties if place is None else point(ties, place[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:
         """A row for each question and each measurement that asked it, with the range of each figure over them all."""
@@ -156,6 +163,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     for row, column in np.argwhere(~np.isnan(kept)):  # elsewhere another question may have that id
         if answer := runs[column].greedy.get(shared[row][0]):
             answers[row, column], verdicts[row, column] = answer
+    declarations = list({figure.name: figure for run in reversed(runs) for figure in run.declared}.values())
     return SharedQuestions(
         " and ".join(datasets),
         [labels[place] for place in places],
@@ -163,23 +171,19 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
         [text for _, text in shared],
         kept,
         beside(lambda run: run.breaking_temperatures()[1]),
-        {name: beside(partial(_values, name)) for name in _main_figures(runs)},
+        {name: beside(partial(_values, name)) for name in _main_figures(runs, declarations)},
+        declarations,
         answers,
         verdicts,
     )
 
 
-def _main_figures(runs: Sequence[FinishedRun]) -> list[str]:
-    """The flat names of the main figures that at least two of the runs have by question."""
-    found = []
-    scores = [[name for name in run.measured if name.startswith("frs.d")] for run in runs if run.scores()]
-    if len(scores) > 1 and (common := [name for name in scores[0] if all(name in each for each in scores)]):
-        found.append(common[0])
-    for curve in MAIN_CURVES:
-        grids = [set(run.curve(curve)) for run in runs if run.curve(curve)]
-        if len(grids) > 1 and (temperatures := set.intersection(*grids)):
-            found.append(point(curve, nearest_to_one(sorted(temperatures))))
-    return found
+def _main_figures(runs: Sequence[FinishedRun], declarations: Sequence[Figure]) -> Iterator[str]:
+    """Yield the names of the figures compared by question that at least two of the runs have."""
+    for figure in declarations:
+        names = [found for run in runs if figure.of_question and (found := figure.standing(run.measured))]
+        common = [name for name in names[0] if all(name in each for each in names)] if len(names) > 1 else []
+        yield from common[:1]
 
 
 def _values(figure: str, run: FinishedRun) -> Floats | None:

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from robust_eval.metric.score import point
+from robust_eval.metric.estimate import interval
+from robust_eval.metric.figure import point
+from robust_eval.metric.presentation import PaperTable
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import unanswered
-from robust_eval.report.wording import few_kept, headline, interval, label_of, sentence
+from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
 
@@ -29,10 +31,10 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console.print(table)
     if warning := few_kept(result):
         console.print(warning)
-    if "agreement" in result.scores:
-        console.print(_multiqa_rows(result))
+    for paper in (paper for score in result.scores.values() for paper in score.presentation.tables):
+        console.print(_of_paper(paper))
     counts = result.counts()
-    shown = "agreement" in result.scores or "loaded.server" in result.description
+    shown = any(question.rewrites for question in result.kept) or "loaded.server" in result.description
     if shown and (spent := _spent(counts, result.description.get("loaded.cost"))):
         console.print(spent)
     if lacking := unanswered(counts):
@@ -44,20 +46,12 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"tracker: {ui_command}")
 
 
-def _multiqa_rows(result: Result) -> Table:
-    """The run as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
-
-    ``n`` is the number of questions that the figures rest on; of the least and the most, where these differ.
-    """
-    score = result.scores["agreement"]
-    table = titled("In percent, as in table 4 of MultiQ&A")
-    for name in ("t", "n", *_TABLE_4):
+def _of_paper(paper: PaperTable) -> Table:
+    table = titled(paper.title)
+    for name in paper.header:
         table.add_column(name, justify="right")
-    for t in score.curves["agreement.accuracy"]:
-        values = [score.curves[f"agreement.{name}"][t].value for name in _TABLE_4.values()]
-        n = sorted({score.n(point(f"agreement.{name}", t)) or 0 for name in _TABLE_4.values()})
-        figures = (number(value, ".1%").removesuffix("%") for value in values)
-        table.add_row(f"{t:g}", " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]])), *figures)
+    for row in paper.rows:
+        table.add_row(*row)
     return table
 
 
@@ -72,19 +66,6 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
     return f"tokens (prompt + completion): {', '.join(said)}{price}" if said else ""
 
 
-_TABLE_4 = {
-    "Base": "accuracy",
-    "Mode": "plurality",
-    "Worst": "worst",
-    "Best": "best",
-    "μ_D": "difficulty",
-    "H_η": "certainty",
-    "M2": "m2",
-    "κ": "kappa",
-    "α": "alpha",
-}
-
-
 def print_job(result: Result, folder: Path) -> None:
     """A job of a sweep in one sentence."""
     said = " ".join(filter(None, [sentence(result), few_kept(result)]))
@@ -93,10 +74,9 @@ def print_job(result: Result, folder: Path) -> None:
 
 def print_comparison(compared: Comparison, folder: Path) -> None:
     """The main figures of all runs, and where the rest is."""
-    measured = {name for run in compared.runs for name in run.figures}
-    shown = [name for name in _MAIN if name in measured] or compared.runs[0].telling[:3]
+    shown = _compared(compared)
     table = titled("1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs")
-    for name in ("run", "kept", *(_MAIN.get(name) or label_of(name) or name for name in shown)):
+    for name in ("run", "kept", *shown.values()):
         table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
     for label, run in zip(compared.labels, compared.runs, strict=True):
         kept = sum(run.questions["kept"].to_pylist())
@@ -111,16 +91,17 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 
-_MAIN = {
-    "accuracy.greedy": "greedy accuracy",
-    "frs": "mean FRS, first d",
-    "frs.unbroken_share": "unbroken facts",
-    "profile.firm": "withstand all three",
-    "agreement.accuracy.t1": "base accuracy, t = 1",
-    "agreement.plurality.t1": "of the vote",
-    "agreement.worst.t1": "of the worst rater",
-    "agreement.kappa.t1": "κ",
-}
+def _compared(compared: Comparison) -> dict[str, str]:
+    """Return the figures that have a short heading, with it; of a curve at t = 1. Where there are none, the first."""
+    measured = {name for run in compared.runs for name in run.figures}
+    declared = {figure.name: figure for run in compared.runs for figure in run.declared if figure.short}
+    shown = {
+        name: f"{figure.short}{at}"
+        for figure in declared.values()
+        for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
+        if name in measured
+    }
+    return shown or {name: compared.words(name) for name in compared.runs[0].telling[:3]}
 
 
 def titled(title: str) -> Table:

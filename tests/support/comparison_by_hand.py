@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.limits import with_limits
-from robust_eval.metric.score import Estimate
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 
 NAN = math.nan

@@ -1,7 +1,8 @@
 """Compose and run an experiment in this process, as ``run.py`` does from the command line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import hydra
@@ -12,6 +13,7 @@ from robust_eval.config.config import Config
 from robust_eval.config.objects import to_config
 from robust_eval.config.schema import CONF, register
 from robust_eval.experiment.run import run
+from robust_eval.metric.score import Metric
 from robust_eval.record.result import Result
 
 
@@ -27,11 +29,19 @@ def configuration(*overrides: str) -> Config:
     return to_config(composed(*overrides))
 
 
-def run_experiment(folder: Path, *overrides: str, figures: bool = False) -> Result:
-    """Run an experiment that leaves its files in ``folder``, without figures unless these are asked for."""
+def run_experiment(
+    folder: Path, *overrides: str, figures: bool = False, metrics: Mapping[str, Metric] | None = None
+) -> Result:
+    """Run an experiment that leaves its files in ``folder``, without figures unless these are asked for.
+
+    ``metrics`` take the place of those that the overrides name.
+    """
     settings = composed(*overrides)
+    config = to_config(settings)
+    if metrics is not None:
+        config = replace(config, metric=dict(metrics))
     with nullcontext() if figures else without_figures():
-        return run(to_config(settings), settings, folder)
+        return run(config, settings, folder)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ FILES = {
     "curves.parquet",
     "environment.json",
     "figures",
+    "figures.json",
     "frs.parquet",
     "frs_accuracy.parquet",
     "frs_certainty.parquet",

@@ -17,7 +17,8 @@ from shell import Shell
 from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.mlflow import Mlflow
 from robust_eval.record.mlflow_run import integer_steps

@@ -10,7 +10,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from experiments import run_experiment
+from experiments import configuration, run_experiment
+from own_metric import Held
 from shell import Shell
 from tiny_model import save_tiny_model
 
@@ -26,7 +27,10 @@ OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
-    """All methods on a few questions with types, categories and rewrites; the model is tiny, and its answers random."""
+    """All methods and a metric of one's own, on a few questions with types, categories and rewrites.
+
+    The model is tiny, and its answers are random.
+    """
     folder = tmp_path_factory.mktemp("run")
     questions = tmp_path_factory.mktemp("data") / "questions.jsonl"
     records = [
@@ -58,7 +62,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
         "sampler.temperature_sweep.trials=3",
         "sampler.repetition.trials=4",
     ]
-    return run_experiment(folder, *settings, figures=True), folder
+    metrics = {**configuration(*settings).metric, "held": Held()}
+    return run_experiment(folder, *settings, figures=True, metrics=metrics), folder
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +87,8 @@ def test_a_run_of_all_methods_has_every_figure(ran: tuple[Result, Path], saved: 
 def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], tmp_path: Path):
     result, folder = ran
     told, read = findings(result), read_findings(folder)
-    assert told.tables == read.tables
+    assert told.tables == {name: read.tables[name] for name in told.tables}
+    assert told.declared == read.declared
     assert told.settings["metric.frs.threshold"] == read.settings["metric.frs.threshold"] == 0.5
     for name, curve in told.curves.items():
         np.testing.assert_allclose([*read.curves[name].values()], [*curve.values()], err_msg=name)
@@ -206,8 +212,9 @@ def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeyp
 def test_a_damaged_table_is_named(ran: tuple[Result, Path], tmp_path: Path, copy_run: Callable[[Path, Path], None]):
     copy_run(ran[1], tmp_path)
     (tmp_path / "frs.parquet").write_bytes(b"no table")
+    tables = read_findings(tmp_path).tables
     with pytest.raises(UserError, match=r"frs\.parquet cannot be read"):
-        read_findings(tmp_path)
+        tables["frs"]
 
 
 @pytest.fixture

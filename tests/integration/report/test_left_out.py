@@ -6,7 +6,9 @@ import pytest
 from experiments import without_figures
 from recorded_run import recorded_run
 
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.report.left_out import left_out
 
@@ -66,7 +68,7 @@ def test_rows_of_the_data_set_and_aliases_that_cannot_be_used_are_counted(result
 
 def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     sampled = changed(result.graded["temperature_sweep"], finish_reason={0: "length", 5: "length"})
-    scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)})}
+    scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, declared=KNOWN_FIGURES)}
     run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
     assert list(left_out(run)) == [
         "2 replies cut by the length limit, and graded as far as they go.",

@@ -7,7 +7,10 @@ from comparison_by_hand import NAN, SMALL, STRANGE, Page, frs_runs, measured, ru
 from markdown_it import MarkdownIt
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric import certainty_figures, frs_figures
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.presentation import Presentation
+from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.result import Result
 from robust_eval.report.comparison import compare
@@ -64,11 +67,12 @@ def test_names_are_no_more_than_text_in_a_note():
 
 def result(n, frs=None):
     questions = [Question(f"q{place}", f"{place}, <b>or</b> not?", ("yes",)) for place in range(n)]
-    score = Score(question_ids=[question.id for question in questions])
+    score = Score(question_ids=[question.id for question in questions], declared=frs_figures.FIGURES)
     score.add_mean("frs.d1", np.linspace(0, 1, n) if frs is None else np.asarray(frs), None, 0)
     score.add_mean("frs.d2", np.zeros(n), None, 0)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)
-    certainty = Score(question_ids=score.question_ids)
+    score.presentation = Presentation("Temperature", "at rising temperature.")
+    certainty = Score(question_ids=score.question_ids, declared=certainty_figures.FIGURES)
     certainty.add_curve("certainty.entropy", np.full((n, 2), [0.5, 0.25]), [0.2, 1.0], None, 0)
     condition = {"rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
     baseline = answer_table({"question_id": each.id, "text": f"yes {each.id}", **condition} for each in questions)
@@ -93,7 +97,7 @@ def result(n, frs=None):
 
 def test_the_note_of_a_run_is_its_sentence_and_its_figures():
     page, html = rendered(run_note(result(3)))
-    assert html.startswith("<p>2 of 3 questions were kept and asked again at rising temperature: their mean Factual ")
+    assert html.startswith("<p>2 of 3 questions were kept and asked again at rising temperature. ")
     assert [row[0] for row in page.tables[0]] == [
         *("figure", "mean FRS, d = 1", "mean FRS, d = 2", "share of unbroken facts (each scores 1)"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),

@@ -12,8 +12,9 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement import certainty_when_guessing
 from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.metric.score import Estimate, Measured, Score
+from robust_eval.metric.score import Measured, Score
 from robust_eval.question import Question
 
 NAN = math.nan

@@ -9,8 +9,9 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.certainty import AnswerCertainty, answer_entropy, miller_madow
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.metric.score import Estimate, Measured
+from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)

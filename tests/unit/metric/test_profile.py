@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.profile import correlation, profile, ranks
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric.score import Score
 from robust_eval.question import Question
 
 NAN, INF = math.nan, math.inf

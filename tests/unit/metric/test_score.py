@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from robust_eval.answer import answer_table
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import (
-    Estimate,
     Grid,
     Score,
     estimate,

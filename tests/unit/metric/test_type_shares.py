@@ -7,8 +7,8 @@ from facts_by_hand import score_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.metric.score import Estimate
 from robust_eval.metric.type_shares import share_estimates, taken, type_shares
 from robust_eval.question import Question
 

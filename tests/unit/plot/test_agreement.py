@@ -2,7 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.plot import agreement as plot
 from robust_eval.plot.style import INKS
 

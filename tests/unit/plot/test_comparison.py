@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.paired import Difference
-from robust_eval.metric.score import Estimate
 from robust_eval.plot import comparison as plot
 from robust_eval.plot.style import figure
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import gaussian_kde
 
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.plot import frs as plot
 from robust_eval.plot.style import figure
 

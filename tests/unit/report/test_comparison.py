@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.paired import LogRank
-from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import FinishedRun
 

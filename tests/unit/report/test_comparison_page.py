@@ -9,8 +9,8 @@ import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import alike_interval
-from robust_eval.metric.score import Estimate
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
@@ -192,8 +192,8 @@ TABLES = [
     ],
     [
         ["question", "small", "large"],
-        ["c?", "kept (FRS 1.000) “C by small” ✓ right", "not kept “C by large” ✗ wrong"],
-        ["d?", "not kept “D by small” ✗ wrong", "kept (FRS 0.750) “D by large” ✓ right"],
+        ["c?", "kept (FRS, d = 1: 1.000) “C by small” ✓ right", "not kept “C by large” ✗ wrong"],
+        ["d?", "not kept “D by small” ✗ wrong", "kept (FRS, d = 1: 0.750) “D by large” ✓ right"],
     ],
     [
         ["question", "range", "small", "large"],
@@ -306,7 +306,7 @@ def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
     assert [row[0] for row in page.tables[4][1:]] == [f"c {shown}", f"d {shown}"]
     assert [row[2] for row in page.tables[4][1:]] == [
         f"not kept “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✗ wrong",
-        f"kept (FRS 0.750) “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✓ right",
+        f"kept (FRS, d = 1: 0.750) “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✓ right",
     ]
     read = rendered(markdown)
     assert read.tags == rendered(plain[1]).tags
@@ -548,13 +548,13 @@ def printed(runs, folder, capsys, monkeypatch):
 def test_the_terminal_shows_the_main_figures_of_every_run(tmp_path, capsys, monkeypatch):
     assert printed(frs_runs(), tmp_path, capsys, monkeypatch) == [
         "3 runs",
-        ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
-        ["small, d=1", "3 of 4", "1.000", "0.750", "0.333"],
-        ["", "", "0.398 to 1.000, n = 4", "0.500 to 1.000", "0.000 to 1.000, n = 3"],
-        ["small, d=5", "3 of 4", "1.000", "0.500", "0.333"],
-        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 1.000, n = 3"],
-        ["large, d=1", "3 of 4", "1.000", "0.500", "0.000"],
-        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 0.708, n = 3"],
+        ["run", "kept", "mean FRS, first d", "unbroken facts", "greedy accuracy"],
+        ["small, d=1", "3 of 4", "0.750", "0.333", "1.000"],
+        ["", "", "0.500 to 1.000", "0.000 to 1.000, n = 3", "0.398 to 1.000, n = 4"],
+        ["small, d=5", "3 of 4", "0.500", "0.333", "1.000"],
+        ["", "", "0.250 to 0.750", "0.000 to 1.000, n = 3", "0.398 to 1.000, n = 4"],
+        ["large, d=1", "3 of 4", "0.500", "0.000", "1.000"],
+        ["", "", "0.250 to 0.750", "0.000 to 0.708, n = 3", "0.398 to 1.000, n = 4"],
         FEW,
         f"comparison: {tmp_path / 'comparison.html'}",
     ]
@@ -564,11 +564,11 @@ def test_the_terminal_shows_what_a_run_without_a_score_has(tmp_path, capsys, mon
     runs = [*frs_runs()[2:], measured(CERTAINTY)]
     rows = printed(runs, tmp_path, capsys, monkeypatch)
     assert rows[1:-2] == [
-        ["run", "kept", "greedy accuracy", "mean FRS, first d", "unbroken facts"],
-        ["large", "3 of 4", "1.000", "0.500", "0.000"],
-        ["", "", "0.398 to 1.000, n = 4", "0.250 to 0.750", "0.000 to 0.708, n = 3"],
-        ["small", "2 of 2", "0.500", "", ""],
-        ["", "", "0.000 to 1.000, n = 2", "", ""],
+        ["run", "kept", "mean FRS, first d", "unbroken facts", "greedy accuracy"],
+        ["large", "3 of 4", "0.500", "0.000", "1.000"],
+        ["", "", "0.250 to 0.750", "0.000 to 0.708, n = 3", "0.398 to 1.000, n = 4"],
+        ["small", "2 of 2", "", "", "0.500"],
+        ["", "", "", "", "0.000 to 1.000, n = 2"],
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from robust_eval.error import UserError
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.report.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
 
 NAN = math.nan

@@ -8,7 +8,10 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.score import Estimate, Score
+from robust_eval.metric import agreement_figures
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.frs_figures import FIGURES, presentation
+from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import type_shares
 from robust_eval.question import Question
 from robust_eval.record.result import Result
@@ -35,6 +38,8 @@ def result() -> Result:
     frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
     score = Score(
         question_ids=[q.id for q in QUESTIONS],
+        declared=FIGURES,
+        by_question={"frs.d1": frs},
         settings={"threshold": 0.5, "k": 10, "unbroken": "one", "estimator": "trials"},
         values={
             "frs.d1": Estimate(0.56, 0.4, 0.7),
@@ -44,7 +49,7 @@ def result() -> Result:
             "frs.entropy_vs_breaking.pearson_broken": Estimate(-0.5),
         },
         curves={"accuracy": {0.2: Estimate(0.8, 0.7, 0.9), 0.4: Estimate(0.4, 0.3, 0.5)}},
-        of_questions={"frs.d1": 5, "frs.unbroken_share": 6, "accuracy.t0.2": 6, "accuracy.t0.4": 1000},
+        of_questions={"frs.unbroken_share": 6, "accuracy.t0.2": 6, "accuracy.t0.4": 1000},
         tables={
             "frs": pa.table(
                 {
@@ -67,6 +72,7 @@ def result() -> Result:
             "frs_types": type_shares(frs, [q.type for q in QUESTIONS]),
         },
     )
+    score.presentation = presentation(score, entropy, breaking, [0.2, 0.4], 10)
     baseline = answer_table(
         {
             "question_id": q.id,
@@ -221,8 +227,13 @@ def test_the_row_of_table_4_says_how_many_questions_its_figures_rest_on(
 ):
     names = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
     rests = dict.fromkeys([f"agreement.{name}.t1" for name in names], 4) | {"agreement.alpha.t1": 2}
-    curves = {f"agreement.{name}": {1.0: Estimate(0.0625)} for name in names}
-    agreement = Score(curves=curves, of_questions=rests)
+    agreement = Score(
+        question_ids=[question.id for question in QUESTIONS[:4]],
+        curves={f"agreement.{name}": {1.0: Estimate(0.0625)} for name in names},
+        by_question={f"agreement.{name}.t1": np.full(4, 0.0625) for name in ("difficulty", "certainty")},
+        of_questions=rests,
+    )
+    agreement.presentation = agreement_figures.presentation(agreement)
     print_summary(replace(result, scores={"agreement": agreement}), tmp_path, "store", None)
     row = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│ 1 ")][-1]
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["1", "2 to 4", *["6.3"] * 9]
@@ -237,8 +248,10 @@ def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_sh
     frs = replace(
         result.scores["frs"],
         values={**result.scores["frs"].values, "frs.d1": Estimate(0.654527, 0.704545, 0.7045)},
+        by_question={"frs.d1": fact["frs_d1"].to_numpy()},
         tables={**result.scores["frs"].tables, "frs": fact},
     )
+    frs.presentation = presentation(frs, np.zeros(6), np.ones(6), [0.2, 0.4], 10)
     run = replace(result, scores={"frs": frs})
     print_summary(run, tmp_path, "store", None)
     write_page(run, [], tmp_path / "report.html")

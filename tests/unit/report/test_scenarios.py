@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.limits import with_limits
-from robust_eval.metric.score import Estimate
 from robust_eval.report.finished_runs import FinishedRun
-from robust_eval.report.scenarios import Figure, Part, scenario_rows, with_averages
+from robust_eval.report.scenarios import Found, Part, scenario_rows, with_averages
 
 NAN = math.nan
 ABSTRACTIVE, CHOICE = "abstractive", "multiple_choice"
@@ -265,7 +265,7 @@ abstractive     wikiqa all          1028  73.5  72.8  40.9  84.9  65.1  87.8  79
 def test_the_rows_of_table_4_give_those_of_table_5():
     parts, rows = [], [line.split() for line in TABLE_4.strip().splitlines()]
     for scenario, dataset, split, n, *values in rows:
-        figures = {name: Figure(int(n), Estimate(float(value))) for name, value in zip(COLUMNS, values, strict=True)}
+        figures = {name: Found(int(n), Estimate(float(value))) for name, value in zip(COLUMNS, values, strict=True)}
         parts.append(Part(scenario, f"{dataset} {split}", int(n), figures))
     found = [row for row in with_averages("gpt-3.5-turbo", parts) if row.kind]
     expected = {}
@@ -304,7 +304,7 @@ def test_intervals_of_means_of_alpha_cover_at_least_as_often_as_they_say(weights
             freedom = raters - 1, (raters - 1) * (n - 1)
             seen = 1 - (1 - alpha) / generator.f(*freedom)
             ends = (1 - (1 - seen) * stats.f.isf(tail, *freedom) for tail in (0.025, 0.975))
-            parts.append(Part("s", "d", n, {"alpha": Figure(weight, Estimate(seen, *ends))}))
+            parts.append(Part("s", "d", n, {"alpha": Found(weight, Estimate(seen, *ends))}))
         (mean,) = (row.figures["alpha"] for row in with_averages("m", parts) if row.kind == "WAVG")
         covered += mean.low <= share @ alphas <= mean.high
     assert covered / repeated >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / repeated)
@@ -317,7 +317,7 @@ def test_intervals_of_means_of_facts_that_may_all_be_alike_cover_as_often_as_the
     for _ in range(repeated):
         found = [generator.binomial(n, p) for n, p in zip(sizes, differing, strict=True)]
         if not any(found):
-            parts = [Part("s", "d", n, {"f": Figure(n, Estimate(0.0, *alike_interval(0.0, n, SHARE)))}) for n in sizes]
+            parts = [Part("s", "d", n, {"f": Found(n, Estimate(0.0, *alike_interval(0.0, n, SHARE)))}) for n in sizes]
             (mean,) = (row.figures["f"] for row in with_averages("m", parts) if row.kind == "AVG")
             missed += not mean.low <= sum(differing) / 2 <= mean.high
     assert missed <= 0.025 * repeated

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from robust_eval.metric.score import Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from robust_eval.metric.score import Estimate
-from robust_eval.report.wording import bounds, few, interval, with_interval
+from robust_eval.metric.estimate import Estimate, bounds, interval, with_interval
+from robust_eval.report.wording import few
 
 
 @pytest.mark.parametrize(

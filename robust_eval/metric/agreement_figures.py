@@ -1,0 +1,118 @@
+"""The figures of agreement between raters: what they are called, and how a run that measured them is shown."""
+
+import math
+
+from robust_eval.metric.figure import DETAIL, Figure, nearest_to_one, point
+from robust_eval.metric.interval import SHARE
+from robust_eval.metric.presentation import Column, PaperTable, Presentation
+from robust_eval.metric.score import Score
+from robust_eval.runtime.rounding import number
+
+_KAPPA = (-math.inf, 1.0)
+"""No κ and no α is above 1; below, none has a bound."""
+
+
+def _share(name: str, label: str, short: str = "") -> Figure:
+    """Declare a share of questions or of raters, of which more is better."""
+    return Figure(f"agreement.{name}", label, limits=SHARE, more_is_better=True, short=short)
+
+
+def _of_all(name: str, label: str, lacking: str = "", short: str = "") -> Figure:
+    """Declare a figure that questions have together only; ``lacking`` counts those that it does not rest on."""
+    lacking = lacking and f"agreement.count.{lacking}"
+    return Figure(f"agreement.{name}", label, limits=_KAPPA, more_is_better=True, short=short, lacking=lacking)
+
+
+FIGURES = (
+    _share("accuracy", "accuracy of the original question (Base)", "base accuracy"),
+    _share("plurality", "accuracy of the vote (Mode)", "of the vote"),
+    Figure(
+        "agreement.difficulty",
+        "accuracy of all raters (μ_D)",
+        limits=SHARE,
+        more_is_better=True,
+        of_question="share of raters that are right",
+        ties="agreement.worst",
+        apart="shares of right raters are further apart",
+    ),
+    Figure(
+        "agreement.worst",
+        "accuracy of the worst rater (Worst)",
+        limits=SHARE,
+        more_is_better=True,
+        short="of the worst rater",
+        of_question="worst rater (1: all are right)",
+        ties="agreement.difficulty",
+        apart="worst raters differ",
+    ),
+    _share("best", "accuracy of the best rater (Best)"),
+    Figure("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
+    _share("certainty", "normalised certainty H_η"),
+    _share("m2", "Gibbs' M2"),
+    Figure("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
+    _of_all("kappa", "Fleiss' κ, labels mapped at random", lacking="unrated", short="κ"),
+    _of_all("kappa_free", "free-marginal κ"),
+    _of_all("kappa_as_labelled", "Fleiss' κ of the letters"),
+    _of_all("alpha", "Cronbach's α", lacking="incomplete"),
+    _of_all("alpha_of_raters", "Cronbach's α, raters as items"),
+    Figure("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f"),
+    Figure("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f"),
+    *(
+        Figure(f"agreement.guessing.{name}", label, limits=SHARE)
+        for name, label in (
+            ("accuracy", "accuracy of guessing among the choices"),
+            ("worst", "accuracy of the worst rater, if all guess"),
+            ("best", "accuracy of the best rater, if all guess"),
+            ("certainty", "normalised certainty H_η, if all guess"),
+            ("m2", "Gibbs' M2, if all guess"),
+        )
+    ),
+)
+_TABLE_4 = {
+    "Base": "agreement.accuracy",
+    "Mode": "agreement.plurality",
+    "Worst": "agreement.worst",
+    "Best": "agreement.best",
+    "μ_D": "agreement.difficulty",
+    "H_η": "agreement.certainty",
+    "M2": "agreement.m2",
+    "κ": "agreement.kappa",
+    "α": "agreement.alpha",
+}
+"""The columns of the paper's table."""
+
+
+def presentation(score: Score) -> Presentation:
+    """Show each question by the certainty of its raters and the share that is right, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves["agreement.accuracy"])
+    base, vote, worst, kappa = (
+        score.formatted(point(f"agreement.{name}", t), form)
+        for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
+    )
+    sentence = (
+        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right as "
+        f"they stand, {vote} by the vote of all raters, and {worst} by every rater; the raters' agreement beyond "
+        f"chance is κ = {kappa}."
+    )
+    columns = [
+        Column(name, label, f"{about}, at t = {t:g}", score.by_question[point(name, t)])
+        for name, label, about in (
+            ("agreement.certainty", "agreement H_η", "normalised certainty of all raters"),
+            ("agreement.difficulty", "raters right", "share of the raters that answer right"),
+        )
+    ]
+    return Presentation("Rewording", sentence, columns, tables=[_table_4(score)])
+
+
+def _table_4(score: Score) -> PaperTable:
+    """Write the figures as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
+
+    ``n`` is the number of questions that the figures rest on; the least and the most, where these differ.
+    """
+    rows = []
+    for t in score.curves["agreement.accuracy"]:
+        n = sorted({score.n(point(name, t)) or 0 for name in _TABLE_4.values()})
+        values = (score.curves[name][t].value for name in _TABLE_4.values())
+        figures = (number(value, ".1%").removesuffix("%") for value in values)
+        rows.append([f"{t:g}", " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]])), *figures])
+    return PaperTable("In percent, as in table 4 of MultiQ&A", ["t", "n", *_TABLE_4], rows)

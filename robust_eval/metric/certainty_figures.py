@@ -1,0 +1,69 @@
+"""The figures of answer entropy: what they are called, and how a run that measured them is shown."""
+
+from robust_eval.metric.figure import DETAIL, RUN, Figure, nearest_to_one, point
+from robust_eval.metric.interval import SHARE
+from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.score import Score
+from robust_eval.runtime.rounding import number
+
+ENTROPY = Figure(
+    "certainty.entropy",
+    "answer entropy",
+    unit="nats",
+    more_is_better=False,
+    of_question="answer entropy (nats)",
+    ties="certainty.error_rate",
+    apart="entropies are further apart",
+)
+ERROR_RATE = Figure(
+    "certainty.error_rate",
+    "error rate",
+    limits=SHARE,
+    more_is_better=False,
+    of_question="error rate",
+    ties="certainty.entropy",
+    apart="error rates are further apart",
+)
+CERTAIN_WRONG = Figure(
+    "certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False, shown=RUN, form=".0f"
+)
+FIGURES = (
+    ENTROPY,
+    Figure("certainty.entropy_miller_madow", "answer entropy, Miller–Madow", unit="nats", more_is_better=False),
+    ERROR_RATE,
+    Figure("certainty.count.certain_right", "questions certain and right", more_is_better=True, shown=RUN, form=".0f"),
+    CERTAIN_WRONG,
+    Figure(
+        "certainty.count.undefined",
+        "questions without answer entropy",
+        shown=DETAIL,
+        form=".0f",
+        left_out="questions have no answer entropy: none of their replies answers anything",
+    ),
+    Figure(
+        "certainty.count.invalid",
+        "replies that answer nothing",
+        shown=RUN,
+        form=".0f",
+        left_out="replies answer nothing (of choices: no letter)",
+    ),
+)
+
+
+def presentation(score: Score) -> Presentation:
+    """Show each question by the entropy of its answers and their error rate, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves[ENTROPY.name])
+    entropy, error_rate = (score.formatted(point(figure.name, t)) for figure in (ENTROPY, ERROR_RATE))
+    wrong = number(score.curves[CERTAIN_WRONG.name][t].value, ".0f")
+    sentence = (
+        f"and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
+        f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
+    )
+    columns = [
+        Column(figure.name, label, f"{about}, at t = {t:g}", score.by_question[point(figure.name, t)])
+        for figure, label, about in (
+            (ENTROPY, "entropy", "entropy of the repeated answers, in nats"),
+            (ERROR_RATE, "error rate", "share of the repeated answers that is wrong"),
+        )
+    ]
+    return Presentation("Repetition", sentence, columns)

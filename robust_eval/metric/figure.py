@@ -1,0 +1,171 @@
+"""What a metric declares of its figures: name, label, unit, range, and where people see them.
+
+The terminal, the report, the comparison and MLflow read these declarations, so that they need not know any metric.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+from robust_eval.metric.interval import UNKNOWN, Limits
+
+HEADLINE, RUN, DETAIL = "headline", "run", "detail"
+SHOWN = (HEADLINE, RUN, DETAIL)
+"""Where a figure is shown beside the files that hold every figure: in the tables of a run and of a comparison
+(``headline``), in those of a run alone (``run``), or nowhere (``detail``).
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The declaration of a figure.
+
+    The name of a curve stands for its points at all temperatures.
+
+    >>> score = Figure("frs.d{}", "mean FRS, d = {}")
+    >>> score.named("frs.d0.5").label, score.named("frs.survival")
+    ('mean FRS, d = 0.5', None)
+    >>> Figure("certainty.entropy", "answer entropy", unit="nats").named("certainty.entropy.t1").words
+    'answer entropy (nats) at t = 1'
+    """
+
+    name: str
+    """The name in MLflow and ``summary.json``; ``{}`` stands for a number, for figures that are there several times."""
+    label: str
+    """What a person calls it; ``{}`` is the number in its name."""
+    unit: str = ""
+    """Empty for shares and numbers without a unit."""
+    limits: Limits = UNKNOWN
+    """The lowest and the highest value that it can have of one question."""
+    more_is_better: bool | None = None
+    """None where neither is better."""
+    shown: str = HEADLINE
+    """One of :data:`SHOWN`."""
+    form: str = ".3f"
+    """The format of its value."""
+    leads: bool = False
+    """Whether it speaks for a run where there is room for one figure alone."""
+    short: str = ""
+    """Its heading where runs are compared in the terminal; it is left out there without one."""
+    of_question: str = ""
+    """What it is called where it is that of one question; with it, runs are compared question by question."""
+    ties: str = ""
+    """The name of the figure that orders questions which differ equally in this one."""
+    apart: str = ""
+    """How questions differ in this one, to end a sentence ("error rates are further apart")."""
+    left_out: str = ""
+    """For a count of what was left out: the sentence that follows the number."""
+    lacking: str = ""
+    """The count of questions that it does not rest on, where it is no mean over questions."""
+    at: str = ""
+    """The temperature in words, where it is the point of a curve."""
+
+    def __post_init__(self) -> None:
+        if self.shown not in SHOWN:
+            raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
+        if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
+            raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
+
+    def named(self, name: str) -> "Figure | None":
+        """Return the declaration of the figure of this name, or None where this one does not declare it."""
+        if name == self.name:
+            return self
+        curve, temperature = curve_and_temperature(name) or (name, None)
+        found = _pattern(self.name).fullmatch(curve)
+        if found is None:
+            return None
+        number = found[1] if found.groups() else ""
+        label, of_question = (text.replace("{}", number) for text in (self.label, self.of_question))
+        at = "" if temperature is None else f" at t = {temperature:g}"
+        return replace(self, name=name, label=label, of_question=of_question, at=at)
+
+    def among(self, names: Iterable[str]) -> dict[float, str]:
+        """Return those names that this declaration with a ``{}`` declares, by their number, in the order given.
+
+        >>> Figure("frs.d{}", "").among(["frs.d1", "frs.d0.5", "frs.unbroken_share"])
+        {1.0: 'frs.d1', 0.5: 'frs.d0.5'}
+        """
+        return {float(found[1]): name for name in names if (found := _pattern(self.name).fullmatch(name))}
+
+    def standing(self, names: Iterable[str]) -> list[str]:
+        """Return the names among these that it declares, first the one that stands for all: of a curve at t nearest 1.
+
+        >>> Figure("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
+        ['certainty.entropy.t1', 'certainty.entropy.t0.5']
+        """
+        points = {name: curve_and_temperature(name) or (name, 1.0) for name in names if self.named(name)}
+        return sorted(points, key=lambda name: (abs(points[name][1] - 1), points[name][1]))
+
+    @property
+    def direction(self) -> str:
+        """An arrow up where more is better, down where less is, and empty where neither is."""
+        return {True: "↑", False: "↓", None: ""}[self.more_is_better]
+
+    @property
+    def words(self) -> str:
+        """The label with unit and temperature."""
+        return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at}"
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return what the names of a figure match, with the number in them as the only group."""
+    return re.compile(re.escape(name).replace(r"\{\}", r"(\d[\d.e+-]*)"))
+
+
+def declared(name: str, figures: Iterable[Figure]) -> Figure | None:
+    """Return what is declared of the figure of this name; None where nothing is."""
+    return next((found for figure in figures if (found := figure.named(name))), None)
+
+
+def point(name: str, temperature: float) -> str:
+    """Return the name of a curve's figure at one temperature."""
+    return f"{name}.t{temperature:g}"
+
+
+def curve_and_temperature(figure: str) -> tuple[str, float] | None:
+    """Return the curve and the temperature of a figure with such a name; None for one that belongs to no curve.
+
+    >>> curve_and_temperature("accuracy.t0.2"), curve_and_temperature("frs.d1")
+    (('accuracy', 0.2), None)
+    """
+    match = re.fullmatch(r"(.+)\.t(\d[\d.e+-]*)", figure)
+    return (match.group(1), float(match.group(2))) if match else None
+
+
+def nearest_to_one(temperatures: Iterable[float]) -> float:
+    """Return the temperature that stands for a curve where there is room for one."""
+    return min(temperatures, key=lambda temperature: abs(temperature - 1))
+
+
+def telling_temperatures(curve: Iterable[float]) -> list[float]:
+    """Return the temperatures that stand for a curve where there is no room for all: its ends, and 0.2, 1 and 2."""
+    temperatures = set(curve)
+    return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
+
+
+def as_json(figures: Sequence[Figure]) -> list[dict[str, Any]]:
+    """Return declarations as JSON has them: no range where it is not known."""
+    return [
+        asdict(figure) | {"limits": None if figure.limits == UNKNOWN else list(figure.limits)} for figure in figures
+    ]
+
+
+def from_json(found: Any) -> list[Figure]:
+    """Return the declarations that :func:`as_json` wrote.
+
+    Raises ValueError, TypeError or KeyError where it wrote something else. Keys that are not known are left out: a
+    later version may have more.
+    """
+    figures = []
+    for each in found:
+        values = {field.name: each[field.name] for field in fields(Figure) if field.name in each}
+        limits = values.pop("limits", None)
+        lowest, highest = UNKNOWN if limits is None else map(float, limits)
+        flags = {name: values.pop(name, None) for name in ("more_is_better", "leads")}
+        if not all(isinstance(value, str) for value in values.values()) or not {*flags.values()} <= {True, False, None}:
+            raise ValueError("a declaration of a figure consists of texts, and two flags")
+        figures.append(Figure(**values, limits=(lowest, highest), **(flags | {"leads": bool(flags["leads"])})))
+    return figures

@@ -1,0 +1,117 @@
+"""The figures of FRS: what they are called, and how a run that measured them is shown."""
+
+from collections.abc import Sequence
+
+from robust_eval.metric.estimate import bounds
+from robust_eval.metric.figure import DETAIL, RUN, Figure
+from robust_eval.metric.interval import SHARE
+from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.score import Floats, Score
+from robust_eval.runtime.rounding import number
+
+FRS = Figure(
+    "frs.d{}",
+    "mean FRS, d = {}",
+    limits=SHARE,
+    more_is_better=True,
+    leads=True,
+    of_question="FRS, d = {}",
+    ties="frs.breaking_temperature",
+)
+"""The mean score for each weight d."""
+SURVIVAL = Figure("frs.survival", "share of facts that hold", limits=SHARE, more_is_better=True, shown=DETAIL)
+"""The curve of the facts that are not broken at a temperature or before it."""
+UNBROKEN = Figure(
+    "frs.unbroken_share",
+    "share of unbroken facts (each scores 1)",
+    limits=SHARE,
+    more_is_better=True,
+    short="unbroken facts",
+)
+ACCURACY = Figure("accuracy", "accuracy", limits=SHARE, more_is_better=True)
+"""The curve of the share of right replies."""
+BREAKING = Figure(
+    "frs.breaking_temperature",
+    "breaking temperature",
+    more_is_better=True,
+    shown=DETAIL,
+    form="g",
+    apart="breaking temperatures are further apart",
+)
+"""Where a fact breaks: of a question alone, since an unbroken one has none and there is no mean."""
+
+
+def _by_estimate(name: str, words: str) -> tuple[Figure, ...]:
+    """Declare the figures of a way of telling where a fact breaks that is not the headline's."""
+    temperature = f"frs.{name}.breaking_temperature"
+    return (
+        Figure(f"frs.{name}.d{{}}", f"mean FRS, d = {{}}, {words}", limits=SHARE, more_is_better=True, shown=RUN),
+        Figure(f"{temperature}.median", f"median breaking temperature, {words}", more_is_better=True, shown=RUN),
+        Figure(
+            f"{temperature}.mean_broken",
+            f"mean breaking temperature, broken facts, {words}",
+            more_is_better=True,
+            shown=DETAIL,
+        ),
+    )
+
+
+FIGURES = (
+    Figure("frs", "mean FRS, first d", limits=SHARE, more_is_better=True, shown=DETAIL, short="mean FRS, first d"),
+    FRS,
+    *_by_estimate("combined", "all draws combined"),
+    *_by_estimate("trials", "by trials"),
+    *_by_estimate("offgrid", "off the grid"),
+    UNBROKEN,
+    SURVIVAL,
+    ACCURACY,
+    BREAKING,
+    Figure("frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN),
+    Figure("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
+    Figure("frs.entropy.mean", "mean initial entropy H", limits=SHARE),
+    Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f"),
+    Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f"),
+    Figure(
+        "frs.count.undefined",
+        "facts without FRS",
+        shown=DETAIL,
+        form=".0f",
+        left_out="facts have no FRS: their greedy answer has no entropy, or a temperature no reply",
+    ),
+)
+
+
+def presentation(
+    score: Score, entropy: Floats, breaking: Floats, temperatures: Sequence[float] | Floats, k: int
+) -> Presentation:
+    """Show each question by its score for the smallest d, its ``entropy`` and its ``breaking`` temperature, both (n,).
+
+    ``k`` is the number of tokens that enter the entropy.
+    """
+    d, first = next(iter(FRS.among(score.values).items()))
+    levels = [float(t) for t in temperatures]
+    columns = [
+        Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first]),
+        Column(
+            "entropy",
+            "H",
+            f"initial entropy of the {k} most probable tokens at each position of the greedy answer, 0 to 1",
+            entropy,
+        ),
+        Column(
+            "breaking",
+            "t_b",
+            "breaking temperature: the lowest at which the answer is wrong more often than the threshold allows",
+            breaking,
+            max(len(f"{t:g}".partition(".")[2]) for t in levels),
+            levels,
+        ),
+    ]
+    frs, kept = score.values[first], len(score.question_ids)
+    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
+    interval += "" if score.n(first) == kept else f", n = {score.n(first):,}"
+    sentence = (
+        f"at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
+        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
+    )
+    return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"])

@@ -1,0 +1,41 @@
+"""A metric of one's own, which the package does not know."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robust_eval.metric.figure import Figure
+from robust_eval.metric.interval import SHARE
+from robust_eval.metric.score import Measured, Score, grid, question_groups
+from robust_eval.question import Question
+
+HELD = Figure(
+    "held",
+    "questions answered right every time",
+    limits=SHARE,
+    more_is_better=True,
+    short="right every time",
+    of_question="right every time",
+)
+LENGTH = Figure("held.length", "length of the question", unit="characters", form=".0f", shown="run")
+
+
+@dataclass
+class Held:
+    """The share of questions that are answered right every time, by temperature."""
+
+    axis = "temperature"
+    reads_labels = False
+    top_logprobs = 0
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """Take any answers."""
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        score = Score(question_ids=[question.id for question in questions], declared=[HELD, LENGTH])
+        answers = grid(score.question_ids, measured.graded)
+        held = np.where(answers.replies > 0, answers.correct == answers.replies, np.nan)
+        score.add_curve(HELD.name, held, answers.temperatures, question_groups(questions), seed)
+        score.add_mean(LENGTH.name, np.array([len(question.text) for question in questions], dtype=float), None, seed)
+        return score
