@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.command import Command, of_its_own, peak_megabytes, write_figures
 
+from robust_eval.dataset.own_table import Table
 from robust_eval.dataset.published import Published
 from robust_eval.dataset.selection import Selection
-from robust_eval.dataset.table import Table
 
 LOADED, STREAMED, SAMPLE = 100_000, 1_000_000, 1_000
 CASES = (

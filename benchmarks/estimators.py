@@ -21,8 +21,8 @@ from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting
 
-from robust_eval.metric.factual_robustness import FactualRobustness
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import grid
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.reply_tables import answers_of

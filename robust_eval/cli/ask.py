@@ -22,8 +22,8 @@ from robust_eval.config.config import Config
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.models import Models
-from robust_eval.metric.answer_agreement import AnswerAgreement
-from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.agreement_metric import AnswerAgreement
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.score import Measured, proportion
 from robust_eval.prompt.prompt import refuse_exemplars

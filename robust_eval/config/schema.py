@@ -19,8 +19,8 @@ from robust_eval.aggregator.text import EqualText
 from robust_eval.config.config import Paths
 from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.dataset.own_table import Table
 from robust_eval.dataset.published import Published
-from robust_eval.dataset.table import Table
 from robust_eval.engine.base import Engine
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray.engine import Ray
@@ -29,9 +29,9 @@ from robust_eval.grader.cosine import Cosine
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
-from robust_eval.metric.answer_agreement import AnswerAgreement
-from robust_eval.metric.certainty import AnswerCertainty
-from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.agreement_metric import AnswerAgreement
+from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.local.transformers import Transformers

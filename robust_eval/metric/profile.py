@@ -16,7 +16,7 @@ from scipy import stats
 from robust_eval.metric.correlation import spearman
 from robust_eval.metric.estimate import Estimate, bounds
 from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
-from robust_eval.metric.frs_figures import FRS
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.interval import SHARE, bootstrap_draws, with_width
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Floats, Score, question_groups

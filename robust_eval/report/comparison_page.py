@@ -10,7 +10,7 @@ import pyarrow as pa
 from robust_eval.answer import write_parquet
 from robust_eval.metric.estimate import Estimate, with_interval
 from robust_eval.metric.figure import nearest_to_one, point
-from robust_eval.metric.frs_figures import ACCURACY, SURVIVAL
+from robust_eval.metric.frs_presentation import ACCURACY, SURVIVAL
 from robust_eval.metric.paired import Difference, LogRank
 from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import comparison as plot

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from robust_eval.metric.estimate import Estimate, bounds, interval
-from robust_eval.metric.frs_figures import FRS, UNBROKEN
+from robust_eval.metric.frs_presentation import FRS, UNBROKEN
 from robust_eval.metric.paired import Difference
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.record.run_folder import QUESTIONS

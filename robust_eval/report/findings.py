@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import HEADLINE, Figure, curve_and_temperature, nearest_to_one
-from robust_eval.metric.frs_figures import FRS
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Floats

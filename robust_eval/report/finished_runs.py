@@ -24,7 +24,7 @@ from robust_eval.metric.figure import (
     point,
     telling_temperatures,
 )
-from robust_eval.metric.frs_figures import FRS, SURVIVAL
+from robust_eval.metric.frs_presentation import FRS, SURVIVAL
 from robust_eval.metric.interval import Limits
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.limits import limits_of

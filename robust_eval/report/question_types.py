@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.metric.frs_figures import FRS
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.type_shares import type_shares
 from robust_eval.report.finished_runs import FinishedRun
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.answer_agreement import of_scenario
+from robust_eval.metric.agreement_metric import of_scenario
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import curve_and_temperature, point
 from robust_eval.metric.interval import bootstrap_draws, with_width

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.metric.figure import Figure, curve_and_temperature, declared, point
-from robust_eval.metric.frs_figures import BREAKING
+from robust_eval.metric.frs_presentation import BREAKING
 from robust_eval.metric.score import Floats
 from robust_eval.report.finished_runs import FinishedRun, Labels
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from robust_eval.dataset.own_table import Table
 from robust_eval.dataset.published import LAYOUTS, Published
-from robust_eval.dataset.table import Table
 from robust_eval.error import UserError
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS, Question, Scenario

@@ -3,10 +3,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.certainty import AnswerCertainty
-from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.repetition import Repetition

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.model.logprobs import fault
 
 TEN = np.log([0.5, 0.2, *[0.03] * 8]).tolist()

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.metric import agreement_figures
+from robust_eval.metric import agreement_presentation
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.frs_figures import FIGURES, presentation
+from robust_eval.metric.frs_presentation import FIGURES, presentation
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import type_shares
 from robust_eval.question import Question
@@ -233,7 +233,7 @@ def test_the_row_of_table_4_says_how_many_questions_its_figures_rest_on(
         by_question={f"agreement.{name}.t1": np.full(4, 0.0625) for name in ("difficulty", "certainty")},
         of_questions=rests,
     )
-    agreement.presentation = agreement_figures.presentation(agreement)
+    agreement.presentation = agreement_presentation.presentation(agreement)
     print_summary(replace(result, scores={"agreement": agreement}), tmp_path, "store", None)
     row = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│ 1 ")][-1]
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["1", "2 to 4", *["6.3"] * 9]

@@ -11,7 +11,7 @@ from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement import certainty_when_guessing
-from robust_eval.metric.answer_agreement import AnswerAgreement
+from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.score import Measured, Score

@@ -23,7 +23,7 @@ from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.factual_robustness import FactualRobustness, entropy_against_breaking
+from robust_eval.metric.frs_metric import FactualRobustness, entropy_against_breaking
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.question import Question
 

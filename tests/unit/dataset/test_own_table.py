@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.dataset.table import Table
+from robust_eval.dataset.own_table import Table
 from robust_eval.error import UserError
 from robust_eval.question import Question
 

@@ -18,7 +18,7 @@ from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
 from robust_eval.metric.estimate import UNDEFINED, Estimate
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
-from robust_eval.metric.frs_figures import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, presentation
+from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, presentation
 from robust_eval.metric.frs_tables import certainty_bins, score_column
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import Floats, Grid, Measured, Score, estimate, grid, mean_estimate, question_groups

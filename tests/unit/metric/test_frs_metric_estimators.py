@@ -8,7 +8,7 @@ from facts_by_hand import QUESTIONS as FACTS_ASKED
 
 from robust_eval.answer import CURVES, answer_table
 from robust_eval.metric.crossing import NORMAL_95
-from robust_eval.metric.factual_robustness import FactualRobustness
+from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import Measured, grid, reply_weights
 
