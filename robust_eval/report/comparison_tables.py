@@ -229,7 +229,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         for name, difference in pair.differences.items()
     ]
     header = ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"]
-    note = "Each figure over the questions that have it in both; of facts that break, those that break in both."
+    note = "Each figure over the questions that have it in both."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 

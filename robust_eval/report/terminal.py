@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow.compute as pc
 from rich.table import Table
 
 from robust_eval.metric.estimate import interval
@@ -34,7 +35,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     for paper in (paper for score in result.scores.values() for paper in score.presentation.tables):
         console.print(_of_paper(paper))
     counts = result.counts()
-    shown = any(question.rewrites for question in result.kept) or "loaded.server" in result.description
+    reworded = any(pc.max(table["rewrite"]).as_py() for table in result.graded.values())
+    shown = reworded or "loaded.server" in result.description
     if shown and (spent := _spent(counts, result.description.get("loaded.cost"))):
         console.print(spent)
     if lacking := unanswered(counts):
