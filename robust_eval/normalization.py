@@ -32,7 +32,7 @@ _A_HUNDRED = re.compile(r"\ba(?=\s+(?:hundred|thousand|million|billion)\b)")
 
 @lru_cache(maxsize=1 << 16)
 def normalize(text: str) -> str:
-    """The normal form of a reply or an accepted answer; empty where nothing is left ("The", ".", "").
+    """Return the normal form of a reply or an accepted answer; empty where nothing is left ("The", ".", "").
 
     >>> normalize("The Eiffel Tower's height?")
     'eiffel tower height'
@@ -59,13 +59,15 @@ def normal_form(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """What a reply says before it breaks the line, without white space around it: more is another answer, or none."""
+    """Return what a reply says before it breaks the line, without white space around it: more is another answer, or
+    none.
+    """
     lines = text.strip().splitlines()
     return lines[0].rstrip() if lines else ""
 
 
 def has_words(form: str, words: str) -> bool:
-    """Whether a normal form holds another as whole words.
+    """Tell whether a normal form holds another as whole words.
 
     >>> has_words("he is roman", "roman"), has_words("he is romanian", "roman")
     (True, False)
@@ -74,7 +76,8 @@ def has_words(form: str, words: str) -> bool:
 
 
 def is_one_character(form: str) -> bool:
-    """Whether a normal form is a single letter, digit or sign, which means nothing as a part of a word: "s" of "'s".
+    """Tell whether a normal form is a single letter, digit or sign, which means nothing as a part of a word: "s" of
+    "'s".
 
     >>> is_one_character("s"), is_one_character("8"), is_one_character("he")
     (True, True, False)
@@ -83,7 +86,7 @@ def is_one_character(form: str) -> bool:
 
 
 def numbers_differ(one: str, other: str) -> bool:
-    """Whether both normal forms hold numbers, and not the same.
+    """Tell whether both normal forms hold numbers, and not the same.
 
     >>> numbers_differ("1945", "in 1946"), numbers_differ("1945", "in 1945"), numbers_differ("8 planets", "eight")
     (True, False, False)
@@ -101,14 +104,14 @@ def unified(text: str) -> str:
 
 
 def _without_possessive(found: re.Match[str]) -> str:
-    """Nothing, unless the s goes on with a mark that is combined with it."""
+    """Return nothing, unless the s goes on with a mark that is combined with it."""
     after = found.string[found.end() : found.end() + 1]
     return found.group() if after and unicodedata.category(after)[0] == "M" else ""
 
 
 def _kept(found: re.Match[str]) -> str:
-    """What stands for a character that is neither a letter nor a digit nor white space: a space or a comma by itself,
-    unless it is part of a number or combined with a letter.
+    """Return what stands for a character that is neither a letter nor a digit nor white space: a space or a comma by
+    itself, unless it is part of a number or combined with a letter.
     """
     character, index = found.group(), found.start()
     before, after = found.string[index - 1 : index], found.string[index + 1 : index + 2]

@@ -97,7 +97,7 @@ class Clusters:
         return with_votes(questions, relabelled, rank)
 
     def _fit(self, pairs: Sequence[tuple[str, str]], sentences: Sentences) -> Sequence[float]:
-        """How well the answer of each pair fits its question."""
+        """Return how well the answer of each pair fits its question."""
         by_sentences = f"sentence model {self.model}"
         if self.cross_encoder is not None and self._ranked_by != by_sentences:  # once it was not to be had, it is said
             try:
@@ -112,7 +112,7 @@ class Clusters:
         return [float(np.dot(*sentences.embed(pair))) for pair in pairs]
 
     def description(self) -> dict[str, Any]:
-        """What ranked the answers, which is not always the one that was named."""
+        """Return what ranked the answers, which is not always the one that was named."""
         return {"ranked_by": self._ranked_by}
 
 
@@ -126,12 +126,14 @@ class Forms(NamedTuple):
 
 
 def clustered(threshold: float, of_questions: Sequence[Forms]) -> dict[str, dict[str, str]]:
-    """For each question the name of each form's cluster."""
+    """Return for each question the name of each form's cluster."""
     return {forms.question_id: cluster_names(forms, threshold) for forms in of_questions}
 
 
 def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
-    """For each normal form the name of its cluster: the form in it that is most frequent, the shortest of several."""
+    """Return for each normal form the name of its cluster: the form in it that is most frequent, the shortest of
+    several.
+    """
     counts = forms.counts
     members: dict[int, list[str]] = {}
     numbers = clusters(forms.question, list(counts), np.stack(forms.vectors), threshold)
@@ -167,7 +169,7 @@ def repeats(one: str, other: str, question: str) -> bool:
 
 
 def clusters(question: str, forms: Sequence[str], vectors: Vectors, threshold: float) -> list[int]:
-    """The number of each form's cluster: agglomerative, average linkage, cosine distance, two forms or more.
+    """Return the number of each form's cluster: agglomerative, average linkage, cosine distance, two forms or more.
 
     A form that repeats another (:func:`repeats`) is at no distance from it. Others that hold different numbers are
     never together, however near their vectors are: to a sentence model 1945 is almost 1946.

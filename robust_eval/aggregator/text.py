@@ -19,5 +19,5 @@ class EqualText:
         return with_votes(questions, graded, lambda pairs: [0.0] * len(pairs))
 
     def description(self) -> dict[str, Any]:
-        """Nothing: there is no model."""
+        """Return nothing: there is no model."""
         return {}

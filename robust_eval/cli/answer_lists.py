@@ -66,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
-    """The letters of each line; UserError names the first one that holds anything else. Nothing in it is executed."""
+    """Return the letters of each line; UserError names the first one that holds anything else. Nothing in it is
+    executed.
+    """
     found = []
     for number, line in text_lines(path):
         line = line.rstrip("\r\n")
@@ -92,7 +94,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
 
 
 def question_ids(path: Path) -> list[str]:
-    """The ids of the questions, in the order of the file; UserError where one is missing, or stands twice."""
+    """Return the ids of the questions, in the order of the file; UserError where one is missing, or stands twice."""
     lines = [line for _, line in text_lines(path)]
     try:
         if lines and lines[0].lstrip().startswith("["):

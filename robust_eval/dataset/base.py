@@ -19,7 +19,7 @@ class Questions(list[Question]):
         self.unusable = unusable
 
     def description(self) -> dict[str, Any]:
-        """What is put on record, under flat names."""
+        """Return what is put on record, under flat names."""
         counts = {f"unusable.{reason.replace(' ', '_')}": number for reason, number in self.unusable.items()}
         return counts | ({"edition": self.edition} if self.edition else {})
 
@@ -34,4 +34,4 @@ class Dataset(Protocol):
         """Where the questions are read from, for the record: a file, a folder, or the address of a hub's data set."""
 
     def load(self) -> Questions:
-        """All questions asked for; UserError where the source is empty or broken."""
+        """Return all questions asked for; UserError where the source is empty or broken."""

@@ -23,12 +23,12 @@ from robust_eval.question import Question
 
 
 def paragraph(context: str) -> str:
-    """A name for a text that several questions may be about, the same whatever the source; empty for none."""
+    """Return a name for a text that several questions may be about, the same whatever the source; empty for none."""
     return hashlib.sha256(context.encode()).hexdigest()[:16] if context else ""
 
 
 def squad_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Articles hold paragraphs, and these hold questions, in the published files of SQuAD."""
+    """Yield articles hold paragraphs, and these hold questions, in the published files of SQuAD."""
     for record in records:
         if "data" not in record:
             yield record
@@ -40,7 +40,7 @@ def squad_records(records: Iterator[Record], file: Path | None) -> Iterator[Reco
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """The entries of a list; what is no object is an empty one, which no question can be made of."""
+    """Return the entries of a list; what is no object is an empty one, which no question can be made of."""
     return [entry if isinstance(entry, dict) else {} for entry in (value if isinstance(value, list) else [{}])]
 
 
@@ -62,7 +62,7 @@ def squad(record: Record) -> Question:
 
 
 def trivia_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """A published file of TriviaQA holds its questions under ``Data``."""
+    """Yield a published file of TriviaQA holds its questions under ``Data``."""
     for record in records:
         yield from _objects(record["Data"]) if "Data" in record else [record]
 
@@ -100,7 +100,7 @@ def hotpot_qa(record: Record) -> Question:
 
 
 def _articles(context: Any) -> str:
-    """The paragraphs of HotpotQA, each under the title of its article."""
+    """Return the paragraphs of HotpotQA, each under the title of its article."""
     if isinstance(context, dict):
         pairs = list(zip(items(context.get("title")), items(context.get("sentences")), strict=False))
     else:
@@ -126,7 +126,7 @@ def pop_qa(record: Record) -> Question:
 
 
 def wiki_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """The rows of one question of WikiQA, a sentence each, follow one another."""
+    """Yield the rows of one question of WikiQA, a sentence each, follow one another."""
     for _, rows in groupby(records, key=_wiki_question):
         found = list(rows)
         yield {**found[0], "rows": found}

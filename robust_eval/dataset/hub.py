@@ -19,7 +19,7 @@ _ROWS = 1_000
 
 @cache
 def commit(name: str, revision: str) -> str:
-    """The commit that a branch or tag stands for now; the name as it is where the hub cannot be asked."""
+    """Return the commit that a branch or tag stands for now; the name as it is where the hub cannot be asked."""
     if _COMMIT.fullmatch(revision):
         return revision
     import httpx2
@@ -33,7 +33,7 @@ def commit(name: str, revision: str) -> str:
 
 
 def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Record]:
-    """The records of a subset and split; UserError where the hub does not have them, or cannot be reached."""
+    """Yield the records of a subset and split; UserError where the hub does not have them, or cannot be reached."""
     import datasets
     import httpx2
 

@@ -31,7 +31,7 @@ class JsonLines(Selection):
     """The file: a path, or builtin:facts.jsonl and the like for the sets that come with the package."""
 
     def read(self) -> Iterator[Question]:
-        """All questions of the file, in its order; UserError names the first line that is broken."""
+        """Yield all questions of the file, in its order; UserError names the first line that is broken."""
         builtin = self.path.startswith(BUILTIN)
         file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
         if builtin and not file.exists():

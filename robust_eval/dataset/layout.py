@@ -9,7 +9,7 @@ from robust_eval.question import Question
 
 
 def as_they_are(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Each record of the source is one record of the data set."""
+    """Return the records as they are: each is one record of the data set."""
     return records
 
 

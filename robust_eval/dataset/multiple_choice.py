@@ -59,7 +59,7 @@ _SPLIT = re.compile(r"_(dev|val|test)$")
 
 
 def lettered(record: Record) -> Question:
-    """ARC and OpenBookQA: choices with labels, A to E or 1 to 4, and the label of the right one."""
+    """Return ARC and OpenBookQA: choices with labels, A to E or 1 to 4, and the label of the right one."""
     asked: Any = record.get("question", record.get("question_stem"))
     given = record.get("choices")
     if isinstance(asked, dict):
@@ -80,7 +80,7 @@ def lettered(record: Record) -> Question:
 
 
 def mmlu_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """A published table of MMLU is called after its subject."""
+    """Yield the records of MMLU with their subject, after which a published table is called."""
     for record in records:
         yield {"subject": _SPLIT.sub("", file.stem), **record} if file and "A" in record else record
 
@@ -119,7 +119,7 @@ def sciq(record: Record) -> Question:
 
 
 def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """The labels of a published file NAME.jsonl of PIQA stand in NAME-labels.lst, a line each."""
+    """Yield the records of PIQA with their labels: those of NAME.jsonl stand in NAME-labels.lst, a line each."""
     first = next(records, None)
     if first is None:
         return
@@ -209,7 +209,7 @@ def truthful_qa_choices(record: Record) -> Question:
 
 
 def mlphys101(record: Record) -> Question:
-    """The physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0.
+    """Return the physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0.
 
     Of most questions its authors publish the key alone: such a record has neither text nor choices, whose letters then
     stand for them. Recorded answers to it can be graded, and it cannot be asked.

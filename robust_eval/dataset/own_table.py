@@ -83,8 +83,8 @@ class Table(Selection):
         return self.path
 
     def read(self) -> Iterator[Question | Unusable]:
-        """A question, or why there is none, for each record; UserError where the columns do not fit, and at the end
-        where cells have been taken for one text each that look like several.
+        """Yield a question, or why there is none, for each record; UserError where the columns do not fit, and at the
+        end where cells have been taken for one text each that look like several.
         """
         cells = {name: _Cells() for name in ("answers", "choices")}
         for file in data_files(Path(self.path)):
@@ -105,7 +105,7 @@ class Table(Selection):
                 seen.check(name, self.path)
 
     def _names(self, file: Path, there: Sequence[str]) -> dict[str, Any]:
-        """What the file calls each of our columns that it has; UserError where one is missing."""
+        """Return what the file calls each of our columns that it has; UserError where one is missing."""
         taken = {
             theirs for named in self.columns.values() for theirs in (named if isinstance(named, list) else [named])
         }
@@ -143,7 +143,7 @@ class Table(Selection):
         )
 
     def _several(self, record: Record, named: Any) -> list[Any]:
-        """What stands in a column that may hold several texts, or in several columns, the last of them empty."""
+        """Return what stands in a column that may hold several texts, or in several columns, the last of them empty."""
         if isinstance(named, list):
             found = [record.get(name) for name in named]
             while found and not optional(found[-1]):

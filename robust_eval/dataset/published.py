@@ -77,13 +77,13 @@ class Published(Selection):
         return self.path if self.path is not None else f"https://huggingface.co/datasets/{self.hub}"
 
     def edition(self) -> str:
-        """Where on the hub the questions stand: subsets, split, and the commit."""
+        """Say where on the hub the questions stand: subsets, split, and the commit."""
         if self.path is not None or self.hub is None:
             return ""
         return f"{self.hub}, {'+'.join(self.subsets)}, {self.split}, {commit(self.hub, self.revision)}"
 
     def read(self) -> Iterator[Question | Unusable]:
-        """A question, or why there is none, for each record."""
+        """Yield a question, or why there is none, for each record."""
         layout = LAYOUTS[self.layout]
         for record in self._records(layout):
             try:

@@ -21,7 +21,7 @@ _ROWS = 1_000
 
 
 def data_files(path: Path, split: str = "") -> list[Path]:
-    """The file, or those of a folder, or of its folder for the split, by name; UserError where there is none."""
+    """Return the file, or those of a folder, or of its folder for the split, by name; UserError where there is none."""
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise UserError(f"dataset.path must end in {', '.join(KINDS)}; {path} does not")
@@ -36,7 +36,8 @@ def data_files(path: Path, split: str = "") -> list[Path]:
 def read_records(
     file: Path, encoding: str = "utf-8", header: Sequence[str] = (), quoted: bool = True
 ) -> Iterator[Record]:
-    """The records of a file, one after the other; UserError where it cannot be read, with the line that is broken.
+    """Yield the records of a file, one after the other; UserError where it cannot be read, with the line that is
+    broken.
 
     A row of CSV or TSV whose number of cells is not that of the columns, and an entry of JSON that is no object, are
     empty records. A JSON file that holds one object is one record, and one of lines may end in .json.

@@ -48,18 +48,18 @@ class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
 
 
 def listed(columns: Iterable[Any]) -> str:
-    """The names of columns for a person to read, on one line; the first of very many."""
+    """Return the names of columns for a person to read, on one line; the first of very many."""
     names = [" ".join(str(name).encode("utf-8", "replace").decode().split()) for name in columns]
     return ", ".join(name[:40] for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
 def as_found(value: Any) -> str:
-    """What stands in a record, for a person to read."""
+    """Return what stands in a record, for a person to read."""
     return f"found {listed([repr(value)])}"
 
 
 def text(value: Any, reason: str) -> str:
-    """A value as text without white space around it, numbers as they are written; Unusable with the reason where
+    """Return a value as text without white space around it, numbers as they are written; Unusable with the reason where
     it shows nothing.
     """
     found = optional(value)
@@ -69,7 +69,7 @@ def text(value: Any, reason: str) -> str:
 
 
 def optional(value: Any) -> str:
-    """The same, empty where there is nothing to show (None, NaN, white space, invisible characters, a list)."""
+    """Return the same, empty where there is nothing to show (None, NaN, white space, invisible characters, a list)."""
     if isinstance(value, bool):
         return ""
     if isinstance(value, float):
@@ -95,7 +95,7 @@ def _shows(value: str) -> bool:
 
 
 def items(value: Any) -> list[Any]:
-    """A list, also where it is written as text (JSON, or a Python literal); empty where it is none."""
+    """Return a list, also where it is written as text (JSON, or a Python literal); empty where it is none."""
     if isinstance(value, str) and value.lstrip()[:1] == "[" and len(value) <= MOST_CHARACTERS:
         value = _literal(value)
     return list(value) if isinstance(value, list | tuple) else []
@@ -114,12 +114,12 @@ def _literal(value: str) -> Any:
 
 
 def several(values: Iterable[Any]) -> tuple[str, ...]:
-    """The texts among the values, each once, in their order."""
+    """Return the texts among the values, each once, in their order."""
     return tuple(dict.fromkeys(found for value in values if (found := optional(value))))
 
 
 def answers(values: Iterable[Any]) -> tuple[str, ...]:
-    """Accepted answers; Unusable where none of them is left when normalised, because no reply could match it."""
+    """Return accepted answers; Unusable where none of them is left when normalised, because no reply could match it."""
     found = several(values)
     if not any(normalize(answer) for answer in found):
         raise Unusable(NO_ANSWER)
@@ -127,7 +127,9 @@ def answers(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def choices(values: Sequence[Any]) -> tuple[str, ...]:
-    """All choices of a question; Unusable where there is none, only one, an empty one, or one without a letter."""
+    """Return all choices of a question; Unusable where there is none, only one, an empty one, or one
+    without a letter.
+    """
     if not values:
         raise Unusable(NO_CHOICES)
     if len(values) > len(LETTERS):
@@ -139,8 +141,8 @@ def choices(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def position(value: Any, number: int, first: int = 0) -> int:
-    """The index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable where
-    the value is no such number.
+    """Return the index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable
+    where the value is no such number.
     """
     given = value
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
@@ -153,7 +155,7 @@ def position(value: Any, number: int, first: int = 0) -> int:
 
 
 def letter_position(value: Any, labels: Sequence[str]) -> int:
-    """The index of the right choice by its label (A, b, 3 …); Unusable where none, or more than one, has it."""
+    """Return the index of the right choice by its label (A, b, 3 …); Unusable where none, or more than one, has it."""
     label = optional(value).casefold()
     folded = [entry.casefold() for entry in labels]
     if folded.count(label) != 1:

@@ -59,14 +59,14 @@ class Selection(ABC):
 
     @abstractmethod
     def read(self) -> Iterator[Question | Unusable]:
-        """A question, or why there is none, for each record of the source."""
+        """Return a question, or why there is none, for each record of the source."""
 
     def edition(self) -> str:
-        """Which edition of the data the source holds, where its content may not tell."""
+        """Return which edition of the data the source holds, where its content may not tell."""
         return ""
 
     def stream(self) -> Iterator[Question]:
-        """The usable questions in the order of the source, one at a time, none kept.
+        """Yield the usable questions in the order of the source, one at a time, none kept.
 
         Not compared with each other: an id may come twice. UserError at the end if too many records were unusable.
         """
@@ -75,7 +75,7 @@ class Selection(ABC):
         tally.check(self)
 
     def load(self) -> Questions:
-        """The questions asked for; UserError where there are none, or too many records are unusable.
+        """Return the questions asked for; UserError where there are none, or too many records are unusable.
 
         The whole source is read, also with a limit: how many of its records are unusable does not depend on that.
         """
@@ -97,7 +97,7 @@ class Selection(ABC):
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
     def _usable(self, tally: "_Tally", seen: Counter[str] | None = None) -> Iterator[Question]:
-        """The usable questions with their ids; of several that have one id of the source the first.
+        """Yield the usable questions with their ids; of several that have one id of the source the first.
 
         A record that says the same as one before, and has no id of the source, gets an id of its own. Neither is
         noticed where no ids are ``seen``.
@@ -125,7 +125,7 @@ class Selection(ABC):
         return _random(self.seed, question.id)
 
     def _asked(self, question: Question) -> Question:
-        """The question with what the scenario shows of it, and with its choices in their order."""
+        """Return the question with what the scenario shows of it, and with its choices in their order."""
         if self.shuffle_choices and question.choices and question.correct is not None:
             order = sorted(range(len(question.choices)), key=lambda index: _random(self.seed, question.id, str(index)))
             shuffled = tuple(question.choices[index] for index in order)
@@ -163,7 +163,7 @@ def _content_id(question: Question) -> str:
 
 
 def _random(seed: int, *parts: str) -> bytes:
-    """Bytes that are random, and always the same for the same seed and parts."""
+    """Return bytes that are random, and always the same for the same seed and parts."""
     return hashlib.blake2b("\0".join([str(seed), *parts]).encode(), digest_size=16).digest()
 
 

@@ -25,11 +25,11 @@ class Local:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
 
     def open(self) -> AbstractContextManager[None]:
-        """Nothing is needed."""
+        """Open nothing: this process needs nothing."""
         return nullcontext()
 
     def place(self, config: ModelConfig) -> ModelConfig:
-        """As they are."""
+        """Return the settings as they are."""
         return config
 
     def load(self, config: ModelConfig) -> "Here":

@@ -44,11 +44,13 @@ class AnswerMatcher:
         return whole_words(*self._without_number) if self._without_number else re.compile(r"(?!)")
 
     def right(self, reply: str) -> bool:
-        """Whether the first line of a reply contains an accepted answer."""
+        """Tell whether the first line of a reply contains an accepted answer."""
         return self._pattern.search(normalize(reply)) is not None
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """What each token of a vocabulary makes of the reply that begins with ``prefix`` (no line break in it)."""
+        """Return what each token of a vocabulary makes of the reply that begins with ``prefix`` (no line
+        break in it).
+        """
         text = prefix.decode("utf-8", "replace")
         right, closed = np.zeros((2, len(texts)), dtype=bool)
         if self.right(text) or self.right(text + 2 * _LETTER) or self.right(text + _NEXT_WORD):
@@ -65,17 +67,17 @@ class AnswerMatcher:
         return NextTokens(right, closed, self._begun(text, texts))
 
     def _stays_right(self, reply: str) -> bool:
-        """Whether the reply is right whatever follows; False also where that cannot be told so simply."""
+        """Tell whether the reply is right whatever follows; False also where that cannot be told so simply."""
         if self._settled(reply + _LETTER):
             return True
         return self._numeric and all(self.right(reply + more) for more in (_LETTER, *_number_goes_on(reply)))
 
     def _settled(self, reply: str) -> bool:
-        """Whether the reply contains an accepted answer without a number: a number may go on beyond a boundary."""
+        """Tell whether the reply contains an accepted answer without a number: a number may go on beyond a boundary."""
         return self._words_pattern.search(normalize(reply)) is not None
 
     def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
-        """The tokens that might bring an accepted answer about or undo it."""
+        """Return the tokens that might bring an accepted answer about or undo it."""
         lexicon = _lexicon(texts)
         word = _last_word(text)
         dotted = _DOTTED.search(text)
@@ -104,7 +106,9 @@ class AnswerMatcher:
         return tokens
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
-        """Tokens that begin an accepted answer or go on with one without ending it: the likeliest to end rightly."""
+        """Return tokens that begin an accepted answer or go on with one without ending it: the likeliest to end
+        rightly.
+        """
         reply = normalize(text)
         tokens: set[int] = set()
         for form in self._accepted:
@@ -147,7 +151,7 @@ class _Lexicon:
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019
     def numbers_with(self, word: str) -> list[int]:
-        """Of the tokens that go on with a number, or are one, those that bring a word about by themselves."""
+        """Return those of the tokens that go on with a number, or are one, that bring a word about by themselves."""
         pattern = whole_words(word)
         return [token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))]
 
@@ -183,12 +187,14 @@ class _Lexicon:
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019
     def abbreviations(self, word: str, begun: bool) -> list[int]:
-        """Tokens with dotted letters that might stand for a word, or for its end where dotted letters have begun."""
+        """Return tokens with dotted letters that might stand for a word, or for its end where dotted letters have
+        begun.
+        """
         return [t for t, letters in self._abbreviations if word in letters or (begun and word.endswith(letters))]
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019
     def beginning(self, text: str) -> list[int]:
-        """Tokens that are the beginning of a text, but not all of it, with or without a space before."""
+        """Return tokens that are the beginning of a text, but not all of it, with or without a space before."""
         starts = [text[:length] for length in range(1, len(text))]
         return [
             token for start in starts for token in (*self._texts.equal_to(start), *self._texts.equal_to(f" {start}"))
@@ -200,7 +206,7 @@ class _Lexicon:
 
 @lru_cache(maxsize=4)
 def _lexicon(texts: TokenTexts) -> _Lexicon:
-    """The lexicon of a vocabulary, made once."""
+    """Return the lexicon of a vocabulary, made once."""
     return _Lexicon(texts)
 
 
@@ -209,7 +215,7 @@ def _ids(mask: Mask) -> list[int]:
 
 
 def _last_word(text: str) -> str:
-    """The word that the text ends in the middle of, or at the end of; empty after a boundary."""
+    """Return the word that the text ends in the middle of, or at the end of; empty after a boundary."""
     key = unified(text[-64:])
     start = len(key)
     while start and not is_boundary(key[start - 1]):
@@ -218,7 +224,7 @@ def _last_word(text: str) -> str:
 
 
 def _number_goes_on(reply: str) -> Iterable[str]:
-    """Continuations that would make another number of one at the end of a reply."""
+    """Yield continuations that would make another number of one at the end of a reply."""
     word = _last_word(reply)
     yield from ("0", ".5", ",000", "-one", " one", " hundred", " million", " and one", " thousand")
     for number in NUMBER_WORDS:

@@ -67,22 +67,25 @@ class Grader(ABC):
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Whether each of the replies is right. UserError where a question lacks what that takes."""
+        """Tell whether each of the replies is right. UserError where a question lacks what that takes."""
 
     @property
     def _strict(self) -> bool:
         return self.letter == "strict"
 
     def matcher(self, question: Question) -> Matcher | None:
-        """The rule as it applies to a free-text answer that is being written; None where it takes the whole reply."""
+        """Return the rule as it applies to a free-text answer that is being written; None where it takes the whole
+        reply.
+        """
         return None
 
     def choices(self, question: Question) -> LetterChoices | None:
-        """The letters of a multiple-choice question."""
+        """Return the letters of a multiple-choice question."""
         return LetterChoices(len(question.choices), question.correct, self._strict) if question.choices else None
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """How many accepted answers of each question normalise to nothing, and so are left out; only those with any.
+        """Return how many accepted answers of each question normalise to nothing, and so are left out; only those with
+        any.
 
         Asked before anything else is: UserError where a question lacks what the grader needs.
         """
@@ -90,7 +93,9 @@ class Grader(ABC):
         return {question_id: count for question_id, count in counts.items() if count}
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-        """The answer table with ``label``, ``correct`` and ``exact`` filled; ``invalid`` where no letter was chosen."""
+        """Return the answer table with ``label``, ``correct`` and ``exact`` filled; ``invalid`` where no letter was
+        chosen.
+        """
         by_id = {question.id: question for question in questions}
         verdicts = self._verdicts(by_id, dict.fromkeys(rows(answers, "question_id", "text")))
         columns: dict[str, list[object]] = {"label": [], "correct": [], "exact": [], "outcome": []}
@@ -113,7 +118,7 @@ class Grader(ABC):
     def _verdicts(
         self, questions: Mapping[str, Question], texts: Mapping[tuple[str, str], object]
     ) -> dict[tuple[str, str], Verdict]:
-        """One verdict for each distinct (question, text); all free text is judged in one call."""
+        """Return one verdict for each distinct (question, text); all free text is judged in one call."""
         accepted = {question_id: accepted_answers(question)[0] for question_id, question in questions.items()}
         verdicts: dict[tuple[str, str], Verdict] = {}
         free: dict[tuple[str, str], FreeReply] = {}
@@ -135,7 +140,7 @@ class Grader(ABC):
 
 
 def accepted_answers(question: Question) -> tuple[list[str], int]:
-    """The distinct normal forms of a question's accepted answers, and how many aliases normalise to nothing.
+    """Return the distinct normal forms of a question's accepted answers, and how many aliases normalise to nothing.
 
     Such an alias (",", "A", ".") would be contained in every reply (docs/methods.md, §0).
     """
@@ -144,5 +149,5 @@ def accepted_answers(question: Question) -> tuple[list[str], int]:
 
 
 def comparable(texts: Sequence[str]) -> list[str]:
-    """Those of the texts that do not normalise to nothing."""
+    """Return those of the texts that do not normalise to nothing."""
     return [text for text in texts if normalize(text)]

@@ -34,7 +34,7 @@ class Cosine(Grader):
             raise ValueError(f"similarity must be at least -1 and below 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Whether each reply is near an accepted answer; all that is new is embedded at once."""
+        """Tell whether each reply is near an accepted answer; all that is new is embedded at once."""
         self._sentences.learn(text for reply in replies for text in (reply.line, *reply.references))
         return [nearness(self._sentences, reply, reply.references) > self.similarity for reply in replies]
 
@@ -44,7 +44,7 @@ class Cosine(Grader):
 
 
 def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) -> float:
-    """The largest cosine of a reply to any of some references; 1 where their normal forms are equal.
+    """Return the largest cosine of a reply to any of some references; 1 where their normal forms are equal.
 
     The normal form goes first because to a sentence model 1,945 and 1945 have nothing in common. To one all letters are
     much alike: a reference that is a single one counts only where the reply has it as a word. −1 where none counts.

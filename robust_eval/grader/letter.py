@@ -34,7 +34,7 @@ _ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
 
 
 def chosen_letter(reply: str, choices: int, strict: bool = False) -> str | None:
-    """The one letter that the reply chooses, in capitals; None where it chooses none, several, or one beyond the
+    """Return the one letter that the reply chooses, in capitals; None where it chooses none, several, or one beyond the
     choices. A reply that lists the choices chooses several.
 
     ``strict``: the reply must be the letter and nothing else.
@@ -55,9 +55,9 @@ def chosen_letter(reply: str, choices: int, strict: bool = False) -> str | None:
 
 
 def _given(reply: str) -> set[str]:
-    """The letters that a reply gives: in its first line, in those below that go on with a list of letters, and where a
-    later one says what the answer is. None, where its first line gives none; what stands below a question of its own
-    is an answer to that.
+    """Return the letters that a reply gives: in its first line, in those below that go on with a list of letters, and
+    where a later one says what the answer is. None, where its first line gives none; what stands below a question of
+    its own is an answer to that.
     """
     lines = [_EMPHASIS.sub("", line).strip() for line in reply.strip().splitlines() if line.strip()]
     found = _given_in(lines[0]) if lines else set()
@@ -72,7 +72,7 @@ def _given(reply: str) -> set[str]:
 
 
 def _given_in(line: str) -> set[str]:
-    """The letters that a line gives where it is one, begins with one, or says what the answer is."""
+    """Return the letters that a line gives where it is one, begins with one, or says what the answer is."""
     if whole := _WHOLE.match(line):
         return {whole.group(1).upper()}
     matches = [match for match in (_START.match(line), *_ANSWER_IS.finditer(line)) if match]
@@ -86,7 +86,7 @@ def _given_in(line: str) -> set[str]:
 
 
 def _listed(text: str) -> set[str]:
-    """The letters of further choices that stand in a text behind a first one.
+    """Return the letters of further choices that stand in a text behind a first one.
 
     A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
     (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins
@@ -126,7 +126,7 @@ class LetterChoices:
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """For each choice the ids of the tokens that choose it: "B", " B", "B." and the like."""
+        """Return for each choice the ids of the tokens that choose it: "B", " B", "B." and the like."""
         return _tokens_by_letter(texts, self.count, self.strict)
 
 

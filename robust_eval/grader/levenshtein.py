@@ -34,7 +34,7 @@ class Levenshtein(Grader):
             raise ValueError(f"similarity must be above 0 and at most 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Whether each reply is spelt almost like an accepted answer."""
+        """Tell whether each reply is spelt almost like an accepted answer."""
         return [any(self._alike(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
     def _alike(self, reply: str, alias: str) -> bool:

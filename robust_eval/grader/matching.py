@@ -24,7 +24,7 @@ class Matching(Grader):
             raise ValueError(f"contains must be word, substring or equal, not {self.contains}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Whether each reply contains an accepted answer, or is one."""
+        """Tell whether each reply contains an accepted answer, or is one."""
         if self.contains == "equal":
             return [reply.exact for reply in replies]
         return [any(self._contains(reply.form, alias) for alias in reply.accepted) for reply in replies]
@@ -33,7 +33,9 @@ class Matching(Grader):
         return has_words(reply, alias) if self.contains == "word" or is_one_character(alias) else alias in reply
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
-        """The rule as it applies to a free-text answer that is being written; None where whole words do not count."""
+        """Return the rule as it applies to a free-text answer that is being written; None where whole words do not
+        count.
+        """
         accepted, _ = accepted_answers(question)
         if question.choices or not accepted or self.contains != "word":
             return None

@@ -41,7 +41,7 @@ class References(Grader):
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Whether each reply is nearest to a correct reference; all that is new is embedded at once."""
+        """Tell whether each reply is nearest to a correct reference; all that is new is embedded at once."""
         incorrect = {reply.question.id: _incorrect(reply.question) for reply in replies}
         self._sentences.learn(
             text for reply in replies for text in (reply.line, *reply.references, *incorrect[reply.question.id])
@@ -58,7 +58,7 @@ class References(Grader):
 
 
 def _incorrect(question: Question) -> list[str]:
-    """The incorrect references of a question; UserError where there are none."""
+    """Return the incorrect references of a question; UserError where there are none."""
     if not (texts := comparable(question.incorrect)):
         raise UserError(
             f"grader=references cannot grade question {question.id}: it needs references that are wrong ('incorrect') "

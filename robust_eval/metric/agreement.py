@@ -22,7 +22,7 @@ _PART = 2**22  # labels that are mapped in one part of the work, which takes abo
 
 
 def fleiss_kappa(counts: ArrayLike) -> float:
-    """Agreement beyond chance, where a label means the same in every question.
+    """Return the agreement beyond chance, where a label means the same in every question.
 
     κ = (P_o − P_e) / (1 − P_e); P_o is the mean over questions of the share of pairs of raters that agree,
     (Σ_i f_ij² − r_j) / (r_j (r_j − 1)), and P_e = Σ_i p_i² with p_i the mean over questions of f_ij / r_j.
@@ -110,7 +110,9 @@ def _chance_agreement(mapped: _Mapped, part: tuple[int, np.random.Generator]) ->
 
 
 def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:
-    """(n, most labels) distinct random categories for the labels of each question; what is beyond them is undefined."""
+    """Return (n, most labels) distinct random categories for the labels of each question; what is beyond them is
+    undefined.
+    """
     places = np.zeros((len(labels), labels.max()), dtype=np.int64)
     for label in range(labels.max()):
         rows = np.flatnonzero(labels > label)
@@ -122,7 +124,8 @@ def _injections(labels: Integers, categories: Integers, generator: np.random.Gen
 
 
 def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the mean of 1/K_j.
+    """Return the agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the
+    mean of 1/K_j.
 
     Returns
     -------
@@ -163,7 +166,7 @@ def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
-    """(n,) what :func:`gibbs_m2` averages; NaN for a question with less than two raters.
+    """Return (n,) what :func:`gibbs_m2` averages; NaN for a question with less than two raters.
 
     >>> question_m2([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
     [0.0, 1.0, nan]
@@ -195,7 +198,7 @@ def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
-    """(n,) what :func:`normalized_certainty` averages; NaN for a question with less than two raters.
+    """Return (n,) what :func:`normalized_certainty` averages; NaN for a question with less than two raters.
 
     >>> question_certainty([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
     [0.0, 1.0, nan]
@@ -217,7 +220,7 @@ class Certainty(NamedTuple):
 
 
 def certainty_when_guessing(categories: int, raters: int) -> Certainty:
-    """What to expect of raters who choose evenly among ``categories``, each for himself.
+    """Return what to expect of raters who choose evenly among ``categories``, each for himself.
 
     Neither is 0, because a few guesses are never spread evenly: E[M2] = 1/r, whatever K is, and
     E[H_η] = 1 + K · E[(X/r) ln(X/r)] / ln K, where X, how many of r raters choose one category, is binomial (r, 1/K).
@@ -251,7 +254,8 @@ def _mean(values: Floats) -> float:
 
 
 def question_agreement(counts: ArrayLike) -> Floats:
-    """(n,) the share of a question's pairs of raters that agree, P_j; NaN for a question with less than two raters.
+    """Return (n,) the share of a question's pairs of raters that agree, P_j; NaN for a question with less than two
+    raters.
 
     >>> question_agreement([[3, 0], [2, 1], [1, 0]]).round(2).tolist()
     [1.0, 0.33, nan]
@@ -264,7 +268,7 @@ def question_agreement(counts: ArrayLike) -> Floats:
 
 
 def squared_shares(counts: ArrayLike) -> Floats:
-    """(n,) Σ_i p_ij²: how likely two answers drawn from a question's raters agree; NaN for less than two raters.
+    """Return (n,) Σ_i p_ij²: how likely two answers drawn from a question's raters agree; NaN for less than two raters.
 
     >>> squared_shares([[2, 2], [4, 0], [1, 0]]).tolist()
     [0.5, 1.0, nan]
@@ -289,7 +293,7 @@ def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:
 
 
 def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """The counts, checked, and which questions have two raters or more."""
+    """Return the counts, checked, and which questions have two raters or more."""
     f = np.asarray(counts, dtype=float)
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")

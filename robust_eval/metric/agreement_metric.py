@@ -93,8 +93,8 @@ class AnswerAgreement:
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """All figures by temperature. Those that questions have together only (κ, α) are there for each scenario, too,
-        where questions are of several (:func:`of_scenario`).
+        """Return all figures by temperature. Those that questions have together only (κ, α) are there for each
+        scenario, too, where questions are of several (:func:`of_scenario`).
 
         Tables: ``agreement`` has the figures that a question has alone, ``agreement_matrix`` how often two raters
         agree, ``adversarial_rewrites`` the rewrites that turned a right answer wrong. The values ``agreement.guessing``
@@ -157,7 +157,7 @@ class AnswerAgreement:
         return result
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:
-        """What the raters said at one temperature."""
+        """Return what the raters said at one temperature."""
         place = {question.id: row for row, question in enumerate(questions)}
         columns = ("question_id", "temperature", "rewrite", "trial", "label", "correct", "outcome", ENSEMBLE)
         answers = [answer for answer in rows(graded, *columns) if answer[1] == temperature]
@@ -203,7 +203,7 @@ class AnswerAgreement:
         return categories
 
     def by_question(self, raters: Raters) -> dict[str, Floats]:
-        """The figures of each question that are averaged; NaN where a question has none."""
+        """Return the figures of each question that are averaged; NaN where a question has none."""
         right = question_robustness(raters.correct, raters.ensemble)
         return {
             **right._asdict(),
@@ -214,7 +214,7 @@ class AnswerAgreement:
         }
 
     def _of_all(self, questions: Sequence[Question], raters: Raters, seed: int) -> dict[str, Estimate]:
-        """The figures that the questions have together only, and how many questions some of them lack."""
+        """Return the figures that the questions have together only, and how many questions some of them lack."""
         groups = question_groups(questions)
         counts, categories = raters.counts, raters.categories
         rated = counts.sum(axis=1) >= 2
@@ -225,8 +225,8 @@ class AnswerAgreement:
         labels = None if groups is None else np.asarray(groups)[rated]
 
         def bounds(statistic: Callable[..., Any], chance: Floats, *arrays: Floats) -> tuple[float, float]:
-            """Of a κ by the bootstrap; where all questions are alike those of their agreement, exact, and chance as it
-            is.
+            """Return the bounds of a κ by the bootstrap; where all questions are alike those of their agreement, exact,
+            and chance as it is.
             """
             low, high = with_width(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
             if math.isnan(low):
@@ -272,8 +272,8 @@ class AnswerAgreement:
 
 
 def _rated(raters: Raters) -> dict[str, int]:
-    """On how many questions the figures rest that the questions have together: κ on those with two raters or more, α
-    on those with a verdict on every rater.
+    """Count the questions on which the figures rest that the questions have together: κ on those with two raters or
+    more, α on those with a verdict on every rater.
     """
     rated = int((raters.counts.sum(axis=1) >= 2).sum())
     complete = int((~np.isnan(raters.correct).any(axis=1)).sum())
@@ -282,12 +282,12 @@ def _rated(raters: Raters) -> dict[str, int]:
 
 
 def of_scenario(figure: str, scenario: str) -> str:
-    """The name of a figure that the questions of a scenario have together, in a run that has others as well."""
+    """Return the name of a figure that the questions of a scenario have together, in a run that has others as well."""
     return f"{figure}.{scenario}"
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """The questions of each scenario; empty where all are of one."""
+    """Return the questions of each scenario; empty where all are of one."""
     scenarios = sorted({str(question.scenario) for question in questions})
     if len(scenarios) < 2:
         return {}
@@ -295,7 +295,7 @@ def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
-    """What to expect if the labels of each question had been chosen evenly among those that it could have had.
+    """Return what to expect if the labels of each question had been chosen evenly among those that it could have had.
 
     The mean over all questions and temperatures with two raters or more. Nobody guesses free text so, but it is what
     chance alone gives the certainties: with K_j = r_j = 6, H_η is 0.28.
@@ -313,7 +313,7 @@ def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
 
 
 def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-    """The wrong answers to rewrites of questions that were answered right as they stand, in the same trial.
+    """Return the wrong answers to rewrites of questions that were answered right as they stand, in the same trial.
 
     The wording of a rewrite is null where its question does not bring it. Cho & Watson, §6; docs/methods.md, §2.
     """
@@ -334,7 +334,7 @@ def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.
 
 
 def same_labels(labels: NDArray[np.int64]) -> Floats:
-    """(r, r) the share of questions to which two raters gave the same label, of those that both labelled.
+    """Return (r, r) the share of questions to which two raters gave the same label, of those that both labelled.
 
     >>> same_labels(np.array([[0, 0], [0, 1], [2, -1]])).tolist()
     [[1.0, 0.5], [0.5, 1.0]]

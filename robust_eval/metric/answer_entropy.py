@@ -42,7 +42,7 @@ def answer_entropy(counts: ArrayLike) -> Floats:
 
 
 def miller_madow(counts: ArrayLike, most: ArrayLike) -> Floats:
-    """The entropy of :func:`answer_entropy` with the bias of few answers taken out, H + (m − 1) / (2 N).
+    """Return the entropy of :func:`answer_entropy` with the bias of few answers taken out, H + (m − 1) / (2 N).
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from robust_eval.sampler.base import Conditions
 
 
 def sources(metrics: Mapping[str, Metric], answered: Mapping[str, Conditions]) -> dict[str, str]:
-    """For each metric the name of the sampler whose answers it reads.
+    """Return for each metric the name of the sampler whose answers it reads.
 
     It is the first that varies what the metric is about, or else the first whose answers it can score. Raises UserError
     where there is none, with what the metric lacks.

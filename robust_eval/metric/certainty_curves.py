@@ -29,7 +29,7 @@ _ROUNDING = 1e-12  # by which an error rate may miss [0, 1], and fixed shares ex
 
 
 def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
-    """Entropy of an answer that is right with probability 1 − e, where all wrong shares but one are fixed.
+    """Return the entropy of an answer that is right with probability 1 − e, where all wrong shares but one are fixed.
 
     H(e) = −(1 − e) ln(1 − e) − Σ p_i ln p_i − r ln r, where the last wrong answer takes the rest r = e − Σ p_i.
 
@@ -64,7 +64,7 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
 
 
 def entropy_bounds(error_rate: ArrayLike, choices: int) -> tuple[Floats, Floats]:
-    """The smallest and the greatest entropy at an error rate, where one of K answers is right.
+    """Return the smallest and the greatest entropy at an error rate, where one of K answers is right.
 
     Smallest: the binary curve, at every e, for H = H₂(e) + e H(wrong | wrong) ≥ H₂(e), with equality if all errors are
     alike. Greatest: H₂(e) + e ln(K − 1), if errors are spread evenly; it is ln K at e = (K − 1) / K. The smallest holds

@@ -113,7 +113,7 @@ class AnswerCertainty:
 
 
 def _replies(graded: pa.Table, exact: bool) -> pa.Table:
-    """The answers that are replies; those that answer nothing have the label of that. Trials weigh 1 each."""
+    """Return the answers that are replies; those that answer nothing have the label of that. Trials weigh 1 each."""
     outcomes = np.array(graded["outcome"].to_pylist(), dtype=object)
     labels = [
         _NONE if label is None or outcome in NO_ANSWER else label for label, outcome in rows(graded, "label", "outcome")
@@ -127,7 +127,9 @@ def _replies(graded: pa.Table, exact: bool) -> pa.Table:
 
 
 def _most(questions: Sequence[Question], answers: pa.Table, temperature: float, invalid_is_label: bool) -> Floats:
-    """(n,) the largest entropy that a question's answers could have: ln of its choices, or of its number of answers."""
+    """Return (n,) the largest entropy that a question's answers could have: ln of its choices, or of its number of
+    answers.
+    """
     choices = np.array([len(question.choices) for question in questions], dtype=float)
     number = Counter(answers.filter(pc.equal(answers["temperature"], temperature))["question_id"].to_pylist())
     free = np.array([number[question.id] for question in questions])
@@ -142,7 +144,7 @@ def _by_category(
     limits: Mapping[str, Limits],
     seed: int,
 ) -> pa.Table:
-    """The mean of each figure over the questions of a category, with its interval, by temperature."""
+    """Return the mean of each figure over the questions of a category, with its interval, by temperature."""
     found = []
     for category in sorted({question.category for question in questions}):
         own = np.array([question.category == category for question in questions])
@@ -160,8 +162,8 @@ def _by_category(
 def label_weights(
     question_ids: Sequence[str], answers: pa.Table, temperature: float, only: str | None = None
 ) -> Floats:
-    """(n, K) summed weight of each label at one temperature; each question has its own labels. ``only``: (n, 1) of this
-    label.
+    """Return (n, K) summed weight of each label at one temperature; each question has its own labels. ``only``: (n, 1)
+    of this label.
     """
     weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}
     for question_id, at, label, weight in rows(answers, "question_id", "temperature", "label", "weight"):

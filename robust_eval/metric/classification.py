@@ -11,7 +11,7 @@ from robust_eval.metric.score import Score, proportion
 
 
 def confusion_matrix(truth: Sequence[str], predicted: Sequence[str], names: Sequence[str]) -> NDArray[np.int_]:
-    """(K, K) how many items of the class of each row were given the class of each column; K = len(names).
+    """Return (K, K) how many items of the class of each row were given the class of each column; K = len(names).
 
     >>> confusion_matrix(["LOC", "LOC", "NUM"], ["LOC", "NUM", "NUM"], ["LOC", "NUM"]).tolist()
     [[1, 1], [0, 1]]
@@ -24,8 +24,8 @@ def confusion_matrix(truth: Sequence[str], predicted: Sequence[str], names: Sequ
 
 
 def classification(truth: Sequence[str], predicted: Sequence[str], names: Sequence[str]) -> Score:
-    """Accuracy, and of each class recall, precision, and how often it was taken for each other, with the confusion
-    matrix as a table: a row for each true class, a column for each predicted one.
+    """Return accuracy, and of each class recall, precision, and how often it was taken for each other, with the
+    confusion matrix as a table: a row for each true class, a column for each predicted one.
     """
     counts = confusion_matrix(truth, predicted, names)
     score = Score()

@@ -14,7 +14,7 @@ NORMAL_95 = 1.959963984540054
 
 
 def crossing_temperature(accuracy: ArrayLike, temperatures: ArrayLike, threshold: float = 0.5) -> Floats:
-    """The lowest temperature at which a curve falls below a threshold.
+    """Return the lowest temperature at which a curve falls below a threshold.
 
     Between the temperatures given the curve is interpolated by monotone cubic pieces (Fritsch & Carlson 1980), which
     never leave the range of their ends; the root is found by Brent's method.
@@ -66,7 +66,8 @@ def _crossing(curve: Floats, levels: Floats, threshold: float) -> float:
 
 
 def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> dict[str, Floats]:
-    """For each question the temperature at which its curve crosses the threshold, with the ends of its 95 % interval.
+    """Return for each question the temperature at which its curve crosses the threshold, with the ends of its 95 %
+    interval.
 
     The interval reaches from where the curve less its error crosses to where the curve and its error do.
     """

@@ -17,7 +17,7 @@ TOLERANCE = 1e-9
 
 
 def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True) -> Floats:
-    """Entropy of the k most probable tokens, with logarithm to base k.
+    """Return the entropy of the k most probable tokens, with logarithm to base k.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
 def breaking_temperature(
     accuracy: ArrayLike, temperatures: ArrayLike, threshold: float = 0.5, estimator: str = "first"
 ) -> Floats:
-    """The lowest temperature of the grid at which a fact is answered right in less than ``threshold`` of the trials.
+    """Return the lowest temperature of the grid at which a fact is answered right in less than ``threshold`` of the
+    trials.
 
     Parameters
     ----------

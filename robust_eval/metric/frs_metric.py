@@ -179,7 +179,7 @@ class FactualRobustness:
         return result
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
-        """Where the facts break by every way of telling, the headline's first."""
+        """Return where the facts break by every way of telling, the headline's first."""
         temperatures = answers.temperatures
 
         def on_grid(accuracy: Floats) -> Breaks:
@@ -233,7 +233,7 @@ class FactualRobustness:
 
 
 def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
-    """(n, T) a column of the curves; NaN for questions that have none."""
+    """Return (n, T) a column of the curves; NaN for questions that have none."""
     place = {question_id: index for index, question_id in enumerate(question_ids)}
     level = {float(temperature): index for index, temperature in enumerate(temperatures)}
     found = np.full((len(place), len(level)), np.nan)
@@ -244,12 +244,12 @@ def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Fl
 
 
 def _broken(breaking: Floats) -> Floats:
-    """The breaking temperatures of the facts that break; NaN for the others."""
+    """Return the breaking temperatures of the facts that break; NaN for the others."""
     return np.where(np.isinf(breaking), np.nan, breaking)
 
 
 def _median(breaking: Floats) -> Estimate:
-    """Of the breaking temperatures; inf where half or more are unbroken."""
+    """Return the median of the breaking temperatures; inf where half or more are unbroken."""
     defined = breaking[~np.isnan(breaking)]
     return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
 
@@ -259,7 +259,7 @@ def _defined(values: Floats) -> int:
 
 
 def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
-    """On how many questions each figure of :func:`entropy_against_breaking` rests."""
+    """Count the questions on which each figure of :func:`entropy_against_breaking` rests."""
     name = "frs.entropy_vs_breaking"
     known, broken = _defined(entropy + breaking), _defined(entropy + _broken(breaking))
     return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": known, f"{name}.kendall": known}
@@ -268,8 +268,9 @@ def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
 def entropy_against_breaking(
     entropy: Floats, breaking: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int
 ) -> dict[str, Estimate]:
-    """How H goes with t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper; beside it Pearson
-    with the unbroken at the next grid step, and Kendall's τ_b over all, because dropping the unbroken weakens r.
+    """Return how H goes with t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper; beside it
+    Pearson with the unbroken at the next grid step, and Kendall's τ_b over all, because dropping the unbroken weakens
+    r.
     """
     step = float(np.diff(temperatures).min()) if len(temperatures) > 1 else 1.0
     known = ~np.isnan(entropy) & ~np.isnan(breaking)

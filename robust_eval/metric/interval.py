@@ -26,7 +26,8 @@ _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB 
 def mean_interval(
     values: NDArray[np.float64], limits: Limits = UNKNOWN, groups: ArrayLike | None = None, seed: int = 0
 ) -> tuple[float, float]:
-    """95 % interval of the mean of ``values`` (n,) over questions: by the bootstrap, or exact where all are alike.
+    """Return 95 % interval of the mean of ``values`` (n,) over questions: by the bootstrap, or exact where all are
+    alike.
 
     Resamples of questions that are all alike are alike as well: a bootstrap interval of them has no width, whatever
     their number. So it is with groups whose means are alike, and with a single group. :func:`alike_interval` is used
@@ -79,7 +80,7 @@ def alike_interval(value: float, number: int, limits: Limits, level: float = 0.9
 
 
 def with_width(low: float, high: float) -> tuple[float, float]:
-    """The bounds of an interval; NaN where it has no width, which says that its resamples know no uncertainty.
+    """Return the bounds of an interval; NaN where it has no width, which says that its resamples know no uncertainty.
 
     >>> with_width(0.25, 0.5), with_width(1.0, 1.0)
     ((0.25, 0.5), (nan, nan))
@@ -88,13 +89,13 @@ def with_width(low: float, high: float) -> tuple[float, float]:
 
 
 def independent(n: int, groups: ArrayLike | None) -> int:
-    """How many independent units n questions are: as many as they have groups, where they have groups."""
+    """Return how many independent units n questions are: as many as they have groups, where they have groups."""
     return n if groups is None else len(np.unique(np.asarray(groups)))
 
 
 @cache
 def _alike_and_other(number: int, level: float) -> tuple[float, float]:
-    """The least share of questions that are like the observed ones, and the largest share of others."""
+    """Return the least share of questions that are like the observed ones, and the largest share of others."""
     every, none = (stats.binomtest(count, number).proportion_ci(level, method="exact") for count in (number, 0))
     return float(every.low), float(none.high)
 
@@ -156,7 +157,8 @@ def bootstrap_draws(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> NDArray[np.float64]:
-    """``statistic`` of each resample, for intervals and for shares of draws; resampled as :func:`bootstrap` does.
+    """Return ``statistic`` of each resample, for intervals and for shares of draws; resampled as :func:`bootstrap`
+    does.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ class _Resampled(NamedTuple):
 
 
 def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> NDArray[np.float64]:
-    """The statistic of so many resamples."""
+    """Return the statistic of so many resamples."""
     statistic, data, group, vectorised = resampled
     resamples, generator = part
     if group is None:
@@ -228,7 +230,7 @@ def _takes_axis(statistic: Callable[..., Any]) -> bool:
 
 
 def _nan_quantile(values: NDArray[np.float64], levels: list[float]) -> NDArray[np.float64]:
-    """Quantiles of the columns without their NaNs; NaN for a column that has nothing else."""
+    """Return the quantiles of the columns without their NaNs; NaN for a column that has nothing else."""
     columns = values.reshape(len(values), -1)
     quantiles = np.full((len(levels), columns.shape[1]), np.nan)
     for index, column in enumerate(columns.T):

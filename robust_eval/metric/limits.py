@@ -10,7 +10,7 @@ _KEY = b"limits"
 
 
 def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
-    """The table with what is known of its columns, by their names.
+    """Return the table with what is known of its columns, by their names.
 
     >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
     >>> limits_of(table, "accuracy"), limits_of(table, "length")
@@ -24,7 +24,7 @@ def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
 
 
 def limits_of(table: pa.Table, column: str) -> Limits:
-    """What :func:`with_limits` said of a column; infinite where it said nothing."""
+    """Return what :func:`with_limits` said of a column; infinite where it said nothing."""
     said = (table.schema.field(column).metadata or {}).get(_KEY)
     if said is None:
         return UNKNOWN

@@ -63,7 +63,7 @@ MOST_DEFINED = 0.95
 
 
 def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int) -> Score:
-    """What the scores of the three :data:`METHODS` say of the same questions.
+    """Return what the scores of the three :data:`METHODS` say of the same questions.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
     and the share of raters that are right, which orders the questions that have one wrong; and the entropy (nats) of
@@ -133,7 +133,7 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
-    """(n,) figures of the same n questions out of the scores of the three :data:`METHODS`."""
+    """Return (n,) figures of the same n questions out of the scores of the three :data:`METHODS`."""
     frs, agreement, certainty = (scores[name] for name in METHODS)
     smallest = next(iter(FRS.among(frs.by_question).values()))
     reworded = nearest_to_one(agreement.curves["agreement.worst"])
@@ -150,8 +150,8 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
 
 
 def ranks(frs: Floats, right_share: Floats, entropy: Floats) -> Floats:
-    """How firmly each question is held beside the others, by each method: the share of questions that is held less, of
-    which equally firm ones count half.
+    """Return how firmly each question is held beside the others, by each method: the share of questions that is held
+    less, of which equally firm ones count half.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
 
 
 def _complete(correct: ArrayLike) -> Floats:
-    """The questions that every rater answered."""
+    """Return the questions that every rater answered."""
     table = np.asarray(correct, dtype=float)
     if table.ndim != 2:
         raise ValueError(f"correct must be (questions, raters), not {table.shape}")

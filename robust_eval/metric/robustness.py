@@ -24,7 +24,7 @@ class Robustness(NamedTuple):
 
 
 def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
-    """The five figures, each a mean over the questions for which it is defined.
+    """Return the five figures, each a mean over the questions for which it is defined.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class QuestionRobustness(NamedTuple):
 
 
 def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> QuestionRobustness:
-    """What :func:`robustness` averages; arguments as there.
+    """Return what :func:`robustness` averages; arguments as there.
 
     Where both are graded, worst ≤ accuracy ≤ best and worst ≤ plurality ≤ best: ValueError names a question whose
     ensemble answer has a verdict that none of its raters has.
@@ -93,7 +93,7 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Ques
 
 
 def guessing(choices: int, raters: int) -> Robustness:
-    """The figures of raters who guess among ``choices`` at random, each for himself.
+    """Return the figures of raters who guess among ``choices`` at random, each for himself.
 
     References
     ----------

@@ -91,7 +91,9 @@ class Score:
             self.limits[name] = limits
 
     def n(self, figure: str) -> int | None:
-        """How many questions a figure rests on, by its flat name; None where it rests on none, as a count does."""
+        """Return how many questions a figure rests on, by its flat name; None where it rests on none, as a
+        count does.
+        """
         if figure in self.by_question:
             return int(np.count_nonzero(~np.isnan(self.by_question[figure])))
         return self.of_questions.get(figure)
@@ -102,18 +104,18 @@ class Score:
         return with_interval(self.figures()[figure], form, None if n == len(self.question_ids) else n)
 
     def telling(self) -> "Score":
-        """The same with the telling points of its curves alone (:func:`telling_temperatures`)."""
+        """Return the same with the telling points of its curves alone (:func:`telling_temperatures`)."""
         curves = {name: {t: curve[t] for t in telling_temperatures(curve)} for name, curve in self.curves.items()}
         return replace(self, curves=curves)
 
     def figures(self) -> dict[str, Estimate]:
-        """Every figure under one flat name, those of curves under ``name.t0.2`` and so on."""
+        """Return every figure under one flat name, those of curves under ``name.t0.2`` and so on."""
         points = {point(name, t): estimate for name, curve in self.curves.items() for t, estimate in curve.items()}
         return self.values | points
 
     def flat(self) -> dict[str, float]:
-        """The numbers of every figure: ``name``; where it has an interval, ``name.low`` and ``name.high``; where it
-        rests on questions, their number, ``name.n``.
+        """Return the numbers of every figure: ``name``; where it has an interval, ``name.low`` and ``name.high``; where
+        it rests on questions, their number, ``name.n``.
         """
         flat: dict[str, float] = {}
         for name, estimate in self.figures().items():
@@ -210,7 +212,7 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
 
 
 def reply_weights(graded: pa.Table) -> Floats:
-    """What each answer counts: its weight; 1 where all are trials, so that their sums are exact.
+    """Return what each answer counts: its weight; 1 where all are trials, so that their sums are exact.
 
     Trials weigh 1/k, and there are k of them, or all weigh the same; enumerated answers weigh what they are likely.
     """
@@ -241,7 +243,9 @@ def estimate(
     seed: int,
     defined: NDArray[np.bool_] | None = None,
 ) -> Estimate:
-    """A statistic of per-question arrays (only the ``defined`` questions) with its bootstrap interval, if any."""
+    """Return a statistic of per-question arrays (only the ``defined`` questions) with its bootstrap
+    interval, if any.
+    """
     kept = np.ones(len(arrays[0]), dtype=bool) if defined is None else defined
     if not kept.any():
         return Estimate(float("nan"))
@@ -253,7 +257,7 @@ def estimate(
 
 @cache
 def proportion(count: int, of: int) -> Estimate:
-    """A share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
+    """Return a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
 
     >>> [round(number, 3) for number in proportion(483, 500)]
     [0.966, 0.946, 0.979]
@@ -265,7 +269,9 @@ def proportion(count: int, of: int) -> Estimate:
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:
-    """Label of each question's group for resampling (its own where it has none); None where no question has one."""
+    """Return the label of each question's group for resampling (its own where it has none); None where no
+    question has one.
+    """
     if not any(question.group for question in questions):
         return None
     return [f"group {question.group}" if question.group else f"question {question.id}" for question in questions]

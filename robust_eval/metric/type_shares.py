@@ -25,7 +25,7 @@ def type_shares(
     groups: Sequence[str] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """For each question type, the share of its questions among the n most robust, out of the n most and n least.
+    """Return for each question type the share of its questions among the n most robust, out of the n most and n least.
 
     n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
     their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
@@ -82,13 +82,13 @@ def type_shares(
 
 
 def taken(shares: pa.Table) -> int:
-    """How many questions were taken from either end for such a table."""
+    """Return how many questions were taken from either end for such a table."""
     counts: list[float] = shares["most_robust"].to_pylist()
     return round(sum(counts))
 
 
 def share_estimates(shares: pa.Table) -> dict[str, Estimate]:
-    """The share of each type in such a table, with its interval."""
+    """Return the share of each type in such a table, with its interval."""
     columns = ("type", "share_most_robust", "low", "high")
     return {name: Estimate(*share) for name, *share in table_rows(shares, *columns)}
 
@@ -100,7 +100,9 @@ def _shares(top: Floats, bottom: Floats) -> Floats:
 
 
 def _ends(values: Floats, kind: NDArray[np.intp], kinds: int, n: int) -> tuple[Floats, Floats]:
-    """(…, kinds) how many questions of each kind are among the n most and the n least robust of values (…, N)."""
+    """Return (…, kinds) how many questions of each kind are among the n most and the n least robust of
+    values (…, N).
+    """
     n = min(n, values.shape[-1] // 2)
     of_kind = kind[..., None] == np.arange(kinds)
     most, least = (_membership(each, n)[..., None] * of_kind for each in (-values, values))
@@ -108,7 +110,7 @@ def _ends(values: Floats, kind: NDArray[np.intp], kinds: int, n: int) -> tuple[F
 
 
 def _membership(values: Floats, n: int) -> Floats:
-    """Weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
+    """Return the weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
     if n == 0:
         return np.zeros(values.shape)
     cut = np.partition(values, n - 1, axis=-1)[..., n - 1 : n]

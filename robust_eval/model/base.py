@@ -28,7 +28,7 @@ class Choices(Protocol):
         """Index of the right one."""
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """For each choice the tokens that, as a whole reply, choose it."""
+        """Return for each choice the tokens that, as a whole reply, choose it."""
 
 
 class NextTokens(NamedTuple):
@@ -50,10 +50,10 @@ class Matcher(Protocol):
     """Equal for matchers that always say the same."""
 
     def right(self, reply: str) -> bool:
-        """Whether a whole reply is right."""
+        """Tell whether a whole reply is right."""
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """What each token makes of the answer that begins with ``prefix``, in which there is no line break."""
+        """Return what each token makes of the answer that begins with ``prefix``, in which there is no line break."""
 
 
 @dataclass(frozen=True)

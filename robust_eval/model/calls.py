@@ -15,7 +15,7 @@ class Call(NamedTuple):
 
 
 def calls(request: Request, choices: int) -> Iterator[Call]:
-    """The requests to a server that together ask for what is not known, of at most so many ``choices`` each.
+    """Yield the requests to a server that together ask for what is not known, of at most so many ``choices`` each.
 
     Those of one prompt come after one another, so that a server finds the prompt in its cache.
     """

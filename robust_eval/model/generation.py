@@ -43,7 +43,7 @@ class Generation:
             raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
 
     def effective(self, repository: Any) -> "Generation":
-        """The settings in effect for a model whose repository brings the generation_config ``repository``."""
+        """Return the settings in effect for a model whose repository brings the generation_config ``repository``."""
         if self.preset == "full":
             return self
         brought = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
@@ -56,7 +56,7 @@ class Generation:
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def truncated(self, scaled: "Tensor") -> "Tensor":
-        """Logits divided by the temperature, (n, V), with those of the tokens that are cut set to −inf."""
+        """Return logits divided by the temperature, (n, V), with those of the tokens that are cut set to −inf."""
         if 0 < self.top_k < scaled.shape[-1]:
             least = scaled.topk(self.top_k, dim=-1).values[:, -1:]
             scaled = scaled.masked_fill(scaled < least, -math.inf)
@@ -71,7 +71,7 @@ class Generation:
         return scaled
 
     def penalized(self, logits: "Tensor", occurred: list[list[int]]) -> "Tensor":
-        """Logits (n, V) after the repetition penalty on the token ids that occurred before each row."""
+        """Return logits (n, V) after the repetition penalty on the token ids that occurred before each row."""
         if self.repetition_penalty == 1.0:
             return logits
         logits = logits.clone()

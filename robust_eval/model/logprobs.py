@@ -19,7 +19,7 @@ def fault(
     needed: int,
     whole_is_enough: bool = True,
 ) -> str | None:
-    """What is wrong with the log-probabilities of an answer, as they are stored; None where nothing is.
+    """Return what is wrong with the log-probabilities of an answer, as they are stored; None where nothing is.
 
     ``chosen`` are those of its tokens, ``top`` the largest of each, of which ``needed`` are needed of each of the first
     ``answer_tokens``, or fewer where those are all that there are and the ``whole_is_enough``. Minus infinity, or what
@@ -47,5 +47,5 @@ def fault(
 
 
 def is_whole(logprobs: Sequence[float]) -> bool:
-    """Whether these are the log-probabilities of all tokens that there are."""
+    """Tell whether these are the log-probabilities of all tokens that there are."""
     return math.fsum(map(math.exp, logprobs)) >= WHOLE

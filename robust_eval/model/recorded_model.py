@@ -20,7 +20,7 @@ class RecordedModel(ModelConfig):
     recorded = True
 
     def identity(self) -> Mapping[str, Any]:
-        """Nothing is known of it."""
+        """Return nothing: the model is not known."""
         return {}
 
     def load(self) -> LanguageModel:

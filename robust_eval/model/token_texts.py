@@ -55,24 +55,24 @@ class TokenTexts:
         return self._those(lambda key: key == "")
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
-        """The tokens whose key the pattern matches at its beginning."""
+        """Return the tokens whose key the pattern matches at its beginning."""
         return self._those(lambda key: pattern.match(key) is not None)
 
     def starting_with(self, text: str) -> list[int]:
-        """The tokens whose key starts with a text."""
+        """Return the tokens whose key starts with a text."""
         keys, ids = self._sorted
         low = bisect.bisect_left(keys, text)
         high = bisect.bisect_left(keys, text + "\U0010ffff", lo=low)
         return ids[low:high]
 
     def equal_to(self, text: str) -> list[int]:
-        """The tokens whose key is a text."""
+        """Return the tokens whose key is a text."""
         keys, ids = self._sorted
         low = bisect.bisect_left(keys, text)
         return ids[low : bisect.bisect_right(keys, text, lo=low)]
 
     def with_word(self, word: str) -> list[int]:
-        """The tokens whose key contains a word that is whole as far as the token goes, ascending."""
+        """Return the tokens whose key contains a word that is whole as far as the token goes, ascending."""
         if word in self._found:
             return self._found[word]
         joined, starts = self._joined
@@ -108,7 +108,7 @@ def is_boundary(character: str) -> bool:
 
 
 def incomplete_bytes(text: bytes) -> int:
-    """How many bytes at the end of a text are the beginning of a character that is not all there.
+    """Return how many bytes at the end of a text are the beginning of a character that is not all there.
 
     >>> incomplete_bytes("é".encode()[:1]), incomplete_bytes("é".encode())
     (1, 0)
@@ -124,7 +124,8 @@ def incomplete_bytes(text: bytes) -> int:
 
 
 def token_texts(tokenizer: Any, size: int) -> TokenTexts:
-    """What the tokens of a transformers tokenizer write; ``size`` counts the logits, some of which may have no token.
+    """Return what the tokens of a transformers tokenizer write; ``size`` counts the logits, some of which may have no
+    token.
 
     ValueError where the tokenizer's way of writing is not known, or the texts do not add up to what it decodes.
     """
@@ -166,7 +167,7 @@ def _byte_level_bytes(piece: str) -> bytes:
 
 @cache
 def _byte_letters() -> dict[str, int]:
-    """The letter that stands for each byte in byte-level vocabularies (Radford et al. 2019), letter to byte."""
+    """Return the letter that stands for each byte in byte-level vocabularies (Radford et al. 2019), letter to byte."""
     shown: Iterable[int] = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {chr(byte): byte for byte in shown}
     hidden = [byte for byte in range(256) if byte not in letters.values()]

@@ -61,7 +61,7 @@ class Terms:
     """Requests in flight at most; None for a model that is loaded here."""
 
     def workload(self, requests: Iterable[Request]) -> Workload:
-        """What it takes to answer what is not known of these requests."""
+        """Return what it takes to answer what is not known of these requests."""
         answers = sent = prompt = completion = 0
         for request in requests:
             length = prompt_tokens(request.prompt, self.chat)
@@ -83,7 +83,8 @@ class Terms:
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:
-    """About how many tokens a prompt has, by its words, digits and signs: models cut text into tokens differently.
+    """Return about how many tokens a prompt has, by its words, digits and signs: models cut text into tokens
+    differently.
 
     Of the prompts of the built-in questions, SmolLM2 makes 0.95 to 1.0 times as many.
     """

@@ -19,7 +19,7 @@ BINS = 10
 
 
 def accuracy_range(axes: Axes, figures: Mapping[str, Estimate]) -> Axes:
-    """From the worst rater's accuracy to the best's, each with its 95 % interval (Cho & Watson, Table 4).
+    """Draw from the worst rater's accuracy to the best's, each with its 95 % interval (Cho & Watson, Table 4).
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def accuracy_range(axes: Axes, figures: Mapping[str, Estimate]) -> Axes:
 
 
 def agreement_matrix(axes: Axes, shares: ArrayLike) -> Axes:
-    """The share of questions to which each two raters gave the same label; rater 0 is the original question.
+    """Draw the share of questions to which each two raters gave the same label; rater 0 is the original question.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def agreement_matrix(axes: Axes, shares: ArrayLike) -> Axes:
 
 
 def labels_per_question(axes: Axes, labels: ArrayLike, raters: int) -> Axes:
-    """How many different answers a question got; those whose raters all disagree are hatched.
+    """Draw how many different answers a question got; those whose raters all disagree are hatched.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def labels_per_question(axes: Axes, labels: ArrayLike, raters: int) -> Axes:
 
 
 def certainty_of_questions(axes: Axes, certainty: ArrayLike, vote_right: ArrayLike) -> Axes:
-    """How many questions have which normalised certainty H_η, and whether the vote of their raters is right.
+    """Draw how many questions have which normalised certainty H_η, and whether the vote of their raters is right.
 
     Parameters
     ----------

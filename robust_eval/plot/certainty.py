@@ -30,7 +30,7 @@ _HATCHES = ("", "///", "...", "xxx")
 
 
 def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: float) -> Axes:
-    """How many questions of each model have which entropy, on common bins over [0, ``most``] nats (Fig. 1).
+    """Draw how many questions of each model have which entropy, on common bins over [0, ``most``] nats (Fig. 1).
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def error_against_entropy(
     counts: bool = True,
     curves: bool = True,
 ) -> Axes:
-    """How many questions have which entropy and error rate, in 10 × 10 cells (Fig. 4 and 5).
+    """Draw how many questions have which entropy and error rate, in 10 × 10 cells (Fig. 4 and 5).
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _edges(most: float) -> Floats:
 
 
 def _table(entropy: ArrayLike, error_rate: ArrayLike, most: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """How many questions have which entropy (rows) and error rate (columns); which questions have both."""
+    """Return how many questions have which entropy (rows) and error rate (columns); which questions have both."""
     entropies, errors = _rounded(entropy, most), _rounded(error_rate, 1)
     if entropies.shape != errors.shape:
         raise ValueError(f"each question has an entropy and an error rate: {entropies.shape}, {errors.shape}")
@@ -207,7 +207,7 @@ def _table(entropy: ArrayLike, error_rate: ArrayLike, most: float) -> tuple[Floa
 
 
 def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
-    """The table in colours up to ``largest``; empty cells have none."""
+    """Return the table in colours up to ``largest``; empty cells have none."""
     cells = axes.pcolormesh(
         _edges(most),
         _edges(1),
@@ -230,7 +230,7 @@ def _colour_bar(drawn: Figure, cells: QuadMesh, axes: Axes | Sequence[Axes], asp
 
 
 def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, most: float) -> None:
-    """On the colour of the cell, above the curves."""
+    """Write the counts on the colour of the cell, above the curves."""
     backgrounds = cells.to_rgba(np.maximum(table, 1))
     for (column, row), count in np.ndenumerate(table):
         if count:
@@ -241,7 +241,7 @@ def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, most: float) -> No
 
 
 def _draw_curves(axes: Axes, most: float) -> None:
-    """The families that ``most`` allows, those of few answers above those of many."""
+    """Draw the families that ``most`` allows, those of few answers above those of many."""
     error_rate = np.linspace(0, 1, 101)
     for answers, family in FAMILIES.items():
         if math.log(answers) < most + 1e-9:

@@ -10,7 +10,7 @@ from robust_eval.plot.style import SEQUENTIAL, ink, root
 
 
 def confusion_matrix(axes: Axes, counts: ArrayLike, names: Sequence[str], title: str) -> Axes:
-    """How often each true class (row) was given each class (column): counts, coloured by the share of their row.
+    """Draw how often each true class (row) was given each class (column): counts, coloured by the share of their row.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def frs_by_d(axes: Axes, scores: Curves, title: str) -> Axes:
 
 
 def accuracy_by_temperature(axes: Axes, curves: Curves, title: str) -> Axes:
-    """Share of right replies at each temperature, with 95 % intervals (Fig. 1)."""
+    """Draw the share of right replies at each temperature, with 95 % intervals (Fig. 1)."""
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
@@ -38,7 +38,7 @@ def accuracy_by_temperature(axes: Axes, curves: Curves, title: str) -> Axes:
 
 
 def figures_by_temperature(axes: Axes, curves: Curves) -> Axes:
-    """Several figures of one measurement at each temperature, with 95 % intervals."""
+    """Draw several figures of one measurement at each temperature, with 95 % intervals."""
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="value")
     _ticks(axes, curves)
@@ -65,7 +65,7 @@ def survival(axes: Axes, curves: Curves, title: str) -> Axes:
 
 
 def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
-    """One figure of each measurement on each data set, with 95 % intervals; bounds below −1 are cut off."""
+    """Draw one figure of each measurement on each data set, with 95 % intervals; bounds below −1 are cut off."""
     datasets = _beside(axes, figures)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(datasets)), datasets)
@@ -76,7 +76,7 @@ def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], title:
 
 
 def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
-    """Share of each question type among the most robust facts, out of the most and the least robust, of each
+    """Draw the share of each question type among the most robust facts, out of the most and the least robust, of each
     measurement, with 95 % intervals (Fig. 5).
     """
     types = _beside(axes, shares)
@@ -113,7 +113,9 @@ def differences(axes: Axes, found: Mapping[str, Difference], label: str, title: 
 
 
 def _beside(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
-    """Each measurement's figures of several groups beside those of the others, with intervals; the groups in order."""
+    """Return each measurement's figures of several groups beside those of the others, with intervals; the groups in
+    order.
+    """
     groups = list(dict.fromkeys(group for found in figures.values() for group in found))
     for place, ((label, found), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
         value, low, high = np.array([found[group] for group in found]).T
@@ -124,14 +126,16 @@ def _beside(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[s
 
 
 def _ticks(axes: Axes, curves: Curves) -> None:
-    """At the temperatures that were asked, where these are few."""
+    """Set ticks at the temperatures that were asked, where these are few."""
     temperatures = sorted({t for curve in curves.values() for t in curve})
     if len(temperatures) <= 12:
         axes.set_xticks(temperatures)
 
 
 def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
-    """A line with intervals for each measurement; ``dodge`` sets them apart on a logarithmic axis of few values."""
+    """Draw a line with intervals for each measurement; ``dodge`` sets them apart on a logarithmic axis
+    of few values.
+    """
     for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
         points = sorted(curve)
         value, low, high = np.array([curve[x] for x in points]).T
@@ -161,7 +165,7 @@ def _styles() -> Iterator[tuple[str, str, str]]:
 
 
 def _plain(label: str) -> str:
-    """A label that is shown even if it begins with a line, which would hide it."""
+    """Return a label that is shown even if it begins with a line, which would hide it."""
     return f" {label}" if label.startswith("_") else label
 
 

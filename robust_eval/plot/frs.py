@@ -15,7 +15,7 @@ from robust_eval.runtime.rounding import number
 
 
 def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], threshold: float = 0.5) -> Axes:
-    """Share of right replies at each temperature, with 95 % intervals (Fig. 1).
+    """Draw the share of right replies at each temperature, with 95 % intervals (Fig. 1).
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], thre
 
 
 def survival(axes: Axes, holding: Mapping[float, Estimate]) -> Axes:
-    """The Kaplan-Meier curve P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
+    """Draw the Kaplan-Meier curve P(t_b > t): the share of facts that hold beyond each temperature, with 95 %
+    intervals.
 
     All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
     between two temperatures of the grid; a step stands where it was seen.
@@ -86,8 +87,8 @@ def survival(axes: Axes, holding: Mapping[float, Estimate]) -> Axes:
 def entropy_by_breaking_temperature(
     axes: Axes, entropy: ArrayLike, breaking: ArrayLike, temperatures: ArrayLike, pearson: float
 ) -> Axes:
-    """Initial entropy of the facts that break at each temperature: mean with its standard error, and every fact
-    (Fig. 3). Unbroken facts stand apart on the right; they are not in Pearson's r.
+    """Draw the initial entropy of the facts that break at each temperature: mean with its standard error, and every
+    fact (Fig. 3). Unbroken facts stand apart on the right; they are not in Pearson's r.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def entropy_by_breaking_temperature(
 def frs_by_entropy_and_breaking(
     axes: Axes, entropy: ArrayLike, breaking: ArrayLike, scores: ArrayLike, temperatures: ArrayLike, d: float
 ) -> Axes:
-    """Every fact in the plane of entropy and breaking temperature, coloured by its score (Fig. 4).
+    """Draw every fact in the plane of entropy and breaking temperature, coloured by its score (Fig. 4).
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ def frs_by_entropy_and_breaking(
 
 
 def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: Mapping[str, int], n: int) -> Axes:
-    """Share of each question type among the most robust facts, out of the most and the least robust (Fig. 5).
+    """Draw the share of each question type among the most robust facts, out of the most and the least robust (Fig. 5).
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ def frs_by_d(axes: Axes, scores: Mapping[float, Estimate], unbroken_share: float
 
 
 def frs_density(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLike) -> Axes:
-    """Distribution of the score over facts for each d (Fig. 13): density of the broken facts.
+    """Draw the distribution of the score over facts for each d (Fig. 13): density of the broken facts.
 
     The share of unbroken facts, which score alike by convention, is in the title: a smooth density cannot show a point
     mass.
@@ -301,7 +302,9 @@ def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArra
 
 
 def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDArray[np.float64], list[str], float]:
-    """Where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any, beyond the grid."""
+    """Return where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any,
+    beyond the grid.
+    """
     levels = np.asarray(temperatures, dtype=float)
     step = float(np.diff(levels).min()) if len(levels) > 1 else 1.0
     labels = [f"{level:.1f}" if level == round(level, 1) else f"{level:g}" for level in levels]
@@ -316,6 +319,6 @@ def _note_line(axes: Axes, height: float, words: str) -> None:
 
 
 def _temperature_ticks(axes: Axes, temperatures: NDArray[np.float64]) -> None:
-    """At the temperatures that were asked, where these are few."""
+    """Set ticks at the temperatures that were asked, where these are few."""
     if len(temperatures) <= 12:
         axes.set_xticks(temperatures)

@@ -14,7 +14,7 @@ _SPREAD = 0.012
 
 
 def frs_by_entropy_and_rewording(axes: Axes, frs: ArrayLike, entropy: ArrayLike, right_share: ArrayLike) -> Axes:
-    """Where each question stands under all three kinds of pressure.
+    """Draw where each question stands under all three kinds of pressure.
 
     Parameters
     ----------

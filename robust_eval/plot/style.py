@@ -58,14 +58,14 @@ _SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def figure() -> Iterator[tuple[Figure, Axes]]:
-    """A figure with one pair of axes in the common style."""
+    """Open a figure with one pair of axes in the common style."""
     with rc_context(_SETTINGS):
         drawn = Figure(layout="constrained")
         yield drawn, drawn.subplots()
 
 
 def ink(background: Any) -> str:
-    """The one of :data:`INKS` that is easier to read on a colour, by the contrast of WCAG 2.
+    """Return the one of :data:`INKS` that is easier to read on a colour, by the contrast of WCAG 2.
 
     >>> ink("white"), ink("#440154")
     ('#010101', '#fefefe')
@@ -76,7 +76,8 @@ def ink(background: Any) -> str:
 
 
 def panels(drawn: Figure, number: int, columns: int, width: float, height: float) -> list[Axes]:
-    """Axes side by side that share their scales, in place of what was drawn, with ticks below the last of each column.
+    """Return axes side by side that share their scales, in place of what was drawn, with ticks below the last of each
+    column.
 
     ``width`` and ``height`` are those of a panel, in inches; the figure's size follows.
     """
@@ -94,15 +95,15 @@ def panels(drawn: Figure, number: int, columns: int, width: float, height: float
 
 
 def root(axes: Axes) -> Figure:
-    """The figure that axes belong to."""
+    """Return the figure that axes belong to."""
     drawn = axes.get_figure(root=True)
     assert drawn is not None
     return drawn
 
 
 def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1) -> Legend:
-    """A legend under the axis label, where it hides no data, of all ``entries`` (handles and labels, where given), with
-    markers ``enlarged``.
+    """Return a legend under the axis label, where it hides no data, of all ``entries`` (handles and labels, where
+    given), with markers ``enlarged``.
     """
     return axes.legend(
         *entries,

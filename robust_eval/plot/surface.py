@@ -19,7 +19,7 @@ _NAMES = {"frs": "FRS", "f": "f (H, d, $t_b$)"}
 
 
 def surface(axes: Axes, d: float, formula: str = "frs") -> Axes:
-    """The score, or f, over entropy and breaking temperature for one d: a panel of Fig. 8 or 9, seen from above.
+    """Draw the score, or f, over entropy and breaking temperature for one d: a panel of Fig. 8 or 9, seen from above.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def surface(axes: Axes, d: float, formula: str = "frs") -> Axes:
 
 
 def surfaces(drawn: Figure, formula: str = "frs", weights: Sequence[float] = WEIGHTS) -> Figure:
-    """The score, or f, over entropy and breaking temperature for each d (Fig. 9 and 8).
+    """Draw the score, or f, over entropy and breaking temperature for each d (Fig. 9 and 8).
 
     Parameters
     ----------

@@ -19,12 +19,16 @@ class Prompt:
     question: str
 
     def text(self) -> str:
-        """As plain text, for continuation: exemplars, then the question, parted by empty lines; no system line."""
+        """Write the prompt as plain text, for continuation: exemplars, then the question, parted by empty lines; no
+        system line.
+        """
         shown = [f"{question} {answer}" for question, answer in self.exemplars]
         return "\n\n".join([*shown, self.question])
 
     def messages(self, system_role: bool = True) -> list[dict[str, str]]:
-        """As chat messages; without a system role the system line opens the first message of the user."""
+        """Write the prompt as chat messages; without a system role the system line opens the first message
+        of the user.
+        """
         turns = [part for question, answer in self.exemplars for part in (("user", question), ("assistant", answer))]
         turns.append(("user", self.question))
         if self.system and system_role:
@@ -35,7 +39,7 @@ class Prompt:
 
 
 def prompt_for(question: Question, rewrite: int = 0, prompts: str = FEW_SHOT) -> Prompt:
-    """The prompt of a question, or of its rewrite number 1, 2, …; context and choices are never rewritten.
+    """Return the prompt of a question, or of its rewrite number 1, 2, …; context and choices are never rewritten.
 
     ``prompts`` names a file of templates (:func:`robust_eval.prompt.templates.read_templates`).
     """
@@ -51,7 +55,7 @@ def prompt_for(question: Question, rewrite: int = 0, prompts: str = FEW_SHOT) ->
 
 
 def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
-    """The prompt that asks for other wordings of a question: of its text alone, never of context and choices."""
+    """Return the prompt that asks for other wordings of a question: of its text alone, never of context and choices."""
     templates = read_templates(prompts)
     template = templates.of(REWRITING)
     exemplars = []
@@ -63,7 +67,7 @@ def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
 
 
 def _text(question: Question) -> str:
-    """What a question asks; UserError where only its key is known."""
+    """Return what a question asks; UserError where only its key is known."""
     if not question.text:
         raise UserError(
             f"question {question.id} has no text, only a key: no model can be asked it, and recorded answers to it can "
@@ -98,7 +102,7 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
 
 
 def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
-    """Normal forms of the questions and of the contexts that a prompt shows with their answers."""
+    """Return normal forms of the questions and of the contexts that a prompt shows with their answers."""
     exemplars = templates.of(kind).exemplars
     questions = {normal_form(str(exemplar["question"])) for exemplar in exemplars}
     return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}

@@ -53,7 +53,7 @@ class Templates:
     templates: Mapping[str, Template]
 
     def of(self, kind: str) -> Template:
-        """The template for a scenario, or for rewriting; UserError where the file has none."""
+        """Return the template for a scenario, or for rewriting; UserError where the file has none."""
         if kind not in self.templates:
             raise UserError(f"the prompts {self.path} have no template for {kind}")
         return self.templates[kind]
@@ -61,7 +61,7 @@ class Templates:
 
 @cache
 def read_templates(path: str) -> Templates:
-    """The templates in a YAML file; UserError says what is wrong in it."""
+    """Return the templates in a YAML file; UserError says what is wrong in it."""
     file = FOLDER / path.removeprefix(BUILTIN) if path.startswith(BUILTIN) else Path(path)
     try:
         read = yaml.safe_load(regular(file).read_text(encoding="utf-8-sig"))

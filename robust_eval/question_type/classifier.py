@@ -30,13 +30,13 @@ class TypeClassifier:
     tokenizer: Any
 
     def inputs(self, texts: Sequence[str]) -> Any:
-        """What the model reads for these texts, on its device."""
+        """Return what the model reads for these texts, on its device."""
         most = min(MAX_TOKENS, self.tokenizer.model_max_length)
         tokens = self.tokenizer(list(texts), padding=True, truncation=True, max_length=most, return_tensors="pt")
         return tokens.to(self.model.device)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """The type of the question that each text is."""
+        """Return the type of the question that each text is."""
         import torch
 
         names = list(QUESTION_TYPES)
@@ -59,7 +59,7 @@ class TypeClassifier:
 
 
 def from_encoder(encoder: str) -> TypeClassifier:
-    """A text encoder under a new layer that has learned nothing yet, drawn at random by torch's own generator.
+    """Return a text encoder under a new layer that has learned nothing yet, drawn at random by torch's own generator.
 
     ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index. UserError where it cannot be
     loaded.
@@ -70,7 +70,7 @@ def from_encoder(encoder: str) -> TypeClassifier:
 
 
 def read_classifier(folder: Path) -> TypeClassifier:
-    """A classifier that was saved; UserError where the folder holds none, or one of other classes."""
+    """Return a classifier that was saved; UserError where the folder holds none, or one of other classes."""
     classifier = _loaded("classifier of question types", str(folder), {})
     labels = [classifier.model.config.id2label[place] for place in range(classifier.model.config.num_labels)]
     if labels != list(QUESTION_TYPES):
@@ -102,8 +102,8 @@ def _loaded(kind: str, path: str, settings: dict[str, Any]) -> TypeClassifier:
 
 
 def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[Question], dict[str, Any]]:
-    """The questions, those without a type with the one that the classifier in ``folder`` gives them, and for the record
-    how many these are and a hash of the classifier; as they are, and no record, where there is no classifier.
+    """Return the questions, those without a type with the one that the classifier in ``folder`` gives them, and for the
+    record how many these are and a hash of the classifier; as they are, and no record, where there is no classifier.
     """
     if folder is None:
         return list(questions), {}

@@ -90,7 +90,9 @@ def _trained(classifier: TypeClassifier, questions: Sequence[Question], settings
 
 
 def batches(lengths: NDArray[np.int_], batch_size: int, generator: np.random.Generator) -> Iterator[NDArray[np.int_]]:
-    """The places of all questions once, in batches at random, of questions that are about as long as one another."""
+    """Yield the places of all questions once, in batches at random, of questions that are about as long
+    as one another.
+    """
     order = generator.permutation(len(lengths))
     stretch = batch_size * _ALIKE
     pieces = [order[start : start + stretch] for start in range(0, len(order), stretch)]

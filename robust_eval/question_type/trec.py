@@ -10,7 +10,7 @@ _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in 
 
 
 def read_trec(path: Path) -> list[Question]:
-    """The questions of a ``.label`` file with their coarse classes; the id of each is the number of its line.
+    """Return the questions of a ``.label`` file with their coarse classes; the id of each is the number of its line.
 
     The files are in Latin-1, a question a line (``DESC:manner How did serfdom develop ?``). UserError where a file
     cannot be read, holds no question, or has a line that is none.

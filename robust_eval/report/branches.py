@@ -61,8 +61,8 @@ class Branch:
 
 
 def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> Branch:
-    """The most probable beginnings of the answers, as a tree; one that nearly always goes on in one way stands with
-    what follows.
+    """Return the most probable beginnings of the answers, as a tree; one that nearly always goes on in one way stands
+    with what follows.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> B
 
 
 def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, str]]:
-    """The probability of each beginning, and the verdicts on the answers that are whole."""
+    """Return the probability of each beginning, and the verdicts on the answers that are whole."""
     probabilities: dict[Tokens, float] = {}
     verdicts: dict[Tokens, str] = {}
     for tokens, logprobs, answer_tokens, correct in paths:
@@ -119,7 +119,7 @@ def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, 
 
 
 def _most_probable(probabilities: Mapping[Tokens, float]) -> list[Tokens]:
-    """The beginnings to be shown: no probable one is, unless the one before it is."""
+    """Return the beginnings to be shown: no probable one is, unless the one before it is."""
     children: dict[Tokens, list[Tokens]] = {}
     for prefix in probabilities:
         children.setdefault(prefix[:-1], []).append(prefix)

@@ -265,7 +265,7 @@ def labels_per_question(axes: Axes, run: Findings) -> None:
 
 
 def _repeated(run: Findings) -> bool:
-    """Whether any question could have had two different answers."""
+    """Tell whether any question could have had two different answers."""
     return "certainty" in run.tables and pc.max(run.nearest_to_one("certainty")["most"]).as_py() > 0
 
 

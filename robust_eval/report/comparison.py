@@ -84,7 +84,7 @@ class Comparison:
         return few(*min((each for each in found if each[0]), default=(0, False)))
 
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
-        """The measurements on a data set, of one subject or of all, each with its subject."""
+        """Return the measurements on a data set, of one subject or of all, each with its subject."""
         found = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
         return [(name, run) for name, where, run in found if where == dataset and subject in (None, name)]
 
@@ -111,12 +111,12 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
 
 
 def _chosen(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:
-    """The groups of some questions; None where there are none."""
+    """Return the groups of some questions; None where there are none."""
     return None if groups is None else np.asarray(groups)[rows]
 
 
 def _either(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
-    """The lowest and the highest value that a figure of one question can have in either run."""
+    """Return the lowest and the highest value that a figure of one question can have in either run."""
     (lowest, highest), (other_lowest, other_highest) = one.limits(figure), other.limits(figure)
     return min(lowest, other_lowest), max(highest, other_highest)
 

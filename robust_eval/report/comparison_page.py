@@ -51,7 +51,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
 
 
 def sentences(compared: Comparison) -> list[str]:
-    """What was compared, and on each data set what holds its facts most and least firmly."""
+    """Return what was compared, and on each data set what holds its facts most and least firmly."""
     models, datasets = (
         _listed(sorted({str(run.settings[name]) for run in compared.runs})) for name in ("model.name", "dataset.name")
     )
@@ -114,7 +114,9 @@ def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
 
 
 def _save_differences(compared: Comparison, folder: Path) -> dict[str, Path]:
-    """The paired differences of each figure that speaks for pairs; of many pairs those that are furthest apart."""
+    """Return the paired differences of each figure that speaks for pairs; of many pairs those that are
+    furthest apart.
+    """
     saved: dict[str, Path] = {}
     for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
         pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
@@ -178,7 +180,7 @@ def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Mapp
 
 
 def runs_as_data(compared: Comparison) -> pa.Table:
-    """A row for each run and figure; ``n`` is the number of questions that it rests on, where it does."""
+    """Return a row for each run and figure; ``n`` is the number of questions that it rests on, where it does."""
     rows = [
         {"run": label, "figure": name, **estimate._asdict(), "n": run.n(name)}
         for label, run in zip(compared.labels, compared.runs, strict=True)
@@ -190,7 +192,7 @@ def runs_as_data(compared: Comparison) -> pa.Table:
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
-    """A row for each pair and figure; the log-rank test, where there is one, in all rows of its pair."""
+    """Return a row for each pair and figure; the log-rank test, where there is one, in all rows of its pair."""
     names = compared.names.whole
     figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields)]
     rows = []
@@ -204,5 +206,5 @@ def pairs_as_data(compared: Comparison) -> pa.Table:
 
 
 def _questions_as_data(compared: Comparison) -> pa.Table:
-    """A row for each shared question and each measurement that asked it; a figure that others lack is null."""
+    """Return a row for each shared question and each measurement that asked it; a figure that others lack is null."""
     return pa.concat_tables([shared.as_data() for shared in compared.shared], promote_options="default")

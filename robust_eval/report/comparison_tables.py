@@ -47,7 +47,7 @@ class Table(NamedTuple):
 
 
 def comparison_tables(compared: Comparison) -> Iterator[Table]:
-    """All tables, in the order in which they are read."""
+    """Yield all tables, in the order in which they are read."""
     yield runs_table(compared)
     if any(run.scores() for run in compared.measurements):
         yield _score_table(compared)
@@ -87,7 +87,7 @@ def runs_table(compared: Comparison) -> Table:
 
 
 def _cost_table(compared: Comparison) -> Table:
-    """Tokens by stage, and answers that were none, for each run (Cho & Watson, §4 and §6.4)."""
+    """Return tokens by stage, and answers that were none, for each run (Cho & Watson, §4 and §6.4)."""
     shown = [name for name in _COUNTED if any(run.figures.get(name, _NOTHING).value for run in compared.runs)]
     rows = [
         [Cell(label), *(Cell(f"{run.figures.get(name, _NOTHING).value:,.0f}") for name in shown)]
@@ -141,7 +141,9 @@ def _score_table(compared: Comparison) -> Table:
 
 
 def _type_table(compared: Comparison) -> Table:
-    """Question types among the most robust facts, over all data sets of a subject (Fastowski et al., Fig. 5)."""
+    """Return the question types among the most robust facts, over all data sets of a subject (Fastowski et al., Fig.
+    5).
+    """
     header = ["measured", "data sets", "type", "facts", "taken at either end", "most robust", "least robust"]
     header.append("share most robust")
     rows = []
@@ -168,7 +170,7 @@ def _type_table(compared: Comparison) -> Table:
 
 
 def _scenario_table(compared: Comparison) -> Table:
-    """By scenario, with means over data sets (Cho & Watson, Table 5)."""
+    """Return the figures by scenario, with means over data sets (Cho & Watson, Table 5)."""
     shown = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
     header = ["measured", "scenario", "data set", "questions", *(compared.words(name) for name in shown)]
     rows = []
@@ -187,7 +189,7 @@ def _scenario_table(compared: Comparison) -> Table:
 
 
 def pair_table(compared: Comparison) -> Table:
-    """Each pair in one row: the first of the scores that both have, and the log-rank test."""
+    """Return each pair in one row: the first of the scores that both have, and the log-rank test."""
     header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "draws above 0"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows = []
@@ -234,7 +236,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
 
 
 def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
-    """The questions on which measurements differ most: kept by some alone, and by each main figure."""
+    """Yield the questions on which measurements differ most: kept by some alone, and by each main figure."""
     many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     places = shared.disputed(MOST)
     if len(places):
@@ -292,13 +294,13 @@ def _question(shared: SharedQuestions, row: int) -> Cell:
 
 
 def _answer(shared: SharedQuestions, row: int, column: int) -> tuple[str, str]:
-    """The greedy answer as it is shown, and the verdict on it; both empty where none is at hand."""
+    """Return the greedy answer as it is shown, and the verdict on it; both empty where none is at hand."""
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
     return ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
 
 
 def shortened(text: str) -> str:
-    """As much of a text as is shown."""
+    """Return as much of a text as is shown."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 

@@ -12,5 +12,5 @@ def packed(data: Any) -> str:
 
 
 def compressed(text: str) -> str:
-    """A text for a page's script to read: gzip in base64, in which nothing can end the element that holds it."""
+    """Return a text for a page's script to read: gzip in base64, in which nothing can end the element that holds it."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")

@@ -77,7 +77,8 @@ def _make_printable(drawn: Figure) -> None:
 
 
 def _lean(drawing: str) -> str:
-    """An SVG drawing with places to a tenth of a point, paths to a hundredth, and what all elements share at its root.
+    """Return an SVG drawing with places to a tenth of a point, paths to a hundredth, and what all elements share at its
+    root.
 
     That is half of what matplotlib writes. A rule for everything (``*``) would be one for the whole page besides.
     """

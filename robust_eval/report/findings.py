@@ -50,7 +50,7 @@ class Findings:
         return {d: table[name].to_numpy() for d, name in score_columns(table).items()}
 
     def nearest_to_one(self, table: str) -> pa.Table:
-        """The rows of a table at the temperature nearest to 1, the only one of most runs."""
+        """Return the rows of a table at the temperature nearest to 1, the only one of most runs."""
         rows = self.tables[table]
         nearest = nearest_to_one(pc.unique(rows["temperature"]).to_pylist())
         return rows.filter(pc.equal(rows["temperature"], nearest))
@@ -83,7 +83,7 @@ class TablesIn(Mapping[str, pa.Table]):
 
 
 def findings(result: Result) -> Findings:
-    """Of a run that has just ended."""
+    """Return the findings of a run that has just ended."""
     values: dict[str, Estimate] = {}
     curves: dict[str, Mapping[float, Estimate]] = {}
     settings = dict(result.description)
@@ -99,7 +99,9 @@ def findings(result: Result) -> Findings:
 
 
 def read_findings(folder: str | Path) -> Findings:
-    """Of a finished run, from its folder; UserError where it has not finished, or a file of it is damaged."""
+    """Return the findings of a finished run, from its folder; UserError where it has not finished, or a file of it is
+    damaged.
+    """
     run = read_run(Path(folder))
     curves: dict[str, dict[float, Estimate]] = {}
     for figure, estimate in run.figures.items():

@@ -98,31 +98,35 @@ class FinishedRun:
         return self.questions.num_rows if told is None else int(told.value)
 
     def n(self, figure: str) -> int | None:
-        """How many questions a figure rests on; None where it rests on none, or a run of an earlier version does not
-        say it.
+        """Return how many questions a figure rests on; None where it rests on none, or a run of an earlier version does
+        not say it.
         """
         if figure in self.measured:
             return int(np.count_nonzero(~np.isnan(self.values(figure))))
         return self.of_questions.get(figure)
 
     def values(self, figure: str) -> Floats:
-        """(n,) one figure of every question asked; NaN where undefined."""
+        """Return (n,) one figure of every question asked; NaN where undefined."""
         return np.asarray(self.questions[figure].to_numpy(), dtype=float)
 
     def keys(self) -> list[tuple[str, str]]:
-        """(n,) id and text of every question: another data set may use the same ids for other questions."""
+        """Return (n,) id and text of every question: another data set may use the same ids for other questions."""
         return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
 
     def limits(self, figure: str) -> Limits:
-        """The lowest and the highest value that a figure of one question can have; infinite where that is not known."""
+        """Return the lowest and the highest value that a figure of one question can have; infinite where that is not
+        known.
+        """
         return limits_of(self.questions, figure)
 
     def kept(self) -> NDArray[np.bool_]:
-        """(n,) whether each question was kept."""
+        """Return (n,) whether each question was kept."""
         return np.asarray(self.questions["kept"].to_pylist(), dtype=bool)
 
     def breaking_temperatures(self) -> tuple[list[float], Floats]:
-        """The grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not kept."""
+        """Return the grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not
+        kept.
+        """
         grid = sorted(self.curve(SURVIVAL.name))
         breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
         for t in reversed(grid):
@@ -131,14 +135,14 @@ class FinishedRun:
         return grid, breaking
 
     def groups(self) -> list[str] | None:
-        """(n,) what makes questions dependent; None where nothing does."""
+        """Return (n,) what makes questions dependent; None where nothing does."""
         groups = self.questions["group"].to_pylist()
         if not any(groups):
             return None
         return [f"group {group}" if group else f"question {row}" for row, group in enumerate(groups)]
 
     def curve(self, name: str) -> dict[float, Estimate]:
-        """A figure by temperature; empty where the run has none of this name."""
+        """Return a figure by temperature; empty where the run has none of this name."""
         places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.figures}
         return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
 
@@ -148,7 +152,9 @@ class FinishedRun:
 
 
 def read_run(folder: Path, name: str | None = None) -> FinishedRun:
-    """The run in a folder, or with this name; UserError where it has not finished, or a file of it is damaged."""
+    """Return the run in a folder, or with this name; UserError where it has not finished, or a file of
+    it is damaged.
+    """
     called = name or str(folder)
     missing = [file for file in (CONFIG, SUMMARY, QUESTIONS) if not (folder / file).is_file()]
     if missing:
@@ -180,7 +186,7 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
 
 
 def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
-    """What ``read`` returns; UserError where it finds something else than such a file."""
+    """Return what ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, UserError) as problem:
@@ -188,14 +194,14 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
 
 
 def _numbers(text: str) -> dict[str, float]:
-    """The numbers of a summary, NaN where it has none, under the names that they have by now."""
+    """Return the numbers of a summary, NaN where it has none, under the names that they have by now."""
     return {
         _present_name(name): math.nan if number is None else float(number) for name, number in parsed_json(text).items()
     }
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """The figures of a summary, each with its interval."""
+    """Return the figures of a summary, each with its interval."""
     return {
         name: Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
         for name in numbers
@@ -204,12 +210,12 @@ def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
 
 
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
-    """How many questions the figures of a summary rest on; those of earlier versions do not say it."""
+    """Return how many questions the figures of a summary rest on; those of earlier versions do not say it."""
     return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
 
 
 def _present_name(number: str) -> str:
-    """What a number of a summary is called by now: a figure, or an end of its interval."""
+    """Return what a number of a summary is called by now: a figure, or an end of its interval."""
     for before, now in _RENAMED.items():
         if number in (before, f"{before}.low", f"{before}.high"):
             return now + number.removeprefix(before)
@@ -217,7 +223,7 @@ def _present_name(number: str) -> str:
 
 
 def _greedy(file: Path) -> dict[str, GreedyAnswer]:
-    """The greedy answers among graded ones, by question id."""
+    """Return the greedy answers among graded ones, by question id."""
     columns = ["question_id", "text", "correct", "outcome"]
     table = pq.read_table(file, columns=columns, filters=[(SAMPLER, "==", GREEDY)])
     return {
@@ -227,7 +233,7 @@ def _greedy(file: Path) -> dict[str, GreedyAnswer]:
 
 
 def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """The runs without those that have the settings and the values of an earlier one."""
+    """Return the runs without those that have the settings and the values of an earlier one."""
     kept: list[FinishedRun] = []
     for run in runs:
         names = run.questions.column_names
@@ -242,7 +248,7 @@ def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 
 def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Runs that differ in d alone as one that has the scores for every d: they scored the same answers."""
+    """Return runs that differ in d alone as one that has the scores for every d: they scored the same answers."""
     kept: list[FinishedRun] = []
     for run in runs:
         key = _key(run, without=WEIGHT)
@@ -261,7 +267,7 @@ def _key(run: FinishedRun, without: str = "") -> dict[str, str]:
 
 
 def _settings(run: FinishedRun) -> dict[str, Any]:
-    """What results depend on: which samplers and metrics were chosen, and every setting."""
+    """Return what results depend on: which samplers and metrics were chosen, and every setting."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
         for group in SEVERAL
@@ -270,7 +276,7 @@ def _settings(run: FinishedRun) -> dict[str, Any]:
 
 
 def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
-    """Whether tables agree in these columns; undefined values are equal."""
+    """Tell whether tables agree in these columns; undefined values are equal."""
     if one.num_rows != other.num_rows:
         return False
     pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
@@ -312,8 +318,8 @@ class Labels:
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, named: bool) -> list[str]:
-    """What differs, of settings that go together the first; first the setting ``lead`` where it or nothing differs, or
-    always (``named``).
+    """Return what differs, of settings that go together the first; first the setting ``lead`` where it or nothing
+    differs, or always (``named``).
     """
     names = list(dict.fromkeys(name for each in settings for name in each))
     own = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
@@ -324,14 +330,14 @@ def _labels(settings: Sequence[Mapping[str, Any]], lead: str, named: bool) -> li
 
 
 def _short(name: str, names: Sequence[str]) -> str:
-    """The end of a setting's name that no other one has."""
+    """Return the end of a setting's name that no other one has."""
     parts = name.split(".")
     ends = [".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
     return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1 or end == name)
 
 
 def _refining(settings: Sequence[Mapping[str, Any]], known: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that tell apart, in turn, what ``known`` and the ones before them do not."""
+    """Return those of ``names`` that tell apart, in turn, what ``known`` and the ones before them do not."""
     chosen: list[str] = []
     for name in names:
         if _kinds(settings, [*known, *chosen, name]) > _kinds(settings, [*known, *chosen]):

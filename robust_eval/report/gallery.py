@@ -38,7 +38,7 @@ def write_gallery(run_folder: Path, folder: Path) -> Path:
 
 
 def snippet(entry: Entry, run_folder: Path) -> str:
-    """The lines that draw a figure of the catalogue in a notebook, from the folder of a run."""
+    """Return the lines that draw a figure of the catalogue in a notebook, from the folder of a run."""
     source = inspect.getsource(catalogue)
     module = ast.parse(source)
     (function,) = (node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == entry.name)
@@ -55,7 +55,7 @@ def snippet(entry: Entry, run_folder: Path) -> str:
 
 
 def _imports(module: ast.Module, used: set[str]) -> list[str]:
-    """The imports of a module that bring what is used."""
+    """Return the imports of a module that bring what is used."""
     found = []
     for node in module.body:
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -15,7 +15,7 @@ _NO_ANSWER = {
 
 
 def left_out(result: Result) -> Iterator[str]:
-    """A sentence for each thing."""
+    """Yield a sentence for each thing."""
     prefix = "loaded.dataset.unusable."
     for name, number in result.description.items():
         if name.startswith(prefix) and isinstance(number, int):
@@ -36,14 +36,14 @@ def left_out(result: Result) -> Iterator[str]:
 
 
 def _not_asked_again(result: Result) -> Iterator[str]:
-    """Why questions were not kept."""
+    """Say why questions were not kept."""
     why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
     for standing, number in why.most_common():
         yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
 
 
 def unanswered(counts: Mapping[str, float]) -> str:
-    """What brought no answer, by stage (Cho & Watson, §6.4); empty where everything did."""
+    """Return what brought no answer, by stage (Cho & Watson, §6.4); empty where everything did."""
     said = []
     for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
         found = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in _NO_ANSWER.items()}

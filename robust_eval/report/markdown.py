@@ -9,14 +9,16 @@ from robust_eval.runtime.printable import printable
 
 
 def escaped(text: str) -> str:
-    """Text on one line that is shown as it is: no markup, and no address where a reader of Markdown looks for some."""
+    """Return text on one line that is shown as it is: no markup, and no address where a reader of Markdown looks for
+    some.
+    """
     plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def lines(table: Table) -> list[str]:
-    """A table line by line: its header, the rule below it, and its rows."""
+    """Return a table line by line: its header, the rule below it, and its rows."""
     rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
 

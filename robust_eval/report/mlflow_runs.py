@@ -24,7 +24,7 @@ class TrackedRuns:
         self._scratch = scratch
 
     def named(self, run_id: str) -> list[FinishedRun]:
-        """The run of this id, or the finished runs of the sweep of this id; UserError where there is none."""
+        """Return the run of this id, or the finished runs of the sweep of this id; UserError where there is none."""
         if not _RUN_ID.fullmatch(run_id):
             what = "is a file" if Path(run_id).is_file() else "does not exist"
             raise UserError(f"the folder {run_id} {what}; {_WANTED}")
@@ -51,7 +51,9 @@ class TrackedRuns:
             ) from problem
 
     def of_experiment(self, name: str) -> list[FinishedRun]:
-        """The finished runs of an experiment by their start; those that cannot be compared are named and left out."""
+        """Return the finished runs of an experiment by their start; those that cannot be compared are named and left
+        out.
+        """
         runs = []
         with self._client() as client:
             experiment = client.get_experiment_by_name(name)
@@ -70,7 +72,7 @@ class TrackedRuns:
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
-        """A client; UserError where the store cannot be used or has no such run."""
+        """Open a client; UserError where the store cannot be used or has no such run."""
         if self._database is not None and not self._database.is_file():
             raise UserError(f"there is no MLflow database {self._database}; name folders of runs, --mlruns, or --uri")
         mlflow = mlflow_library()
@@ -99,7 +101,7 @@ _FINISHED = "attributes.status = 'FINISHED'"
 
 
 def _search(client: Any, experiment_id: str, condition: str) -> Iterator[Any]:
-    """All runs of an experiment that meet a condition, by their start."""
+    """Yield all runs of an experiment that meet a condition, by their start."""
     token = None
     while token != "":
         page = client.search_runs([experiment_id], condition, order_by=["attributes.start_time"], page_token=token)

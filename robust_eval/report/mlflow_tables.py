@@ -23,7 +23,7 @@ ROWS = 1000
 
 
 def run_note(result: Result) -> str:
-    """The run in one sentence, and the figures that a person wants first."""
+    """Return the run in one sentence, and the figures that a person wants first."""
     figures = [row for score in result.scores.values() for row in headline(score)]
     cells = [[Cell(words) for words in figure] for figure in figures]
     table = Table("Figures", ["figure", "value", "95 % interval", "questions"], cells)
@@ -31,7 +31,7 @@ def run_note(result: Result) -> str:
 
 
 def comparison_note(compared: Comparison) -> str:
-    """What was compared, the runs beside one another, and how far apart each two are."""
+    """Return what was compared, the runs beside one another, and how far apart each two are."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
     return _note([*sentences(compared), compared.warning], tables, COMPARISON_PAGE)
 
@@ -57,8 +57,8 @@ def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
 
 
 def run_tables(result: Result) -> dict[str, pa.Table]:
-    """The questions with their greedy answers and main figures; of many, a sample of every kind, and of each kind of
-    both ends and the middle of the first figure.
+    """Return the questions with their greedy answers and main figures; of many, a sample of every kind, and of each
+    kind of both ends and the middle of the first figure.
     """
     table = result.by_question()
     declarations = [figure for score in result.scores.values() for figure in score.declared if figure.of_question]
@@ -112,5 +112,5 @@ def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
 
 
 def _named(name: str, table: pa.Table) -> dict[str, pa.Table]:
-    """A table by its name, which says so where it is only the beginning."""
+    """Return a table by its name, which says so where it is only the beginning."""
     return {name: table} if table.num_rows <= ROWS else {f"{name}_first_{ROWS}": table.slice(0, ROWS)}

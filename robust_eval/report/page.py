@@ -82,7 +82,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
 
 
 def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[int]) -> str:
-    """All that the page's script shows of these questions beside what the index says of them, compressed."""
+    """Return all that the page's script shows of these questions beside what the index says of them, compressed."""
     questions = [result.asked[row] for row in shown]
     decode = None
     if result.tokenizer is not None:
@@ -107,7 +107,7 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
 
 
 def _setup(result: Result) -> dict[str, str]:
-    """What was run, as a person would say it."""
+    """Return what was run, as a person would say it."""
     settings = result.description
     samplers = list(result.graded)
     prompts = f"{result.prompts_asked:,} asked, {result.prompts_found:,} answered from the store"
@@ -136,24 +136,24 @@ def _data_set(result: Result) -> str:
 
 
 def template(name: str) -> Template:
-    """A template of this package."""
+    """Return a template of this package."""
     loader = PackageLoader("robust_eval.report", ".")
     return Environment(loader=loader, autoescape=True, finalize=_shown).get_template(name)
 
 
 def _shown(value: Any) -> Any:
-    """What a template is given to show, in which nothing is hidden; what is markup has been looked through."""
+    """Return what a template is given to show, in which nothing is hidden; what is markup has been looked through."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def inlined(figures: Mapping[str, Path]) -> dict[str, str]:
-    """The drawings themselves in place of their files."""
+    """Return the drawings themselves in place of their files."""
     return {caption: drawing(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())}
 
 
 def drawing(file: Path, prefix: str) -> str:
-    """An SVG drawing as part of a page: without its XML head, with ids that no other drawing has, and in the colours
-    of the text around it where it is black or grey (:mod:`robust_eval.plot.style`).
+    """Return an SVG drawing as part of a page: without its XML head, with ids that no other drawing has, and in the
+    colours of the text around it where it is black or grey (:mod:`robust_eval.plot.style`).
     """
     drawn = file.read_text(encoding="utf-8")
     drawn = drawn[drawn.index("<svg") :]
@@ -169,7 +169,7 @@ def _by_category(result: Result) -> list[dict[str, Any]]:
 
 
 def _divided(result: Result) -> list[dict[str, Any]]:
-    """The questions whose raters agree least, with all their answers at the temperature nearest to 1."""
+    """Return the questions whose raters agree least, with all their answers at the temperature nearest to 1."""
     metric = result.metric_of("agreement")
     if metric is None:
         return []
@@ -196,7 +196,9 @@ def _divided(result: Result) -> list[dict[str, Any]]:
 
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
-    """The questions that the three methods do not find equally firm beside the others, the furthest apart first."""
+    """Return the questions that the three methods do not find equally firm beside the others, the
+    furthest apart first.
+    """
     if "profile" not in result.tables:
         return []
     greedy = dict(rows(result.baseline, "question_id", "text"))
@@ -206,13 +208,13 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """How a question was asked; recorded answers need not come with their rewrites."""
+    """Return how a question was asked; recorded answers need not come with their rewrites."""
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 
 
 def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
-    """How many rewrites turned a right answer wrong, and one of each question, for the first questions."""
+    """Return how many rewrites turned a right answer wrong, and one of each question, for the first questions."""
     table = result.tables.get("adversarial_rewrites")
     if table is None:
         return 0, []
@@ -223,7 +225,7 @@ def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _types(result: Result) -> dict[str, Any] | None:
-    """What there is to say of question types; None where no FRS was measured."""
+    """Return what there is to say of question types; None where no FRS was measured."""
     if "frs_types" not in result.tables:
         return None
     shares = result.tables["frs_types"]

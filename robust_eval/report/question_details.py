@@ -29,7 +29,7 @@ _Key = tuple[int, str, str | None, str, str]
 def details(
     result: Result, questions: Sequence[Question], longest: int, decode: Callable[[list[int]], str] | None
 ) -> list[dict[str, Any]]:
-    """What there is to see of each question, as data for a page.
+    """Return what there is to see of each question, as data for a page.
 
     ``longest`` is how many characters of a text are shown; ``decode`` gives the text of tokens, where that is known.
     """
@@ -68,7 +68,7 @@ def details(
 
 
 def cut(text: str, longest: int) -> str:
-    """What is shown of a text: all of it, or of one that is too long the beginning and its length."""
+    """Return what is shown of a text: all of it, or of one that is too long the beginning and its length."""
     text = printable_lines(text)
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
@@ -78,8 +78,8 @@ def _of(table: pa.Table, ids: Collection[str]) -> pa.Table:
 
 
 def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
-    """The different answers to each question: how often each came at which temperature (its probability, where they
-    are enumerated), those that came most first.
+    """Return the different answers to each question: how often each came at which temperature (its probability, where
+    they are enumerated), those that came most first.
     """
     temperatures = sorted(set(table["temperature"].to_pylist()))
     column = {t: place for place, t in enumerate(temperatures)}
@@ -105,7 +105,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
 def _most_frequent(
     question_id: str, found: Mapping[_Key, list[float]], elected: Collection[tuple[str, _Key]], longest: int
 ) -> dict[str, Any]:
-    """The answers that are shown, by wording; the others and all of them parted by their verdict."""
+    """Return the answers that are shown, by wording; the others and all of them parted by their verdict."""
     shown, seen = [], Counter[int]()
     others: dict[str, list[Sequence[float]]] = defaultdict(list)
     whole: dict[str, list[Sequence[float]]] = defaultdict(list)
@@ -128,18 +128,20 @@ def _most_frequent(
 
 
 def _summed(counts: Sequence[Sequence[float]]) -> list[str]:
-    """Counts of several answers by temperature as those of all of them, as they are shown; empty where it is none."""
+    """Return counts of several answers by temperature as those of all of them, as they are shown; empty where it is
+    none.
+    """
     return [_times(math.fsum(at)) for at in zip(*counts, strict=True)]
 
 
 def _times(count: float) -> str:
-    """How often an answer came; where answers are enumerated, its probability."""
+    """Return how often an answer came; where answers are enumerated, its probability."""
     return "" if count == 0 else number(count, ".0f" if count == round(count) else ".3f")
 
 
 def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and as the model's
-    probabilities tell it (with 1.96 standard errors, and bounds that are certain).
+    """Return the accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and as the
+    model's probabilities tell it (with 1.96 standard errors, and bounds that are certain).
     """
     metric = result.metric_of("frs_accuracy")
     if metric is None:
@@ -166,7 +168,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
 def _trees(
     result: Result, ids: Collection[str], longest: int, decode: Callable[[list[int]], str]
 ) -> dict[str, list[Any]]:
-    """The top branches of each question's answers, of all samplers, to the question as it stands."""
+    """Return the top branches of each question's answers, of all samplers, to the question as it stands."""
     paths: dict[str, dict[Path, None]] = defaultdict(dict)
     columns = ("question_id", "rewrite", "token_ids", "token_logprobs", "answer_tokens", "correct")
     for table in (result.baseline, *result.graded.values()):

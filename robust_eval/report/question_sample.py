@@ -9,7 +9,7 @@ from robust_eval.metric.score import Floats
 
 
 def sample(kinds: Sequence[str], values: Floats, most: int) -> NDArray[np.intp]:
-    """Rows of at most ``most`` questions of every kind, in their order; always the same of the same questions.
+    """Return rows of at most ``most`` questions of every kind, in their order; always the same of the same questions.
 
     Each kind has the same number of places, and what a small one leaves free the larger ones share. Of a kind that has
     to be cut a third of the places goes to its lowest ``values`` (n,), a third to its highest, and the rest to
@@ -26,7 +26,7 @@ def sample(kinds: Sequence[str], values: Floats, most: int) -> NDArray[np.intp]:
 
 
 def _places(sizes: dict[str, int], most: int) -> dict[str, int]:
-    """How many of each kind are taken: the smallest kinds first, each the share that is left for it."""
+    """Return how many of each kind are taken: the smallest kinds first, each the share that is left for it."""
     places: dict[str, int] = {}
     for left, kind in zip(range(len(sizes), 0, -1), sorted(sizes, key=lambda kind: sizes[kind]), strict=True):
         places[kind] = min(sizes[kind], (most - sum(places.values())) // left)

@@ -17,14 +17,14 @@ WHY_NOT = {
 
 
 def verdict(correct: bool | None, outcome: str) -> str:
-    """The one of :data:`VERDICTS` that an answer has."""
+    """Return the one of :data:`VERDICTS` that an answer has."""
     if outcome in NO_REPLY:
         return "no reply"
     return "not judged" if correct is None else "right" if correct else "wrong"
 
 
 def standings(result: Result) -> list[str]:
-    """How each question asked stands: "kept" with the verdict on its greedy answer, where it has one, or one of
+    """Return how each question asked stands: "kept" with the verdict on its greedy answer, where it has one, or one of
     :data:`WHY_NOT`.
     """
     kept = {question.id for question in result.kept}

@@ -38,8 +38,8 @@ def _headline(score: Score) -> Iterator[Column]:
 
 
 def word_columns(result: Result) -> dict[str, list[str]]:
-    """What is said of every question in words: ``status``, ``type`` and ``category``; those that are empty throughout
-    are left out.
+    """Return what is said of every question in words: ``status``, ``type`` and ``category``; those that are empty
+    throughout are left out.
     """
     columns = {
         "status": standings(result),
@@ -60,8 +60,8 @@ class Chosen:
 
 
 def chosen(result: Result, columns: Sequence[Column], most: int) -> Chosen:
-    """All questions if they are not more than ``most``; otherwise a sample of all kinds (:func:`standings`), and of
-    each of both ends and the middle of the first column.
+    """Return all questions if they are not more than ``most``; otherwise a sample of all kinds (:func:`standings`), and
+    of each of both ends and the middle of the first column.
     """
     kinds = standings(result)
     values = columns[0].numbers if columns else np.full(len(kinds), np.nan)
@@ -71,7 +71,7 @@ def chosen(result: Result, columns: Sequence[Column], most: int) -> Chosen:
 
 
 def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
-    """The column of the chosen questions for a page; "Infinity" and null are what JSON has no numbers for."""
+    """Return the column of the chosen questions for a page; "Infinity" and null are what JSON has no numbers for."""
     numbers = column.numbers[list(chosen)].tolist()
     return {
         "name": column.name,

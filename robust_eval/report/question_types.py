@@ -26,7 +26,8 @@ class PooledTypes(NamedTuple):
 
 
 def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[PooledTypes]:
-    """Of each subject whose questions have types, by the smallest d that all runs with a score share.
+    """Return the shares for each subject whose questions have types, by the smallest d that all runs with a score
+    share.
 
     ``subjects`` and ``datasets`` say of each run what was measured, and on what. Empty where no d is shared.
     """
@@ -49,7 +50,7 @@ def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets:
 
 
 def _groups(own: Sequence[tuple[FinishedRun, str]]) -> list[str] | None:
-    """What makes questions dependent, over all data sets; None where nothing does."""
+    """Return what makes questions dependent, over all data sets; None where nothing does."""
     by_run = [(run.groups(), run.questions.num_rows, dataset) for run, dataset in own]
     if all(groups is None for groups, _, _ in by_run):
         return None

@@ -54,7 +54,8 @@ class Part(NamedTuple):
 
 
 def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[ScenarioRow]:
-    """A row for each run and scenario; of several data sets of one subject also AVG and WAVG, by scenario and in total.
+    """Return a row for each run and scenario; of several data sets of one subject also AVG and WAVG, by scenario and in
+    total.
 
     ``subjects`` and ``datasets`` say of each run what was measured, and on what.
     """
@@ -72,8 +73,8 @@ def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets
 
 
 def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
-    """The parts, and after those of each scenario AVG and WAVG, if they are several; at last those of all parts, if
-    there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
+    """Yield the parts, and after those of each scenario AVG and WAVG, if they are several; at last those of all parts,
+    if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
 
     Figures that not all parts have are in no mean; parts in which one is undefined are left out of its mean.
     """
@@ -90,7 +91,7 @@ def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
 
 
 def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_], seed: int) -> Part:
-    """The telling figures over some questions of a run, drawn independently of those under other seeds."""
+    """Return the telling figures over some questions of a run, drawn independently of those under other seeds."""
     groups = run.groups()
     figures: dict[str, Found] = {}
     for name in run.telling:
@@ -115,7 +116,7 @@ def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_
 
 
 def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
-    """AVG and WAVG of the figures that all of several parts have."""
+    """Yield AVG and WAVG of the figures that all of several parts have."""
     if len(parts) < 2:
         return
     shared = [name for name in parts[0].figures if all(name in part.figures for part in parts)]
@@ -130,7 +131,7 @@ def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[Sc
 
 
 def _mean(figures: Sequence[Found], weights: Sequence[float]) -> Estimate:
-    """The weighted mean of independent figures, with its 95 % interval.
+    """Return the weighted mean of independent figures, with its 95 % interval.
 
     Of means over questions that is the bootstrap's. Where there are no draws (κ, α), or all are alike, the bounds are
     the means of the figures' bounds; none where one of them has none. Independent figures would allow a narrower one,

@@ -57,13 +57,13 @@ class SharedQuestions:
         return np.asarray(_range(self.kept) == 1)
 
     def differs(self, figure: str) -> NDArray[np.bool_]:
-        """(n,) whether the measurements differ in a figure by as much as is shown: equal answers may have figures that
-        differ in digits that mean nothing, by rounding or by what else was computed in the same batch.
+        """Return (n,) whether the measurements differ in a figure by as much as is shown: equal answers may have
+        figures that differ in digits that mean nothing, by rounding or by what else was computed in the same batch.
         """
         return self.ranges[figure] >= SHOWN
 
     def differing(self, figure: str, most: int) -> NDArray[np.intp]:
-        """Rows in which a figure differs, at most so many: the largest range first.
+        """Return rows in which a figure differs, at most so many: the largest range first.
 
         Ties go to the question that differs more in the figure that the metric names for them, then to the one asked
         first.
@@ -73,7 +73,7 @@ class SharedQuestions:
         return found[np.lexsort((found, -np.nan_to_num(other, posinf=math.inf), -self.ranges[figure][found]))][:most]
 
     def disputed(self, most: int) -> NDArray[np.intp]:
-        """Rows of questions that some kept and others did not, at most so many.
+        """Return rows of questions that some kept and others did not, at most so many.
 
         First those that have the highest value of the leading figure where they were kept; without one, those asked
         first.
@@ -99,14 +99,16 @@ class SharedQuestions:
         return self.about(figure).ties == BREAKING.name
 
     def _second(self, figure: str) -> Floats:
-        """(n,) the range of the figure that decides ties; 0 where it has none."""
+        """Return (n,) the range of the figure that decides ties; 0 where it has none."""
         if self.breaks(figure):
             return _range(self.breaking)
         ties, place = self.about(figure).ties, curve_and_temperature(figure)
         return self.ranges.get(ties if place is None else point(ties, place[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:
-        """A row for each question and each measurement that asked it, with the range of each figure over them all."""
+        """Return a row for each question and each measurement that asked it, with the range of each figure over them
+        all.
+        """
         rows, columns = np.nonzero(~np.isnan(self.kept))
         data: dict[str, Any] = {
             "dataset": pa.array([self.dataset] * len(rows), pa.string()),
@@ -128,7 +130,9 @@ class SharedQuestions:
 def shared_questions(
     measurements: Sequence[FinishedRun], names: Labels, pairs: Sequence[tuple[int, int]]
 ) -> list[SharedQuestions]:
-    """The questions of each set of measurements that share some, directly or through others; ``pairs`` share some."""
+    """Return the questions of each set of measurements that share some, directly or through others; ``pairs`` share
+    some.
+    """
     together = list(range(len(measurements)))
     for first, second in pairs:
         one, other = together[first], together[second]
@@ -150,7 +154,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     rows = [np.array([row_of.get(key, -1) for key in each], dtype=int) for each in keys]
 
     def beside(values_of: Callable[[FinishedRun], Floats | None]) -> Floats:
-        """(n, m) the values that each run has of its questions; NaN where it has none."""
+        """Return (n, m) the values that each run has of its questions; NaN where it has none."""
         found = np.full((len(shared), len(runs)), np.nan)
         for column, (run, each) in enumerate(zip(runs, rows, strict=True)):
             values = values_of(run)
@@ -191,7 +195,9 @@ def _values(figure: str, run: FinishedRun) -> Floats | None:
 
 
 def _range(values: Floats) -> Floats:
-    """(n, m) → (n,) the largest minus the smallest of the values that are defined, NaN where fewer than two are."""
+    """Return (n, m) → (n,) the largest minus the smallest of the values that are defined, NaN where
+    fewer than two are.
+    """
     defined = ~np.isnan(values)
     highest = np.where(defined, values, -np.inf).max(axis=1, initial=-np.inf)
     lowest = np.where(defined, values, np.inf).min(axis=1, initial=np.inf)

@@ -19,7 +19,7 @@ from robust_eval.runtime.rounding import number
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
-    """The figures that matter most, and where the rest is."""
+    """Print the figures that matter most, and where the rest is."""
     table = titled(f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept")
     table.add_column("figure")
     for name in ("value", "95 % interval", "questions"):
@@ -58,7 +58,7 @@ def _of_paper(paper: PaperTable) -> Table:
 
 
 def _spent(counts: Mapping[str, float], cost: object) -> str:
-    """Tokens by stage, and what those of this run cost, where that is known; empty where none were counted."""
+    """Return tokens by stage, and what those of this run cost, where that is known; empty where none were counted."""
     said = []
     for stage in ("rewriting", "answering"):
         prompt, completion = (counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion"))
@@ -69,13 +69,13 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
 
 
 def print_job(result: Result, folder: Path) -> None:
-    """A job of a sweep in one sentence."""
+    """Print a job of a sweep in one sentence."""
     said = " ".join(filter(None, [sentence(result), few_kept(result)]))
     terminal().print(f"{result.name}: {said} ({folder / 'report.html'})")
 
 
 def print_comparison(compared: Comparison, folder: Path) -> None:
-    """The main figures of all runs, and where the rest is."""
+    """Print the main figures of all runs, and where the rest is."""
     shown = _compared(compared)
     table = titled("1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs")
     for name in ("run", "kept", *shown.values()):
@@ -107,10 +107,10 @@ def _compared(compared: Comparison) -> dict[str, str]:
 
 
 def titled(title: str) -> Table:
-    """An empty table under a title."""
+    """Return an empty table under a title."""
     return Table(title=title, title_justify="left")
 
 
 def terminal() -> Console:
-    """Where results are shown."""
+    """Return the console where results are shown."""
     return Console()

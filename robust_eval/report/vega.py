@@ -40,7 +40,7 @@ def vega_script() -> str:
 
 
 def scatter() -> dict[str, Any]:
-    """Every question as a point, of the data set ``points`` that the page fills.
+    """Return every question as a point, of the data set ``points`` that the page fills.
 
     Points have ``x``, ``y`` and ``colour`` (the page says which figures these are), and texts for a reader who points
     at them. ``chosen`` is the rectangle that a reader draws.
@@ -62,7 +62,7 @@ def scatter() -> dict[str, Any]:
 
 
 def accuracy_curve(threshold: float) -> dict[str, Any]:
-    """The accuracy of one question against temperature, with its bounds, of data sets that the page fills.
+    """Return the accuracy of one question against temperature, with its bounds, of data sets that the page fills.
 
     ``counted`` has the share of right trials with an interval (``low``, ``high``); ``told`` what the model's
     probabilities say (``accuracy``), with an interval, and ``bounds`` what they say for certain (``lower``,

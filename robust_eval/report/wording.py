@@ -46,7 +46,7 @@ FEWEST = 30
 
 
 def few(questions: int, grouped: bool = False) -> str:
-    """Says that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
+    """Say that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
 
     >>> few(1)
     'Intervals here rest on as few as 1 question: below 30 an interval is a warning and no measure.'
@@ -60,11 +60,11 @@ def few(questions: int, grouped: bool = False) -> str:
 
 
 def few_kept(result: Result) -> str:
-    """:func:`few` of the questions that a run kept."""
+    """Return :func:`few` of the questions that a run kept."""
     groups = question_groups(result.kept)
     return few(independent(len(result.kept), groups), groups is not None)
 
 
 def type_name(kind: str) -> str:
-    """A question type in words; a data set may have others than those of TREC."""
+    """Return a question type in words; a data set may have others than those of TREC."""
     return QUESTION_TYPES.get(kind, kind) or "no type"

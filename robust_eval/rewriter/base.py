@@ -45,7 +45,9 @@ class Rewriter(Protocol):
         """Whether a model is asked for rewrites."""
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """The questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""
+        """Return the questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """The questions with texts as long as their rewrites will be, to plan with before a model has written them."""
+        """Return the questions with texts as long as their rewrites will be, to plan with before a model has written
+        them.
+        """

@@ -68,7 +68,7 @@ class Llm:
             raise ValueError(f"similarity must lie between -1 and 1, not {self.similarity:g}")
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """The questions with up to ``rewrites`` rewrites each, in place of those that they had.
+        """Return the questions with up to ``rewrites`` rewrites each, in place of those that they had.
 
         Items of the lists are dropped that repeat the question (echo) or one another (duplicate), do not ask although
         the question does (no_question), are cut by the length limit, or are more than wanted (surplus). A question that
@@ -97,7 +97,7 @@ class Llm:
         return Rewritten(rewritten, pa.Table.from_pylist(found, FOUND), pa.concat_tables(replies))
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """The questions as if each had all its rewrites, which are about as long as itself."""
+        """Return the questions as if each had all its rewrites, which are about as long as itself."""
         return [replace(question, rewrites=(question.text,) * self.rewrites) for question in questions]
 
     def _request(self, question: Question, attempt: int, seed: int) -> Request:
@@ -113,7 +113,7 @@ class Llm:
         )
 
     def _judged(self, item: "_Item", attempt: int, kept: list[str], sentences: Sentences) -> dict[str, Any]:
-        """A row of FOUND; where the item is kept, it becomes the last of those that are ``kept``."""
+        """Return a row of FOUND; where the item is kept, it becomes the last of those that are ``kept``."""
         question, text = item.question, item.text
         row = {"question_id": question.id, "question": question.text, "attempt": attempt, "text": text}
         form = normal_form(text)
@@ -145,7 +145,9 @@ class _Item(NamedTuple):
 
 
 def _items(questions: dict[str, Question], answers: pa.Table) -> list[_Item]:
-    """The items of all lists; the last of one that the length limit ended is cut, unless it ends as a sentence does."""
+    """Return the items of all lists; the last of one that the length limit ended is cut, unless it ends as a sentence
+    does.
+    """
     items = []
     for question_id, text, outcome, finish in rows(answers, "question_id", "text", "outcome", "finish_reason"):
         own = _own_list(text)
@@ -157,7 +159,7 @@ def _items(questions: dict[str, Question], answers: pa.Table) -> list[_Item]:
 
 
 def _own_list(reply: str) -> str:
-    """The reply up to where a model that continues text goes on with another question of its own."""
+    """Return the reply up to where a model that continues text goes on with another question of its own."""
     if _ANOTHER_QUESTION.match(reply):
         return reply  # it calls its items so
     for found in _ANOTHER_QUESTION.finditer(reply):

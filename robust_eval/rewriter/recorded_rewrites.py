@@ -38,11 +38,13 @@ class Recorded:
             raise ValueError("originals are of no use without a file of rewrites")
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """The questions as they are: no rewrite has to be waited for."""
+        """Return the questions as they are: no rewrite has to be waited for."""
         return list(questions)
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """The questions with their rewrites; repetitions of one another and of the question are dropped and counted."""
+        """Return the questions with their rewrites; repetitions of one another and of the question are dropped and
+        counted.
+        """
         recorded = {question.id: question.rewrites for question in questions}
         if self.file is not None:
             path = Path(self.file)
@@ -58,7 +60,7 @@ class Recorded:
 
 
 def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
-    """The rewrites whose normal form is neither the question's nor that of one before them, nor empty."""
+    """Return the rewrites whose normal form is neither the question's nor that of one before them, nor empty."""
     kept = {normal_form(question): ""}
     for rewrite in rewrites:
         kept.setdefault(normal_form(rewrite), rewrite)
@@ -98,7 +100,7 @@ _Pairs = list[tuple[_Asked, _Asked]]
 
 
 def _by_id(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
-    """Each rewrite with the question of its id, which has its context and none but other answers; or why not."""
+    """Return each rewrite with the question of its id, which has its context and none but other answers; or why not."""
     questions: dict[str, list[_Asked]] = defaultdict(list)
     for question in asked:
         questions[question.id].append(question)
@@ -115,7 +117,7 @@ def _by_id(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs
 
 
 def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
-    """Each rewrite with the question at its place, which has its context and its answers; or why not.
+    """Return each rewrite with the question at its place, which has its context and its answers; or why not.
 
     Without answers, order is believed only where a context has one question: those of a paragraph may be in any order.
     """
@@ -134,7 +136,7 @@ def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pa
 
 
 def _squad(setting: str, path: Path) -> list[_Asked]:
-    """The questions in a file that has the layout of SQuAD, which may lack answers."""
+    """Return the questions in a file that has the layout of SQuAD, which may lack answers."""
     text = "".join(line for _, line in text_lines(path, called=f"{setting}: {path}"))
     try:
         found = [

@@ -22,7 +22,7 @@ class Spread(Protocol):
 
 
 def one_by_one(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
-    """All parts in this process."""
+    """Return all parts in this process."""
     if len(parts) < 2:
         return [work(shared, part) for part in parts]
     done = []
@@ -38,7 +38,7 @@ SPREAD: ContextVar[Spread] = ContextVar("spread", default=one_by_one)
 
 
 def in_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
-    """``work(shared, part)`` of each part, in their order; a person is shown the progress of this ``stage``.
+    """Return ``work(shared, part)`` of each part, in their order; a person is shown the progress of this ``stage``.
 
     Work may be done in another process, on another machine: it changes nothing, and all that goes in and comes out can
     be pickled. How work is divided must not depend on who does it, because random numbers do (:func:`generators`).

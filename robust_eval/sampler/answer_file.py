@@ -42,7 +42,8 @@ class AnswerFile:
     columns: Mapping[str, str]
 
     def read(self, temperature: float | None) -> pa.Table:
-        """Its answers in its order, not graded; all of them of ``temperature`` where it does not say of which.
+        """Return the answers of the file in its order, not graded; all of them of ``temperature`` where it does not say
+        of which.
 
         Beside the columns of an answer table there is one that says who asked (:data:`SAMPLER`).
 
@@ -59,7 +60,7 @@ class AnswerFile:
         return self._completed(found, temperature)
 
     def refuse(self, row: int, problem: str) -> UserError:
-        """An error that names the row (from 0) as whoever opens the file will find it."""
+        """Return an error that names the row (from 0) as whoever opens the file will find it."""
         return UserError(f"{self.path}, {self._place(row)}: {problem}")
 
     def _place(self, row: int) -> str:
@@ -83,7 +84,7 @@ class AnswerFile:
         return self.columns.get(name, name)
 
     def _raw(self) -> pa.Table:
-        """The columns wanted under their names in the file, with the types that they have there."""
+        """Return the columns wanted under their names in the file, with the types that they have there."""
         readers: dict[str, Callable[[], pa.Table]] = {
             ".parquet": self._read_parquet,
             ".csv": lambda: self._read_csv(","),
@@ -112,7 +113,7 @@ class AnswerFile:
             return file.read(columns=self._wanted(file.schema_arrow.names))
 
     def _read_csv(self, delimiter: str) -> pa.Table:
-        """Every cell as text; one that is empty and not quoted is none."""
+        """Return every cell as text; one that is empty and not quoted is none."""
         with open(self.path, encoding="utf-8-sig", newline="") as lines:
             header = next(csv.reader(lines, delimiter=delimiter), [])
         wanted = self._wanted(header)
@@ -155,7 +156,8 @@ class AnswerFile:
         return table.select(there)
 
     def _wanted(self, there: Sequence[str], shown: Sequence[str] | None = None) -> list[str]:
-        """The names of the columns to read, of those that are ``there``; ``shown`` are those that a person should see.
+        """Return the names of the columns to read, of those that are ``there``; ``shown`` are those that a person
+        should see.
 
         UserError where one is missing or stands twice.
         """
@@ -192,7 +194,7 @@ class AnswerFile:
                     raise UserError(f"{where}: {field.name!r} must be {_said(field.type)}, not {_shown(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """The columns that hold anything, under our names and with the types of an answer table."""
+        """Return the columns that hold anything, under our names and with the types of an answer table."""
         found = {}
         for name, theirs in self._names.items():
             if theirs in raw.column_names and raw[theirs].null_count < raw.num_rows:
@@ -235,7 +237,7 @@ class AnswerFile:
             raise self.refuse(row, problem(row))
 
     def _completed(self, found: dict[str, pa.ChunkedArray], temperature: float | None) -> pa.Table:
-        """An answer table; what the file does not say is filled in."""
+        """Return an answer table; what the file does not say is filled in."""
         number = len(found["question_id"]) if "question_id" in found else 0
         for name in ("question_id", "temperature", "trial"):
             if name in found:
@@ -313,7 +315,7 @@ _WRONG = (pa.ArrowException, ValueError, TypeError, RecursionError)
 
 
 def groups(*columns: Any) -> NDArray[np.intp]:
-    """(n,) a number for each row, equal where all columns are."""
+    """Return (n,) a number for each row, equal where all columns are."""
     code = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         if not isinstance(column, np.ndarray):
@@ -326,7 +328,7 @@ def groups(*columns: Any) -> NDArray[np.intp]:
 
 
 def _counted(condition: NDArray[np.intp]) -> NDArray[np.intp]:
-    """(n,) how many rows before each have the same number."""
+    """Return (n,) how many rows before each have the same number."""
     order = np.argsort(condition, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(condition))])
     place = np.empty(len(condition), dtype=np.intp)
@@ -335,7 +337,7 @@ def _counted(condition: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """(n,) whether all numbers in the lists of a row may be logarithms of probabilities."""
+    """Return (n,) whether all numbers in the lists of a row may be logarithms of probabilities."""
     right = np.ones(len(column), dtype=bool)
     row, values = np.arange(len(column)), column.combine_chunks()
     while pa.types.is_list(values.type):
@@ -345,12 +347,12 @@ def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _in_json(kind: pa.DataType) -> pa.DataType:
-    """The type as which JSON is read: whole numbers may be written 1.0."""
+    """Return the type as which JSON is read: whole numbers may be written 1.0."""
     return pa.float64() if pa.types.is_integer(kind) else kind
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """The column with another type; one of ``_WRONG`` where that changes what it says."""
+    """Return the column with another type; one of ``_WRONG`` where that changes what it says."""
     there = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     text = pa.types.is_string(there) or pa.types.is_large_string(there)
     if pa.types.is_list(kind):
@@ -369,7 +371,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; ValueError where a name stands twice in it."""
+    """Return a JSON object; ValueError where a name stands twice in it."""
     names = [name for name, _ in pairs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{twice[0]!r} stands twice")
@@ -377,7 +379,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is(value: Any, kind: pa.DataType) -> bool:
-    """Whether a value out of JSON is of a type."""
+    """Tell whether a value out of JSON is of a type."""
     if pa.types.is_list(kind):
         return isinstance(value, list) and all(_is(item, kind.value_type) for item in value)
     if pa.types.is_string(kind):
@@ -387,7 +389,7 @@ def _is(value: Any, kind: pa.DataType) -> bool:
 
 
 def _said(kind: pa.DataType) -> str:
-    """A type as a person says it."""
+    """Return a type as a person says it."""
     if pa.types.is_list(kind):
         return f"a list of {'lists of numbers' if pa.types.is_list(kind.value_type) else 'numbers'}"
     if pa.types.is_string(kind):
@@ -396,6 +398,6 @@ def _said(kind: pa.DataType) -> str:
 
 
 def _shown(value: object) -> str:
-    """The beginning of a value."""
+    """Return the beginning of a value."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:59]}…"

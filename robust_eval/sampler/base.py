@@ -98,7 +98,7 @@ class Sampler(Conditions, Protocol):
         """Whether :meth:`select` depends on the greedy answers."""
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """As many of the candidates as are selected at most, to plan with before there are greedy answers."""
+        """Return as many of the candidates as are selected at most, to plan with before there are greedy answers."""
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """Return the requests for the answers to the selected questions."""

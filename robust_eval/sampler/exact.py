@@ -43,7 +43,7 @@ class Exact(KnownFacts):
         return math.inf
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """All answers to each question; the answer to a multiple-choice question is one token, its letter."""
+        """Return all answers to each question; the answer to a multiple-choice question is one token, its letter."""
         return [self._request(question, judge, seed) for question in questions]
 
     def _request(self, question: Question, judge: Judge, seed: int) -> Request:
@@ -66,7 +66,7 @@ class Exact(KnownFacts):
         )
 
     def curve_temperatures(self) -> tuple[float, ...]:
-        """The grid, some temperatures below and above it in steps of its widest, and 1."""
+        """Return the grid, some temperatures below and above it in steps of its widest, and 1."""
         grid = np.array(self.temperatures)
         step = float(np.diff(grid).max()) if len(grid) > 1 else float(grid[0])
         above = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)

@@ -61,7 +61,7 @@ class KnownFacts:
         return chosen
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """The candidates whose greedy answer is right, by the rule and confidence asked for.
+        """Return the candidates whose greedy answer is right, by the rule and confidence asked for.
 
         They keep their order; where there are more than ``max_questions``, some are taken in seeded order.
         """
@@ -99,5 +99,5 @@ class KnownFacts:
         return self.selection != "none" or self.min_confidence > 0
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """The first ``max_questions`` candidates, in place of those that are selected."""
+        """Return the first ``max_questions`` candidates, in place of those that are selected."""
         return list(questions[: self.max_questions])

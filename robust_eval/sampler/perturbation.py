@@ -47,5 +47,5 @@ class Perturbation(Repetition):
         return chosen
 
     def wordings(self, question: Question) -> int:
-        """The question itself, and its rewrites up to ``rewrites``."""
+        """Return the question itself, and its rewrites up to ``rewrites``."""
         return 1 + min(self.rewrites, len(question.rewrites))

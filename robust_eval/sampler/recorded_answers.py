@@ -54,7 +54,7 @@ class RecordedAnswers:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
 
     def conditions(self) -> dict[str, "RecordedConditions"]:
-        """Under which conditions there are answers, for each sampler that the file names."""
+        """Return under which conditions there are answers, for each sampler that the file names."""
         return {name: RecordedConditions(name, answers) for name, answers in self._by_sampler().items()}
 
     def check(self, metric: str, top_logprobs: int) -> None:
@@ -67,12 +67,14 @@ class RecordedAnswers:
             )
 
     def identity(self) -> Mapping[str, Any]:
-        """What tells the file from another, for the record."""
+        """Return what tells the file from another, for the record."""
         with open(self.file, "rb") as content:
             return {"sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     def answered(self, questions: Sequence[Question]) -> list[Question]:
-        """The questions that have an answer; UserError names the first answer to a question that is none of them."""
+        """Return the questions that have an answer; UserError names the first answer to a question that is none of
+        them.
+        """
         ids = self._answers()["question_id"]
         known = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
         foreign = ids.filter(pc.invert(known))
@@ -89,11 +91,13 @@ class RecordedAnswers:
         return answered
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """The greedy answers to these questions; there may be none."""
+        """Return the greedy answers to these questions; there may be none."""
         return _of(questions, self._baseline().drop_columns(SAMPLER))
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """The questions whose greedy answer is right, by the rule asked for, and that have answers of every sampler."""
+        """Return the questions whose greedy answer is right, by the rule asked for, and that have answers of every
+        sampler.
+        """
         answered = [set(answers["question_id"].unique().to_pylist()) for answers in self._by_sampler().values()]
         kept = set.intersection(*answered)
         if lacking := len(set.union(*answered) - kept):
@@ -110,7 +114,7 @@ class RecordedAnswers:
         return [question for question in questions if question.id in kept]
 
     def answers(self, questions: Sequence[Question]) -> dict[str, pa.Table]:
-        """The answers to these questions at temperatures above 0, for each sampler that the file names."""
+        """Return the answers to these questions at temperatures above 0, for each sampler that the file names."""
         return {name: _of(questions, answers) for name, answers in self._by_sampler().items()}
 
     @property
@@ -118,7 +122,7 @@ class RecordedAnswers:
         return AnswerFile(Path(self.file), self.columns)
 
     def _by_sampler(self) -> dict[str, pa.Table]:
-        """The answers above temperature 0 of each sampler, in the order of their first ones."""
+        """Return the answers above temperature 0 of each sampler, in the order of their first ones."""
         sampled = self._sampled()
         names = sampled[SAMPLER].unique().to_pylist()
         return {name: sampled.filter(pc.equal(sampled[SAMPLER], name)).drop_columns(SAMPLER) for name in names}
@@ -130,7 +134,7 @@ class RecordedAnswers:
         return self._answers().filter(pc.field("temperature") == 0)
 
     def _answers(self) -> pa.Table:
-        """All answers in the file, in its order; read once, as long as the file stays the same."""
+        """Return all answers in the file, in its order; read once, as long as the file stays the same."""
         try:
             status = Path(self.file).stat()
         except OSError as problem:
@@ -175,7 +179,7 @@ _AXES = {
 def _read(
     file: str, columns: tuple[tuple[str, str], ...], temperature: float | None, stamp: tuple[int, ...]
 ) -> pa.Table:
-    """The answers in a file of this ``stamp``; UserError where they cannot be scored."""
+    """Return the answers in a file of this ``stamp``; UserError where they cannot be scored."""
     source = AnswerFile(Path(file), dict(columns))
     table = source.read(temperature)
     greedy = table["temperature"].to_numpy() == 0
@@ -191,7 +195,7 @@ def _read(
 
 
 def _of(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-    """The answers to some questions in their order, then by rewrite, temperature and trial."""
+    """Return the answers to some questions in their order, then by rewrite, temperature and trial."""
     ids = pa.array([question.id for question in questions], pa.string())
     place = pc.index_in(answers["question_id"], value_set=ids)
     keys = pa.table({"place": place, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})

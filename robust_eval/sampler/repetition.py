@@ -49,11 +49,11 @@ class Repetition:
         return self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """All of them."""
+        """Return all of them."""
         return list(questions)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """All candidates, whatever was answered."""
+        """Return all candidates, whatever was answered."""
         return list(questions)
 
     @property
@@ -62,11 +62,13 @@ class Repetition:
         return False
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """All candidates."""
+        """Return all candidates."""
         return list(questions)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """``trials`` answers to each question, in each of the wordings in which it is asked, at every temperature."""
+        """Return ``trials`` answers to each question, in each of the wordings in which it is asked, at every
+        temperature.
+        """
         return [
             Request(
                 question_id=question.id,
@@ -82,5 +84,5 @@ class Repetition:
         ]
 
     def wordings(self, question: Question) -> int:
-        """In how many wordings a question is asked: its own alone."""
+        """Return in how many wordings a question is asked: its own alone."""
         return 1

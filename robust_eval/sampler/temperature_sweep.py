@@ -42,7 +42,7 @@ class TemperatureSweep(KnownFacts):
         return self.trials
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """``trials`` answers to each question at every temperature."""
+        """Return ``trials`` answers to each question at every temperature."""
         if self.estimator == "combined":
             for question in questions:
                 if judge.matcher(question) is None:

@@ -217,7 +217,7 @@ class SqliteEntries:
         return "what it took until then is kept, and the same command goes on from there"
 
     def _replaced(self) -> bool:
-        """Whether the file is no longer the one that was opened: another process has mended or removed it."""
+        """Tell whether the file is no longer the one that was opened: another process has mended or removed it."""
         try:
             return self._file.stat().st_ino != self._inode
         except FileNotFoundError:
@@ -266,7 +266,7 @@ class SqliteEntries:
         self._connection.text_factory = bytes
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The entries of these keys, which are noted as in use."""
+        """Return the entries of these keys, which are noted as in use."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
         found = self._connected.execute(query, [_number(key) for key in keys]).fetchall()
@@ -328,7 +328,7 @@ class SqliteEntries:
             self._reopen()
 
     def _damaged(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
-        """Whether the file itself is broken, rather than locked, full, out of reach, or used in a wrong way."""
+        """Tell whether the file itself is broken, rather than locked, full, out of reach, or used in a wrong way."""
         if isinstance(problem, UnicodeDecodeError | DamagedError):
             return True
         if _code(problem) in _DAMAGE or _code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
@@ -338,7 +338,7 @@ class SqliteEntries:
         return _code(problem) in _PERHAPS_DAMAGE and not self._sound()
 
     def _sound(self) -> bool:
-        """Whether SQLite, asked anew, finds nothing wrong with the file."""
+        """Tell whether SQLite, asked anew, finds nothing wrong with the file."""
         try:
             with closing(sqlite3.connect(self._file, timeout=FOREIGN, isolation_level=None)) as connection:
                 connection.text_factory = bytes
@@ -382,18 +382,20 @@ def _checksum(key: bytes, value: bytes) -> bytes:
 
 
 def _number(key: bytes) -> int:
-    """Of an entry; where two keys have the same, the later one takes the place, and the checksum tells them apart."""
+    """Return the number of an entry; where two keys have the same, the later one takes the place, and the checksum
+    tells them apart.
+    """
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
 
 def _intact(key: object, value: object, checksum: object) -> Iterator[Row]:
-    """The row, if it is what was once written."""
+    """Yield the row, if it is what was once written."""
     if isinstance(key, bytes) and isinstance(value, bytes) and checksum == _checksum(key, value):
         yield key, value, checksum
 
 
 def _code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
-    """What SQLite calls an error; with more ``bits`` more exactly. One of Python's own is a mistake."""
+    """Return what SQLite calls an error; with more ``bits`` more exactly. One of Python's own is a mistake."""
     return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
 
 
@@ -408,14 +410,14 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _new(connection: sqlite3.Connection) -> bool:
-    """Whether nothing was ever put into a file: whoever made it may have been stopped before it had tables."""
+    """Tell whether nothing was ever put into a file: whoever made it may have been stopped before it had tables."""
     ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
     return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing."""
+    """Write all of it or nothing."""
     try:
         connection.execute("BEGIN IMMEDIATE")  # an interrupt that comes meanwhile is raised when it has begun
         yield
@@ -434,7 +436,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) -
 
 
 def _readable(file: Path) -> Iterator[Row]:
-    """The intact entries of a damaged file, as far as they can be reached."""
+    """Yield the intact entries of a damaged file, as far as they can be reached."""
     with (
         suppress(sqlite3.Error, UnicodeDecodeError),
         closing(sqlite3.connect(file, isolation_level=None)) as connection,

@@ -51,14 +51,14 @@ class Actors:
         self._said: set[str] = set()
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """Of a server it is done here; of a model left to the actors, which have it."""
+        """Check a server here; leave the check of a local model to the actors, which have it."""
         self._curves = curves
         if self._server is not None:
             self._server.check(requests, curves)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
-        """What comes of the requests. Blocks that fail are tried again by other actors, one by one; the requests of
-        those that always do get errors for answers. UserError where that is all of them.
+        """Yield what comes of the requests. Blocks that fail are tried again by other actors, one by one; the requests
+        of those that always do get errors for answers. UserError where that is all of them.
         """
         division = self._divided(requests)
         size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
@@ -90,7 +90,9 @@ class Actors:
                 advance(sum(reply.share for reply in lost), "")
 
     def _attempt(self, blocks: Blocks, size: int, beside: Any) -> Iterator[list[Arrived]]:
-        """What comes of all blocks that are left, each of which is tried once. UserError for what a person can mend."""
+        """Yield what comes of all blocks that are left, each of which is tried once. UserError for what a person can
+        mend.
+        """
         fatal: str | None = None
         for outcome in self._outcomes(blocks.grouped(size), beside):
             yield blocks.take(outcome)
@@ -101,7 +103,7 @@ class Actors:
             raise UserError(fatal)
 
     def description(self) -> dict[str, Any]:
-        """What an actor said last, and how many there were at most."""
+        """Return what an actor said last, and how many there were at most."""
         kept_up = {} if self._keeper is None else ray.get(self._keeper.description.remote())
         return {**self._description, **kept_up, "actors": self._actors}
 
@@ -110,7 +112,7 @@ class Actors:
         return status
 
     def _divided(self, requests: Sequence[Request]) -> Division:
-        """What is asked of a server may be divided anyhow; each block comes with what it can do."""
+        """Divide requests into blocks: those to a server anyhow, each block with what the server can do."""
         if self._server is None:
             return self._config.divide(requests)
         if self._keeper is None:
@@ -123,7 +125,7 @@ class Actors:
         return Division(blocks, self._server.capabilities(1.0))
 
     def _outcomes(self, groups: list[list[Block]], beside: Any) -> Iterator[Outcome]:
-        """What comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""
+        """Yield what comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""
         engine = self._engine
         actors = min(engine.room(), len(groups))
         self._actors = max(self._actors, actors)

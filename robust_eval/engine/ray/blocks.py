@@ -35,7 +35,7 @@ class Blocks:
         return len(self._left)
 
     def grouped(self, size: int) -> list[list[Block]]:
-        """All that are left, in groups of at least so many wanted requests, for a new attempt."""
+        """Return all that are left, in groups of at least so many wanted requests, for a new attempt."""
         self._problems = dict.fromkeys(self._left, LOST)
         groups: list[list[Block]] = [[]]
         waiting = 0
@@ -49,7 +49,7 @@ class Blocks:
         return groups
 
     def take(self, outcome: Outcome) -> list[Arrived]:
-        """What came; of a block that fails later, this much is not asked again."""
+        """Return what came; of a block that fails later, this much is not asked again."""
         self._problems |= outcome.problems
         for number in outcome.done:
             del self._left[number]
@@ -78,16 +78,16 @@ class Blocks:
         return "; ".join(reasons)
 
     def given_up(self) -> str:
-        """Why the last attempts failed of what was given up."""
+        """Say why the last attempts at what was given up failed."""
         return "; ".join(dict.fromkeys(self._given_up.values()))
 
     def errors(self) -> list[Reply]:
-        """Errors for the answers that nobody could give."""
+        """Return errors for the answers that nobody could give."""
         return [_failed(request) for request in self.wanted.values()]
 
 
 def _failed(request: Request) -> Reply:
-    """Errors for all that is missing; in place of enumerated answers there is one a temperature."""
+    """Return errors for all that is missing; in place of enumerated answers there is one a temperature."""
     asked = replace(request, trials=1) if request.enumeration else request
     conditions = list(product(asked.temperatures, range(asked.trials)))
     missing = [condition for condition in conditions if condition not in request.known]

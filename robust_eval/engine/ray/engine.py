@@ -81,11 +81,13 @@ class Ray:
                 ray.shutdown()
 
     def place(self, config: ModelConfig) -> ModelConfig:
-        """The device is that of the actors: this process may have another."""
+        """Return the settings with the device of the actors: this process may have another."""
         return config.on("cuda" if self.num_gpus else "cpu")
 
     def load(self, config: ModelConfig) -> "Actors":
-        """The actors load it, when they are first asked. UserError where there is no cluster, or no room in it."""
+        """Return the actors load it, when they are first asked. UserError where there is no cluster, or no
+        room in it.
+        """
         from robust_eval.engine.ray.actors import Actors
 
         collect_as_usual()
@@ -96,7 +98,7 @@ class Ray:
     def _spread(
         self, stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]
     ) -> list[Done]:
-        """Parts of heavy work, by tasks of Ray where there are many."""
+        """Return parts of heavy work, by tasks of Ray where there are many."""
         if len(parts) < WORTH:
             return one_by_one(stage, work, shared, parts)
         try:
@@ -142,12 +144,12 @@ class Ray:
         ray.data.DataContext.get_current().enable_progress_bars = False
 
     def room(self) -> int:
-        """How many actors there can be by now; UserError where no machine has room for one."""
+        """Return how many actors there can be by now; UserError where no machine has room for one."""
         room = self._room(self.num_gpus)
         return self.actors or room
 
     def _room(self, num_gpus: float) -> int:
-        """How many processes with so much of a GPU there can be by now."""
+        """Return how many processes with so much of a GPU there can be by now."""
         import ray
 
         needed = {"CPU": float(self.num_cpus), "GPU": num_gpus}
@@ -167,7 +169,7 @@ class Ray:
 
 
 def _times(there: float, amount: float) -> int:
-    """How often a machine has an amount of something; a part is one of a whole, as of a GPU."""
+    """Return how often a machine has an amount of something; a part is one of a whole, as of a GPU."""
     if 0 < amount < 1:
         return int(there) * int(1 / amount + 1e-9)
     return int(there / amount)
@@ -175,7 +177,7 @@ def _times(there: float, amount: float) -> int:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Nobody writes to standard error, libraries that are not in Python either."""
+    """Keep standard error silent meanwhile, also for libraries that are not written in Python."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

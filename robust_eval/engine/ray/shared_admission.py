@@ -51,7 +51,7 @@ class GateKeeper:
         self._reason = ""
 
     async def enter(self, prompt_tokens: int, completion_tokens: int) -> int:
-        """The number of a request that may be sent; see :meth:`robust_eval.model.served.admission.Gate.turn`."""
+        """Return the number of a request that may be sent; see :meth:`robust_eval.model.served.admission.Gate.turn`."""
         if self._ended is None:
             self._ended = asyncio.Event()
             self._gate.begin()
@@ -125,7 +125,7 @@ class SharedGate:
         self._counted: list[tuple[int, int]] = []
 
     def begin(self) -> None:
-        """The keeper has a loop of its own."""
+        """Do nothing: the keeper has an event loop of its own."""
         self._waiting = asyncio.Semaphore(WAITING)
 
     @asynccontextmanager
@@ -158,9 +158,9 @@ class SharedGate:
         self._keeper.end.remote(reason)
 
     def status(self) -> str:
-        """The keeper knows."""
+        """Return nothing: the keeper knows."""
         return ""
 
     def description(self) -> dict[str, Any]:
-        """The keeper knows."""
+        """Return nothing: the keeper knows."""
         return {}

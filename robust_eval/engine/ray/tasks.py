@@ -64,7 +64,9 @@ def by_hands(
 
 
 def _hand(given: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int) -> bytes:
-    """A part done, as bytes: arrays would be views into Ray's store, and keep it full."""
+    """Do a part of the work and return its result as bytes: arrays would be views into Ray's store, and
+    keep it full.
+    """
     import torch
 
     torch.set_num_threads(threads)

@@ -68,7 +68,7 @@ class Worker:
         return one_row(pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py()))))
 
     def outcome(self, blocks: list[Block]) -> Outcome:
-        """What comes of these blocks."""
+        """Return what comes of these blocks."""
         answers: list[Answer] = []
         done: list[int] = []
         problems: dict[int, str] = {}
@@ -114,7 +114,7 @@ class Worker:
 
 @contextmanager
 def _messages() -> Iterator[list[tuple[int, str]]]:
-    """The level and the text of what this project's loggers say while the context is held."""
+    """Collect level and text of what this project's loggers say while the context is held."""
     said: list[tuple[int, str]] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]

@@ -38,11 +38,11 @@ class Prefixes(Protocol):
     """Evaluates the prefixes of the answers to a block of prompts, level by level."""
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
-        """Logits (prompts, V) after whole prompts."""
+        """Return logits (prompts, V) after whole prompts."""
 
     def children(self, parents: Tensor, tokens: Tensor) -> Logits:
-        """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
-        ``tokens`` continues them.
+        """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
+        and ``tokens`` continues them.
         """
 
 
@@ -64,7 +64,7 @@ class Paths:
     curve: Curve | None = None
 
     def finish_reason(self, row: int) -> str:
-        """Why an answer ends: stop, length, or closed (it is right whatever follows)."""
+        """Say why an answer ends: stop, length, or closed (it is right whatever follows)."""
         return FINISH_REASONS[self.finish[row]]
 
 
@@ -181,7 +181,7 @@ class _Reading:
             )
 
     def ended(self, rows: Tensor, tokens: Tensor) -> Tensor:
-        """(m,) why an answer ends with these tokens after these prefixes; LENGTH where it does not."""
+        """Return (m,) why an answer ends with these tokens after these prefixes; LENGTH where it does not."""
         ended = torch.where(self._vocabulary.ends[tokens], STOP, LENGTH).to(torch.int8)
         if not self._reads:
             return ended
@@ -207,7 +207,7 @@ class _Reading:
             self._following.append((self._question[row], self._texts[row] + raw[token]))
 
     def go_on(self) -> None:
-        """The next level, whose prefixes are complete, becomes the level."""
+        """Make the next level, whose prefixes are complete, the level."""
         if self._reads:
             self._question = np.array([question for question, _ in self._following])
             self._texts = [text for _, text in self._following]
@@ -217,11 +217,11 @@ class _Reading:
                     estimate.go_on()
 
     def curves(self) -> list[Curve | None]:
-        """What each request's draws say of the probability of a right answer."""
+        """Return what each request's draws say of the probability of a right answer."""
         return [estimate.curve() if estimate else None for estimate in self._estimates]
 
     def _parts(self, rows: int) -> Iterator[tuple[CombinedEstimate, int, int, int]]:
-        """Each estimate with prefixes among the ``rows`` visited, its question, its first row and its end."""
+        """Yield each estimate with prefixes among the ``rows`` visited, its question, its first row and its end."""
         questions, firsts = np.unique(self._question[self._begins : self._begins + rows], return_index=True)
         for index, a, b in zip(questions.tolist(), firsts.tolist(), [*firsts[1:].tolist(), rows], strict=True):
             estimate = self._estimates[index]
@@ -230,7 +230,7 @@ class _Reading:
 
 
 def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *arrays: Tensor) -> list[Paths]:
-    """The answers of a block, in the order of :class:`Paths`' fields, parted into those to each request."""
+    """Return the answers of a block, in the order of :class:`Paths`' fields, parted into those to each request."""
     bounds = np.cumsum([0, *(request.answers for request in requests)])
     columns = [array.cpu().numpy() for array in arrays]
     paths = []
@@ -253,7 +253,7 @@ def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *ar
 
 
 def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:
-    """(answers, width, LEVELS) uniform numbers; greedy answers need none."""
+    """Return (answers, width, LEVELS) uniform numbers; greedy answers need none."""
     uniforms = np.zeros((len(conditions), width, LEVELS))
     for row, (request, temperature, trial) in zip(uniforms, conditions, strict=True):
         if temperature > 0:

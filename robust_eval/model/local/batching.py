@@ -30,7 +30,7 @@ class Beside:
 
     @classmethod
     def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "Beside":
-        """The summary of requests, at least one, with their prompts' ids, the shortest first."""
+        """Return the summary of requests, at least one, with their prompts' ids, the shortest first."""
         prompts = [ids for ids, _ in encoded]
         shorter = [prompt for prompt in prompts if len(prompt) < len(prompts[-1])]
         return cls(
@@ -42,14 +42,14 @@ class Beside:
 
 
 def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
-    """The longest beginning that all sequences share: that of the first and the last in lexical order."""
+    """Return the longest beginning that all sequences share: that of the first and the last in lexical order."""
     first, last = min(sequences), max(sequences)
     differ = (index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, len(first))]
 
 
 def _kind(request: Request) -> tuple[Any, ...]:
-    """Requests that differ in this are not answered together."""
+    """Return what requests must share to be answered together."""
     enumeration = request.enumeration
     enumerated = (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
     return request.first_line, enumerated
@@ -58,7 +58,7 @@ def _kind(request: Request) -> tuple[Any, ...]:
 def growing_blocks(
     encoded: list[tuple[list[int], Request]], most_answers: int
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """The blocks of a stage: prompts, sorted by length, of which the first blocks are small.
+    """Yield the blocks of a stage: prompts, sorted by length, of which the first blocks are small.
 
     Answers are kept block by block, so that a run that is stopped after seconds has kept some. The first block takes
     1/8 of what the later ones take (:data:`FIRST`), the second 2/8, the third 4/8.

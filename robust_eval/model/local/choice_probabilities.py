@@ -21,7 +21,7 @@ def enumerate_choices(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[Enumerated]:
-    """The replies of one token to a block of multiple-choice questions, gathered by what they choose.
+    """Return the replies of one token to a block of multiple-choice questions, gathered by what they choose.
 
     Each choice is an answer, and what chooses none of them is another, for which its likeliest token stands.
     """

@@ -78,14 +78,16 @@ class CombinedEstimate:
         self._following.append((self._logprobs[self._begins + rows] + step, settled))
 
     def go_on(self) -> None:
-        """The next level, whose prefixes are complete, becomes the level."""
+        """Make the next level, whose prefixes are complete, the level."""
         if self._following:
             self._logprobs, self._settled = (np.concatenate(part) for part in zip(*self._following, strict=True))
         self._begins = self._ends = 0
         self._following = []
 
     def curve(self) -> Curve:
-        """The estimate at each temperature; its standard error is that of draws in strata, one for each temperature."""
+        """Return the estimate at each temperature; its standard error is that of draws in strata, one for each
+        temperature.
+        """
         strata = self._by_draw.reshape(len(self._temperatures), self._trials, -1)
         error = np.full(len(self._temperatures), np.nan)
         if self._trials > 1:

@@ -67,7 +67,7 @@ def _faster(one_dnn: OneDnnLinear, plain: nn.Linear, x: Tensor) -> str:
 
 
 def _seconds(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """The shortest of several passes."""
+    """Return the shortest of several passes."""
     durations = []
     for _ in range(5):
         start = time.perf_counter()

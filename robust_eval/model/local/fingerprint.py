@@ -33,7 +33,7 @@ def folder_hash(folder: Path) -> str:
 
 
 def _known(text: str | None) -> dict[str, tuple[list[int], str]]:
-    """What is remembered of the files of a folder, by name; nothing where that cannot be read."""
+    """Return what is remembered of the files of a folder, by name; nothing where that cannot be read."""
     try:
         return {name: (stamp, digest) for name, (stamp, digest) in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError):
@@ -41,7 +41,9 @@ def _known(text: str | None) -> dict[str, tuple[list[int], str]]:
 
 
 def no_model(path: str) -> str:
-    """What is wrong with a path that cannot be that of a model; empty where it is a folder with one, or a hub id."""
+    """Return what is wrong with a path that cannot be that of a model; empty where it is a folder with one, or a hub
+    id.
+    """
     folder = Path(path)
     if not folder.exists():
         wanted = "it must be the folder of a model, a hub id (OWNER/NAME), or embedded:PACKAGE/FILE"
@@ -64,7 +66,8 @@ _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def hub_commit(repository: str, revision: str | None) -> str:
-    """The commit that a revision of a hub model is at: as the hub says now, or its cache where that is out of reach.
+    """Return the commit that a revision of a hub model is at: as the hub says now, or its cache where that is out of
+    reach.
 
     Raises UserError where there is no such model in either.
     """

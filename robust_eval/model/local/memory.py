@@ -20,7 +20,7 @@ def cuda_is_there() -> bool:
 
 
 def free_memory(device: "torch.device") -> int:
-    """Bytes of memory that nobody uses."""
+    """Return bytes of memory that nobody uses."""
     if device.type == "cuda":
         import torch
 
@@ -32,14 +32,15 @@ def free_memory(device: "torch.device") -> int:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error says so; torch's CPU allocator raises a plain RuntimeError."""
+    """Tell whether an error says so; torch's CPU allocator raises a plain RuntimeError."""
     import torch
 
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: int, new_tokens: int) -> int:
-    """Memory that a question in flight takes at most, which is when every answer differs from the first token on.
+    """Return the memory that a question in flight takes at most, which is when every answer differs from the first
+    token on.
 
     These are the keys and values of prompt and answers in every layer of ``model``, and what one layer computes of each
     answer. Where prefixes are not ``packed``, each answer has its prompt's keys and values and a row of logits to

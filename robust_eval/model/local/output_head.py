@@ -16,7 +16,7 @@ the system for fresh memory (32 MiB); on CUDA (True) many, for there every call 
 
 
 def rows_at_once(vocabulary: int, device: torch.device) -> int:
-    """How many rows of logits are computed together."""
+    """Return how many rows of logits are computed together."""
     return max(1, BYTES_AT_ONCE[device.type == "cuda"] // (4 * vocabulary))
 
 

@@ -56,7 +56,9 @@ class PackedPrefixes:
 
     @torch.inference_mode()
     def roots(self, prompts: Sequence[Sequence[int]]) -> OutputHead:
-        """Logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one more."""
+        """Return logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one
+        more.
+        """
         device = self._model.device
         cache = self._shared.repeated(len(prompts))
         own = [list(prompt)[self._shared.length : -1] for prompt in prompts]
@@ -76,8 +78,8 @@ class PackedPrefixes:
 
     @torch.inference_mode()
     def children(self, parents: Tensor, tokens: Tensor) -> OutputHead:
-        """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
-        ``tokens`` continues them.
+        """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
+        and ``tokens`` continues them.
         """
         wanted = len(tokens)
         gaps = -wanted % TOKENS_AT_A_TIME  # filled with the last prefix over again
@@ -119,7 +121,7 @@ class PackedPrefixes:
 
 @torch.inference_mode()
 def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
-    """Whether packed prefixes give this model's own logits, on a small tree over these prompts.
+    """Tell whether packed prefixes give this model's own logits, on a small tree over these prompts.
 
     What a model's library says it supports is not to be trusted: sliding windows, recurrent layers and attention with
     extra terms can differ in silence. Compared are the logits two tokens deep with passes over the whole sequences,
@@ -157,7 +159,8 @@ def tree_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of n tokens: query (1, heads, n, size), key and value (1, groups, n, size) → (1, n, heads, size).
+    """Return attention of n tokens: query (1, heads, n, size), key and value (1, groups, n, size) → (1, n, heads,
+    size).
 
     ``shared`` heads of queries share each group of keys and values.
     """
@@ -171,16 +174,16 @@ def tree_attention(
     prompt_keys, prompt_values = tree.prompt[layer]  # (groups × questions, length, size)
 
     def by_question(packed: Tensor) -> Tensor:
-        """(groups, n, shared, x) → (groups × questions, width × shared, x), with gaps."""
+        """Return (groups, n, shared, x) → (groups × questions, width × shared, x), with gaps."""
         rectangle = packed.new_zeros((groups, tree.questions * tree.width, *packed.shape[2:]))
         return rectangle.index_copy_(1, tree.place, packed).view(groups * tree.questions, -1, packed.shape[-1])
 
     def packed(by_question: Tensor) -> Tensor:
-        """The inverse, without the gaps."""
+        """Return the inverse, without the gaps."""
         return by_question.view(groups, -1, shared, by_question.shape[-1]).index_select(1, tree.place)
 
     def of_ancestors(stored: Tensor) -> Tensor:
-        """(groups, all answer tokens, size) → (groups × n, depth, size)."""
+        """Return (groups, all answer tokens, size) → (groups × n, depth, size)."""
         return stored.index_select(1, tree.ancestors.flatten()).view(groups * n, -1, size)
 
     q = (query[0] * scale).view(groups, shared, n, size).transpose(1, 2)
@@ -199,7 +202,7 @@ def tree_attention(
 
 
 def _by_group(cached: Tensor) -> Tensor:
-    """(questions, groups, length, size) → (groups × questions, length, size)."""
+    """Return (questions, groups, length, size) → (groups × questions, length, size)."""
     return cached.transpose(0, 1).flatten(0, 1)
 
 

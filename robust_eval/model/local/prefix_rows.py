@@ -22,7 +22,7 @@ class SharedPrompt:
             model.base_model(input_ids=ids, past_key_values=self._cache, use_cache=True)
 
     def repeated(self, rows: int) -> DynamicCache:
-        """A cache of its own for each of some rows that begin with these tokens."""
+        """Return a cache of its own for each of some rows that begin with these tokens."""
         cache = copy.deepcopy(self._cache)
         if self.length:
             cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self._device))
@@ -41,14 +41,16 @@ class PrefixRows:
         self._shared = SharedPrompt(model, shared)
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Logits (prompts, V) after whole prompts; all of the same length, all beginning with the shared tokens."""
+        """Return logits (prompts, V) after whole prompts; all of the same length, all beginning with the
+        shared tokens.
+        """
         self._cache = self._shared.repeated(len(prompts))
         own = [list(prompt)[self._shared.length :] for prompt in prompts]
         return self._forward(torch.tensor(own, device=self._model.device))
 
     def children(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits, and
-        ``tokens`` continues them.
+        """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
+        and ``tokens`` continues them.
         """
         self._cache.reorder_cache(parents)
         return self._forward(tokens[:, None])

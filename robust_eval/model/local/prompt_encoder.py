@@ -29,12 +29,12 @@ class PromptEncoder:
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
 
     def by_length(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
-        """The requests with their prompts' ids, the shortest first."""
+        """Return the requests with their prompts' ids, the shortest first."""
         return sorted(((self(request.prompt), request) for request in requests), key=lambda pair: len(pair[0]))
 
 
 def _takes_system_role(tokenizer: Any) -> bool:
-    """Whether the chat template shows a system line; some raise, and some drop it in silence."""
+    """Tell whether the chat template shows a system line; some raise, and some drop it in silence."""
     from jinja2 import TemplateError
 
     messages = Prompt("SYSTEM LINE", (), "question").messages()

@@ -34,11 +34,11 @@ class Sentences:
         self._known: dict[str, Vectors] = {}
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """(texts, dimensions) vectors of length 1; UserError where the model cannot be loaded."""
+        """Return (texts, dimensions) vectors of length 1; UserError where the model cannot be loaded."""
         return np.stack(self.each(texts))
 
     def each(self, texts: Sequence[str]) -> list[Vectors]:
-        """The vectors of :meth:`embed` one by one, which takes no memory."""
+        """Return the vectors of :meth:`embed` one by one, which takes no memory."""
         self.learn(texts)
         return [self._known[text] for text in texts]
 
@@ -52,7 +52,7 @@ class Sentences:
 
 
 def encoded(path: str, texts: Sequence[str]) -> Vectors:
-    """(texts, dimensions) vectors of length 1, computed in this process by the model at ``path``."""
+    """Return (texts, dimensions) vectors of length 1, computed in this process by the model at ``path``."""
     model = sentence_transformer(path)
     vectors: Vectors = model.encode(
         list(texts), normalize_embeddings=True, show_progress_bar=False, batch_size=TOGETHER
@@ -62,7 +62,7 @@ def encoded(path: str, texts: Sequence[str]) -> Vectors:
 
 @lru_cache(maxsize=2)
 def sentence_transformer(path: str) -> Any:
-    """The model itself, loaded once for all that use it; UserError where it cannot be."""
+    """Return the model itself, loaded once for all that use it; UserError where it cannot be."""
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as library_log
@@ -78,7 +78,7 @@ def sentence_transformer(path: str) -> Any:
 
 
 def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """How well each answer fits its question, by the cross-encoder ``path``; the higher, the better.
+    """Return how well each answer fits its question, by the cross-encoder ``path``; the higher, the better.
 
     ``pairs`` are (question, answer). UserError where the model cannot be loaded.
     """
@@ -96,7 +96,8 @@ def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
 @lru_cache(maxsize=2)
 def cross_encoder(path: str) -> Any:
-    """A model that reads a question and an answer together, loaded once for all that use it; UserError where it cannot.
+    """Return a model that reads a question and an answer together, loaded once for all that use it; UserError where it
+    cannot.
 
     ``path`` is what it is of :class:`Sentences`.
     """
@@ -119,7 +120,8 @@ def cross_encoder(path: str) -> Any:
 
 
 def located(kind: str, path: str) -> str:
-    """The folder, or the hub id, of a model; UserError, which calls it a ``kind``, for a folder that is not there.
+    """Return the folder, or the hub id, of a model; UserError, which calls it a ``kind``, for a folder that is not
+    there.
 
     ``path`` is what it is of :class:`Sentences`.
     """

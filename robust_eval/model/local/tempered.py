@@ -33,7 +33,7 @@ def tempered_masses(
     generation: Generation,
     visit: Callable[[int, int, Tensor, Tensor], None] | None = None,
 ) -> Masses:
-    """Probabilities of sets of next tokens.
+    """Return probabilities of sets of next tokens.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def tempered_masses(
 
 
 def _by_halves(temperatures: Sequence[float]) -> list[tuple[int, bool]]:
-    """All temperatures, by index, so that as many as possible directly follow twice their own (True): exp(x / t) is the
-    square of exp(x / 2t), and to square is eight times as fast as to take exponentials.
+    """Return all temperatures, by index, so that as many as possible directly follow twice their own (True): exp(x / t)
+    is the square of exp(x / 2t), and to square is eight times as fast as to take exponentials.
 
     >>> _by_halves([0.2, 0.4, 0.6, 0.8, 1.0])
     [(4, False), (3, False), (1, True), (0, True), (2, False)]
@@ -102,7 +102,9 @@ def _by_halves(temperatures: Sequence[float]) -> list[tuple[int, bool]]:
 def tempered_logprobs(
     logits: Tensor, rows: Ids, tokens: Ids, log_total: Floats, temperatures: Sequence[float], generation: Generation
 ) -> Floats:
-    """(m, T) log-probabilities of the next tokens ``tokens`` (m,) after the prefixes ``rows`` (m,); −inf where cut."""
+    """Return (m, T) log-probabilities of the next tokens ``tokens`` (m,) after the prefixes ``rows`` (m,); −inf where
+    cut.
+    """
     at = np.maximum(np.asarray(temperatures), EPSILON)
     place = torch.from_numpy(rows).to(logits.device)
     chosen = torch.from_numpy(tokens).to(logits.device)

@@ -26,7 +26,9 @@ class Kinds(NamedTuple):
 
 
 def next_kinds(matcher: Matcher, vocabulary: Vocabulary, text: bytes, last: bool) -> Kinds:
-    """The kinds of next tokens after an answer that began with ``text``; ``last``: no more than one token follows."""
+    """Return the kinds of next tokens after an answer that began with ``text``; ``last``: no more than one token
+    follows.
+    """
     answer = text.lstrip() if vocabulary.first_line else text
     right, closed, begun = matcher.next_tokens(answer, vocabulary.texts)
     for token in vocabulary.stopping(text) if vocabulary.stop else ():

@@ -8,7 +8,7 @@ TOKENIZER = "tokenizer.json"
 
 
 def tokenizer_file(path: str, revision: str | None, sha256: str | None) -> Path | None:
-    """The tokenizer's file of a model that was loaded on this machine before, by the settings of ``model``.
+    """Return the tokenizer's file of a model that was loaded on this machine before, by the settings of ``model``.
 
     None where it is not there, or the tokenizer has another format.
     """

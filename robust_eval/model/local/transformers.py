@@ -83,7 +83,7 @@ class Transformers(ModelConfig):
         return Terms(chat=self.prompt_style == "chat")
 
     def identity(self) -> dict[str, Any]:
-        """The files of the model, its number format, and how it is prompted; see ModelConfig."""
+        """Return the files of the model, its number format, and how it is prompted; see ModelConfig."""
         device = self._device()
         if self.path.startswith("embedded:"):
             files = f"{self.sha256} {CONVERSION}"
@@ -104,7 +104,7 @@ class Transformers(ModelConfig):
         }
 
     def tokenizer_file(self) -> Path | None:
-        """Of a model that was loaded on this machine before; see ModelConfig."""
+        """Return the file of a model that was loaded on this machine before; see ModelConfig."""
         return tokenizer_file(self.path, self.revision, self.sha256)
 
     def load(self) -> "TransformersModel":
@@ -227,7 +227,7 @@ class TransformersModel(LanguageModel):
         }
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """Nothing can be wanted that is not to be had here."""
+        """Accept all requests: a local model can do all that is asked."""
 
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None
@@ -249,7 +249,7 @@ class TransformersModel(LanguageModel):
                     yield from self._replies(prefixes, wanted)
 
     def _prefixes_after(self, beside: Beside) -> "tuple[Prefixes, bool]":
-        """What evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
+        """Return what evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
         from robust_eval.model.local.packed_prefixes import PackedPrefixes
         from robust_eval.model.local.prefix_rows import PrefixRows
 
@@ -260,7 +260,7 @@ class TransformersModel(LanguageModel):
         return self._prefixes[1], packs
 
     def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """The requests without their matchers where these cannot read the tokens; UserError where they must."""
+        """Return the requests without their matchers where these cannot read the tokens; UserError where they must."""
         if not self.config.stop and not any(request.matcher or request.enumeration for request in requests):
             return requests
         try:
@@ -275,7 +275,9 @@ class TransformersModel(LanguageModel):
         return requests
 
     def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[list[Reply]]:
-        """The replies to a block of requests; where they do not fit into the memory, to one half after the other."""
+        """Yield the replies to a block of requests; where they do not fit into the memory, to one half
+        after the other.
+        """
         problem = None
         try:
             replies = self._answered(prefixes, block)
@@ -311,7 +313,7 @@ class TransformersModel(LanguageModel):
         return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
 
     def _can_pack(self, beside: Beside) -> bool:
-        """Whether packed prefixes give this model's own logits at the lengths of these prompts.
+        """Tell whether packed prefixes give this model's own logits at the lengths of these prompts.
 
         A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
         length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
@@ -381,7 +383,7 @@ class TransformersModel(LanguageModel):
         return completions
 
     def _read(self, ids: tuple[int, ...], first_line: bool) -> tuple[str, int]:
-        """The text of an answer, which its first line break may end, and how many leading tokens carry it."""
+        """Return the text of an answer, which its first line break may end, and how many leading tokens carry it."""
         carrying, vocabulary = len(ids), self._vocabularies[first_line]
         if vocabulary.ends[ids[-1]] and not vocabulary.carries[ids[-1]]:
             carrying -= 1
@@ -397,7 +399,9 @@ class TransformersModel(LanguageModel):
         return answer, carrying
 
     def _answer(self, ids: Sequence[int]) -> str:
-        """The first line of what the tokens write, up to a stop string; a chat reply may open with line breaks."""
+        """Return the first line of what the tokens write, up to a stop string; a chat reply may open with
+        line breaks.
+        """
         text = self._until_stop(ids)
         if self.config.prompt_style == "chat":
             text = text.strip()
@@ -410,7 +414,7 @@ class TransformersModel(LanguageModel):
         return text
 
     def _read_vocabulary(self, first_line: bool) -> "Vocabulary":
-        """Which token ids end an answer, of which the ``first_line`` counts or all, and which carry text of it.
+        """Return which token ids end an answer, of which the ``first_line`` counts or all, and which carry text of it.
 
         Read off the tokenizer and the generation config.
         """

@@ -42,12 +42,12 @@ class Vocabulary:
         return np.union1d(self.end_ids, breaks[np.array(something, dtype=bool)]), np.union1d(self.end_ids, breaks)
 
     def ending(self, text: bytes) -> Ids:
-        """The tokens that end an answer that began with ``text``, ascending."""
+        """Return the tokens that end an answer that began with ``text``, ascending."""
         ids = self._first_line_ends[bool(text.strip())] if self.first_line else self.end_ids
         return np.union1d(ids, self.stopping(text)) if self.stop else ids
 
     def stopping(self, text: bytes) -> Ids:
-        """The tokens with which a stop string appears in an answer that began with ``text``."""
+        """Return the tokens with which a stop string appears in an answer that began with ``text``."""
         found = set(self._with_stop)
         for begun, tokens in self._completing.items():
             if text.endswith(begun):
@@ -71,7 +71,7 @@ class Vocabulary:
         return completing
 
     def answer(self, text: bytes) -> bytes:
-        """What a reply answers: its first line (of a conversation: that is not blank), up to a stop string."""
+        """Return what a reply answers: its first line (of a conversation: that is not blank), up to a stop string."""
         for stop in self.stop:
             text = text.split(stop, 1)[0]
         if self.first_line:

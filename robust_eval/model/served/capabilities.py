@@ -72,16 +72,16 @@ class Capabilities:
     """Whether ``top_logprobs`` are all tokens that the model has."""
 
     def tells_of(self, temperature: float) -> bool:
-        """Whether it is known if the server takes this temperature."""
+        """Tell whether it is known if the server takes this temperature."""
         return temperature <= self.highest_temperature or temperature == self.probed_for
 
     def to_text(self) -> str:
-        """For a file; :meth:`from_text` reads it."""
+        """Write the capabilities for a file; :meth:`from_text` reads it."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> "Capabilities | None":
-        """None where the text is that of no file, or of an older version."""
+        """Read what :meth:`to_text` wrote; None where an older version wrote it, or something else."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
@@ -89,7 +89,7 @@ class Capabilities:
 
 
 def today(identity: Mapping[str, Any]) -> str:
-    """A name for a model on a server and the day: what it can do is asked once a day."""
+    """Return a name for a model on a server and the day: what it can do is asked once a day."""
     asked = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:32]
 
@@ -156,14 +156,14 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
 
 
 def _spread(logprobs: list[float]) -> float:
-    """From the largest to the smallest, or to certainty where there is only one: at t = 0.5 it is twice what it is at
-    t = 1, if log-probabilities are those after the temperature.
+    """Return how far it is from the largest to the smallest, or to certainty where there is only one: at t = 0.5 it is
+    twice what it is at t = 1, if log-probabilities are those after the temperature.
     """
     return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
 
 
 async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
-    """The first combination of settings that the server takes: those that are best to have come first."""
+    """Return the first combination of settings that the server takes: those that are best to have come first."""
     refusals: dict[str, None] = {}
     for greedy in (True, False):
         for system_role in (True, False):

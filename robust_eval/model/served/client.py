@@ -29,7 +29,7 @@ class BoundedClient(openai.DefaultAioHttpClient):
     """The faster one of the library's two clients; raises TooLargeError and ElsewhereError."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        """The whole reply, unpacked; redirects are followed within the origin of the request."""
+        """Return the whole reply, unpacked; redirects are followed within the origin of the request."""
         origin = _origin(request.url)
         for _ in range(MOST_REDIRECTS):
             response = await super().send(request, **(how | {"stream": True, "follow_redirects": False}))
@@ -47,8 +47,8 @@ def _origin(url: httpx2.URL) -> str:
 
 
 async def _whole(response: httpx2.Response) -> httpx2.Response:
-    """A reply with all that it says. It is unpacked piece by piece, and as UTF-8 whatever it claims to be, for there
-    are codecs that unpack as well.
+    """Return a reply with all that it says. It is unpacked piece by piece, and as UTF-8 whatever it claims to be, for
+    there are codecs that unpack as well.
     """
     try:
         sent = _Bounded()

@@ -12,7 +12,7 @@ _MOST_SEEDS = 2**31 - 2**20
 
 
 def seed_of(call: Call) -> int:
-    """The seed of a call, with which each of its answers has the seed that it would have alone.
+    """Return the seed of a call, with which each of its answers has the seed that it would have alone.
 
     Servers give choice i of a request with seed s what seed s + i gives; so the seed of a trial is that of the first
     one of its temperature plus its number. Those that are asked together follow on one another for that.
@@ -24,7 +24,9 @@ def seed_of(call: Call) -> int:
 
 
 def completions(call: Call, trials: Sequence[int], answered: Answered, style: str) -> list[Completion]:
-    """The answers that came to these trials; the prompt is counted with the first of them, as services bill it."""
+    """Return the answers that came to these trials; the prompt is counted with the first of them, as
+    services bill it.
+    """
     number = len(answered.choices)
     found = []
     for place, (trial, choice) in enumerate(zip(trials, answered.choices, strict=False)):  # some send more than asked
@@ -70,7 +72,7 @@ def _completion(
 
 
 def unanswered(call: Call, trial: int, outcome: str) -> Completion:
-    """An answer that did not come."""
+    """Return an answer that did not come."""
     return Completion(
         temperature=call.temperature,
         trial=trial,
@@ -89,8 +91,8 @@ def unanswered(call: Call, trial: int, outcome: str) -> Completion:
 
 
 def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
-    """What a reply answers: its first line (in a conversation: that is not blank); where in the reply that ends, 0 if
-    it is blank; and whether a line break ended it.
+    """Return what a reply answers: its first line (in a conversation: that is not blank); where in the reply that ends,
+    0 if it is blank; and whether a line break ended it.
     """
     if not first_line:
         return text.strip(), len(text.rstrip()), False
@@ -100,7 +102,7 @@ def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
 
 
 def _carrying(tokens: Sequence[Token], end: int) -> int:
-    """How many of the leading tokens carry the first ``end`` characters of the text that they write."""
+    """Return how many of the leading tokens carry the first ``end`` characters of the text that they write."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be written by several
     written = 0
     for number, token in enumerate(tokens):

@@ -35,7 +35,7 @@ class OpenAI(ServerSettings, ModelConfig):
         )
 
     def load(self) -> "ServedModel":
-        """Nothing is loaded; UserError where the key is missing."""
+        """Return a client of the server, which loads nothing; UserError where the key is missing."""
         key = os.environ.get(self.key_variable, "").strip() if self.key_variable else None
         if key == "":
             raise UserError(

@@ -125,7 +125,7 @@ class Pace:
             self._changed.set()
 
     def _seconds_until_start(self, tokens: int) -> float:
-        """Not above 0 if it may start; inf if that is up to the requests that are under way."""
+        """Return the seconds until a request may start; inf where the requests under way decide that."""
         if self._in_flight >= self.window:
             return math.inf
         starts_at = max(self._resumes_at, self._requests.starts_at(1), self._tokens.starts_at(tokens))
@@ -187,11 +187,11 @@ class Turn:
         self._pace._correct(self._tokens - tokens)
 
     def kept_up(self) -> None:
-        """The server answered well."""
+        """Record that the server answered well."""
         self._pace._answered(self._start)
 
     def refused(self, retry_after: float | None) -> None:
-        """The server has too much to do (429, 503); nothing else starts for so many seconds."""
+        """Record that the server has too much to do (429, 503); nothing else starts for so many seconds."""
         self._pace._refused(self._start, retry_after)
 
 
@@ -205,7 +205,7 @@ class _Quota:
         self._settled_at = -math.inf  # when nothing is owed any more
 
     def starts_at(self, units: int) -> float:
-        """When so many may be taken: within a burst, or when nothing is owed."""
+        """Return when so many may be taken: within a burst, or when nothing is owed."""
         return self._settled_at - max(0.0, BURST - units * self._seconds_each)
 
     def take(self, units: int, now: float) -> None:
@@ -250,7 +250,7 @@ class _Window:
         return _Start(self._starts, self._falls, in_flight)
 
     def rise(self, start: _Start) -> None:
-        """The request that started so was answered well."""
+        """Raise the limit: the request that started so was answered well."""
         if start.falls < self._falls or start.number > self._last_filled:
             return
         if self._size < self._borne:
@@ -260,7 +260,7 @@ class _Window:
             self._size = min(self._borne + CUBIC * max(0.0, self._rounds - HOLD) ** 3, self._most)
 
     def fall(self, start: _Start) -> None:
-        """The request that started so was refused."""
+        """Lower the limit: the request that started so was refused."""
         if start.falls < self._falls:
             return
         self._falls += 1
@@ -283,7 +283,8 @@ def backoff(attempt: int, retry_after: float | None, generator: random.Random) -
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that a server asks to wait, from the headers of its reply; None if it does not say, or makes no sense.
+    """Return seconds that a server asks to wait, from the headers of its reply; None if it does not say, or makes no
+    sense.
 
     ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); ``retry-after-ms``, which OpenAI sends beside
     it, is more exact. What is past is 0. ``now`` has a time zone.

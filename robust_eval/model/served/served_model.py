@@ -74,7 +74,9 @@ class ServedModel(LanguageModel):
             raise UserError(refusal)
 
     def _refusal(self, can: Capabilities, requests: Sequence[Request]) -> str | None:
-        """Why a server that ``can`` do so much cannot answer these requests, and what would work; None if it can."""
+        """Say why a server that ``can`` do so much cannot answer these requests, and what would work; None
+        if it can.
+        """
         if not can.greedy:
             return (
                 f"model {self.settings.model} takes no temperature, as reasoning models do not: no sampler can ask it"
@@ -106,7 +108,7 @@ class ServedModel(LanguageModel):
         return None
 
     def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
-        """What the server can do, asked once a day; ``temperature`` is the highest that is wanted.
+        """Return what the server can do, asked once a day; ``temperature`` is the highest that is wanted.
 
         It is asked again before any of these ``requests`` is refused: a fault may have looked like something that it
         cannot do.
@@ -164,7 +166,7 @@ class ServedModel(LanguageModel):
             work.result()
 
     def description(self) -> dict[str, Any]:
-        """The address, what the server can do, and how it kept up."""
+        """Return the address, what the server can do, and how it kept up."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
@@ -175,7 +177,7 @@ class ServedModel(LanguageModel):
         }
 
     def status(self) -> str:
-        """For the progress bar: requests at once, and what was spent."""
+        """Return the text of the progress bar: requests at once, and what was spent."""
         return self.gate.status()
 
     def _service(self) -> Service:
@@ -214,7 +216,9 @@ class ServedModel(LanguageModel):
             raise self._stop
 
     async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
-        """The answers that a call asks for; those that do not come in spite of all repetitions are errors."""
+        """Ask one call and put its answers where they are awaited; those that do not come in spite of all repetitions
+        are errors.
+        """
         generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
         left, attempt, began = call.trials, 0, time.monotonic()
         while left and not self._stop:
@@ -299,7 +303,7 @@ class ServedModel(LanguageModel):
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """What is awaited in this context is given up when the run ends."""
+        """Give up what is awaited in this context when the run ends."""
         if self._stop:
             raise EndedError(str(self._stop))
         task = asyncio.current_task()
@@ -311,7 +315,7 @@ class ServedModel(LanguageModel):
             self._idle.discard(task)
 
     def _body(self, call: Call) -> dict[str, Any]:
-        """What is sent beside the prompt."""
+        """Return what is sent beside the prompt."""
         can, request = self._capabilities, call.request
         assert can is not None
         body = self._truncation(can) | self._extra | {can.limit: request.max_new_tokens}
@@ -329,7 +333,7 @@ class ServedModel(LanguageModel):
         return body
 
     def _truncation(self, can: Capabilities) -> dict[str, Any]:
-        """The part of the distribution that is sampled, as far as the server lets it be said."""
+        """Return the part of the distribution that is sampled, as far as the server lets it be said."""
         own = self.settings.generation
         if own.preset == "repository":
             return {}

@@ -94,7 +94,7 @@ class Service:
         await self._client.__aexit__(*problem)
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
-        """The answers to a prompt, with these settings in the body of the request; raises UnansweredError.
+        """Return the answers to a prompt, with these settings in the body of the request; raises UnansweredError.
 
         There is no limit of time: whoever asks sets one.
         """
@@ -116,7 +116,7 @@ class Service:
             raise UnansweredError("fatal", self._clean(str(problem))) from None
 
     def _refusal(self, problem: openai.APIStatusError) -> UnansweredError:
-        """What a reply with an error status means."""
+        """Return what a reply with an error status means."""
         status = problem.status_code
         body = problem.body if isinstance(problem.body, Mapping) else {}  # the client has taken it out of "error"
         said = f"{body.get('code')} {body.get('type')}"
@@ -136,7 +136,7 @@ class Service:
         return UnansweredError(kind, f"{status} {self._clean(str(said))[:300]}".strip(), waits, status)
 
     def _lost(self, problem: Exception) -> UnansweredError:
-        """What it means that no whole reply came; the library for HTTP names the causes most exactly."""
+        """Return what it means that no whole reply came; the library for HTTP names the causes most exactly."""
         causes = [problem.__cause__ or problem]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
@@ -145,7 +145,7 @@ class Service:
         return UnansweredError("lost", self._clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
 
     def _answered(self, text: str) -> Answered:
-        """A reply as its parts; UnansweredError where it is none."""
+        """Return a reply as its parts; UnansweredError where it is none."""
         try:
             reply = json.loads(text)
             choices = [_choice(each, self._chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
@@ -160,7 +160,7 @@ class Service:
         return Answered(choices, *counted)
 
     def _clean(self, said: str) -> str:
-        """In one line, without the key."""
+        """Write a text in one line, without the key."""
         said = said.replace(self._key, "…") if self._key else said
         return " ".join(said[:_MOST_SAID].split())
 
@@ -175,7 +175,7 @@ class _CountError(Exception):
 
 
 def _count(said: Any) -> int:
-    """How many tokens a server says that it counted; 0 where it says nothing."""
+    """Return how many tokens a server says that it counted; 0 where it says nothing."""
     if said is None:
         return 0
     if type(said) is not int or not 0 <= said <= MOST_TOKENS:
@@ -197,14 +197,14 @@ def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
 
 
 def _text(value: Any) -> str:
-    """A text that can be stored: half a character, as JSON can spell it, becomes a sign of its own."""
+    """Return a text that can be stored: half a character, as JSON can spell it, becomes a sign of its own."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
-    """From the format of chat completions, or the older one of plain completions: servers send either for both.
+    """Read the format of chat completions, or the older one of plain completions: servers send either for both.
 
     What is no number and no text is none of a token; whether the numbers can be believed is not asked here.
     """
@@ -230,7 +230,7 @@ def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
 
 
 def _written(entry: Mapping[str, Any]) -> bytes:
-    """The bytes of a token, which may be a part of a character."""
+    """Return the bytes of a token, which may be a part of a character."""
     said = entry.get("bytes")
     if said is None:
         return _text(entry["token"]).encode()

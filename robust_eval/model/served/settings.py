@@ -85,7 +85,7 @@ class ServerSettings:
         Spending(self.prompt_price, self.completion_price, self.budget)
 
     def identity(self) -> dict[str, Any]:
-        """The server, what it calls the model, and how it is prompted."""
+        """Return the server, what it calls the model, and how it is prompted."""
         return {
             "version": VERSION,
             "server": self.base_url.rstrip("/"),
