@@ -42,4 +42,6 @@ def shell() -> Iterator[Shell]:
 @pytest.fixture(scope="session")
 def command(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the command line as a user does."""
-    return lambda *arguments, **environment: shell.python(["run.py", *arguments], **environment)
+    return lambda *arguments, figures=True, **environment: shell.python(
+        ["run.py", *arguments], figures=figures, **environment
+    )

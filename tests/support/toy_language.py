@@ -1,7 +1,8 @@
 """A language of a few tokens whose every probability can be computed by hand: what trees are compared with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import torch
@@ -28,10 +29,13 @@ class Table:
     spread: float = 2.5
     evaluated: int = 0
     """Prefixes that were asked for beyond the prompts."""
+    _drawn: dict[tuple[int, ...], Tensor] = field(default_factory=dict, repr=False)
 
     def logits(self, prefix: tuple[int, ...]) -> Tensor:
-        random = np.random.default_rng([self.language, *prefix])
-        return torch.from_numpy(random.normal(size=self.vocabulary) * self.spread).float()
+        if prefix not in self._drawn:
+            random = np.random.default_rng([self.language, *prefix])
+            self._drawn[prefix] = torch.from_numpy(random.normal(size=self.vocabulary) * self.spread).float()
+        return self._drawn[prefix]
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         self._level = [()] * len(prompts)
@@ -52,21 +56,28 @@ def vocabulary(pieces: Sequence[bytes] = PIECES) -> Vocabulary:
     return Vocabulary(ends, ~ends, lambda: texts)
 
 
+WORDS = vocabulary()
+
+
+@cache
+def _right(text: bytes) -> bool:
+    """Whether an answer is right, which is the same in every language."""
+    return MATCHER.right(WORDS.answer(text).decode())
+
+
 def truth(table: Table, cut: Generation | None = None, depth: int = DEPTH) -> np.ndarray:
     """By the definition: the probability of all answers, up to an end or the last token, that are right."""
-    words = vocabulary()
+    ends = WORDS.ends.tolist()
+    temperatures = torch.tensor(ALL, dtype=torch.float64)[:, None]
     total = np.zeros(len(ALL))
     stack: list[tuple[tuple[int, ...], np.ndarray]] = [((), np.ones(len(ALL)))]
     while stack:
         prefix, probability = stack.pop()
-        if len(prefix) == depth or (prefix and words.ends[prefix[-1]]):
-            text = b"".join(PIECES[token] for token in prefix)
-            total += probability * MATCHER.right(words.answer(text).decode())
+        if len(prefix) == depth or (prefix and ends[prefix[-1]]):
+            if _right(b"".join(PIECES[token] for token in prefix)):
+                total += probability
             continue
-        logits = table.logits(prefix).double()
-        after = []
-        for temperature in ALL:
-            scaled = (logits / temperature)[None]
-            after.append((cut.truncated(scaled) if cut else scaled)[0].softmax(-1).numpy())
-        stack += [((*prefix, token), probability * p) for token, p in enumerate(np.array(after).T) if p.any()]
+        scaled = table.logits(prefix).double() / temperatures
+        after = (cut.truncated(scaled) if cut else scaled).softmax(-1).numpy()
+        stack += [((*prefix, token), probability * p) for token, p in enumerate(after.T) if p.any()]
     return total

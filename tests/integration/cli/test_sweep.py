@@ -83,7 +83,8 @@ def swept(shell: Shell, models: list[Path], tmp_path_factory: pytest.TempPathFac
     """A sweep of two models and five values of d: its mlruns, a file with the number of forward passes, its output."""
     folder = tmp_path_factory.mktemp("swept")
     overrides = [f"model.path={models[0]},{models[1]}", f"metric.frs.d={','.join(D)}"]
-    done = shell.python(["-c", COUNTING, str(folder / "passes"), "-m", *settings(folder / "mlruns", *overrides)])
+    counted = ["-c", COUNTING, str(folder / "passes"), "-m", *settings(folder / "mlruns", *overrides)]
+    done = shell.python(counted, figures=False)  # the comparison has its own
     assert done.returncode == 0, done.stderr
     return folder / "mlruns", folder / "passes", done.stdout
 
@@ -93,7 +94,7 @@ def test_a_sweep_asks_each_model_once(shell: Shell, models: list[Path], swept: t
     single = []
     for number, model in enumerate(models):
         alone = settings(tmp_path / f"single{number}", f"model.path={model}", "tracking=none")
-        done = shell.python(["-c", COUNTING, str(tmp_path / "passes"), *alone])
+        done = shell.python(["-c", COUNTING, str(tmp_path / "passes"), *alone], figures=False)
         assert done.returncode == 0, done.stderr
         single.append(int((tmp_path / "passes").read_text()))
     assert int(passes.read_text()) == sum(single) > 0
@@ -228,7 +229,7 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
 ):
     empty = tmp_path / "empty"
     empty.mkdir()
-    done = command("-m", *settings(tmp_path / "sweep", f"model.path={empty},{models[0]}"))
+    done = command("-m", *settings(tmp_path / "sweep", f"model.path={empty},{models[0]}"), figures=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     (folder,) = (tmp_path / "sweep" / "sweeps").glob("*/*")
@@ -248,7 +249,7 @@ def test_a_job_that_fails_after_it_has_asked_is_recorded_with_its_traceback(
     command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
 ):
     alike = [setting for setting in settings(tmp_path, f"model.path={models[0]}") if "selection" not in setting]
-    done = command("-m", *alike, "sampler.selection=none,exact_match")
+    done = command("-m", *alike, "sampler.selection=none,exact_match", figures=False)
     assert done.returncode == 1
     parent, children = recorded(tmp_path)
     assert parent.info.status == "FAILED"

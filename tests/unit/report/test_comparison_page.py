@@ -293,9 +293,14 @@ def with_text(each, text):
     )
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The texts of a comparison in which nothing is hostile."""
+    return written([with_text(each, "plain") for each in frs_runs()], tmp_path_factory.mktemp("plain"))
+
+
 @pytest.mark.parametrize("text", HOSTILE)
-def test_questions_and_answers_are_no_more_than_text(text, tmp_path):
-    plain = written([with_text(each, "plain") for each in frs_runs()], tmp_path / "plain")
+def test_questions_and_answers_are_no_more_than_text(text, plain, tmp_path):
     html, markdown = written([with_text(each, text) for each in frs_runs()], tmp_path / "hostile")
     page, harmless = Page(html), Page(plain[0])
     assert page.tags == harmless.tags

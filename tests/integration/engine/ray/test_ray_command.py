@@ -7,12 +7,14 @@ from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
+from shell import Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.config.schema import PROJECT
 
 WITHOUT_RAY = """
 import runpy, sys
+assert "ray" not in sys.modules, "Ray is imported"
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         assert name.partition(".")[0] != "ray", "Ray is imported"
@@ -47,18 +49,19 @@ def settings(model: Path, mlruns: Path) -> list[str]:
     return [*fixed, f"hydra.run.dir={mlruns / 'run'}"]
 
 
-def test_without_ray_everything_else_runs_and_it_is_said_how_to_install_it(tmp_path: Path):
+def test_without_ray_everything_else_runs_and_it_is_said_how_to_install_it(shell: Shell, tmp_path: Path):
     model = save_tiny_model(tmp_path / "model")
-    done = run(["-c", WITHOUT_RAY], *settings(model, tmp_path / "here"), "engine.threads=1")
+    here = [*settings(model, tmp_path / "here"), "engine.threads=1", "tracking=none"]
+    done = shell.python(["-c", WITHOUT_RAY, *here])
     assert done.returncode == 0, done.stderr
-    refused = run(["-c", WITHOUT_RAY], *settings(model, tmp_path / "there"), "engine=ray")
+    refused = shell.python(["-c", WITHOUT_RAY, *settings(model, tmp_path / "there"), "engine=ray", "tracking=none"])
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == 'error: engine: Ray is not installed: pip install -e ".[ray]", or choose engine=local\n'
 
 
-def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(tmp_path: Path):
+def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(shell: Shell, tmp_path: Path):
     model = save_tiny_model(tmp_path / "model")
-    here = run(["run.py"], *settings(model, tmp_path / "here"), "engine.threads=1")
+    here = shell.python(["run.py", *settings(model, tmp_path / "here"), "engine.threads=1", "tracking=none"])
     there = run(["run.py"], *settings(model, tmp_path / "there"), "engine=ray", "engine.actors=2")
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
 

@@ -1,5 +1,7 @@
 import itertools
 from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from scipy import stats
 
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
+from robust_eval.model.local import answer_tree
 from robust_eval.model.local.answer_tree import Paths, sample_answers
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prefix_rows import PrefixRows
@@ -19,6 +22,14 @@ from robust_eval.prompt.prompt import Prompt
 PROMPTS = [[5, 6, 7, 8, 9], [5, 6, 7, 11, 3]]
 SHARED = [5, 6]
 ENDS = (2, 13)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept_uniforms() -> Iterator[None]:
+    """The uniform numbers of an answer are computed once: they depend on neither model nor cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer_tree, "answer_uniforms", cache(answer_tree.answer_uniforms))
+        yield
 
 
 def request(name: str, temperatures: tuple[float, ...], trials: int, tokens: int = 3, top: int = 0) -> Request:
@@ -44,7 +55,16 @@ def answers(paths: Paths) -> list[tuple[int, ...]]:
     return [tuple(row[:length].tolist()) for row, length in zip(paths.tokens, paths.lengths, strict=True)]
 
 
-def enumerated(model: torch.nn.Module, prompt: list[int], temperature: float, depth: int, cut: Generation) -> dict:
+@cache
+def tiny_logits(architecture: str, sequence: tuple[int, ...]) -> torch.Tensor:
+    """What a tiny model makes of a sequence, which is asked for at every temperature and with every cut."""
+    return plain_logits(kept_tiny(architecture), list(sequence))
+
+
+kept_tiny = cache(tiny)
+
+
+def enumerated(architecture: str, prompt: list[int], temperature: float, depth: int, cut: Generation) -> dict:
     """Probability of every answer, by the definition: the product of softmax(logits / t) along its tokens."""
     leaves = {}
     stack = [((), 1.0)]
@@ -53,9 +73,9 @@ def enumerated(model: torch.nn.Module, prompt: list[int], temperature: float, de
         if len(prefix) == depth or (prefix and prefix[-1] in ENDS):
             leaves[prefix] = probability
             continue
-        scaled = plain_logits(model, prompt + list(prefix)) / temperature
+        scaled = tiny_logits(architecture, (*prompt, *prefix)) / temperature
         p = cut.truncated(scaled[None])[0].softmax(-1)
-        stack += [((*prefix, token), probability * float(p[token])) for token in range(len(p)) if p[token] > 0]
+        stack += [((*prefix, token), probability * share) for token, share in enumerate(p.tolist()) if share > 0]
     return leaves
 
 
@@ -84,7 +104,7 @@ def test_frequencies_of_answers_follow_the_enumerated_probabilities(
     everything = answers(drawn)
     for index, temperature in enumerate(temperatures):
         counts = Counter(everything[index * 20_000 : (index + 1) * 20_000])
-        truth = enumerated(model, PROMPTS[0], temperature, 2, cut)
+        truth = enumerated(architecture, PROMPTS[0], temperature, 2, cut)
         assert sum(truth.values()) == pytest.approx(1)
         assert set(counts) <= set(truth)
         frequent = [leaf for leaf, p in truth.items() if p * 20_000 >= 5]
