@@ -1,11 +1,11 @@
-# make run | make run ARGS="sampler.trials=20" | make test | make test-unit | make lint | make ui | make clean-store | make install
+# make run | make run ARGS="sampler.trials=20" | make test | make test-unit | make lint | make dist | make ui | make clean-store | make install
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test test-unit lint ui clean-store install
+.PHONY: run test test-unit lint dist ui clean-store install
 
 run: install
 	$(BIN)/python run.py $(ARGS)
@@ -25,6 +25,12 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A wheel and a source distribution, checked as the package index does.
+dist: install
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 ui: install
 	mkdir -p mlruns

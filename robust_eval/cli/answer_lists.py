@@ -1,4 +1,4 @@
-"""Letters in lists, as recorded answers: ``python -m robust_eval.cli.answer_lists RESPONSES --questions QUESTIONS
+"""Letters in lists, as recorded answers: ``robust-eval import RESPONSES --questions QUESTIONS
 --output answers.jsonl``.
 
 RESPONSES has a line for each question: a Python list of the letters that were answered, one for each trial, ``None``
@@ -53,7 +53,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m robust_eval.cli.answer_lists",
+        prog="robust-eval import",
         description="Turn lists of letters, one a line for each question, into a file for sampler=recorded.",
     )
     parser.add_argument("responses", type=Path, metavar="RESPONSES", help=f"{_LISTS}, a line for each question")

@@ -1,4 +1,4 @@
-"""Ask one question live: ``python -m robust_eval.cli.ask "What is the capital of France?"``.
+"""Ask one question live: ``robust-eval ask "What is the capital of France?"``.
 
 The question is rewritten, each wording is answered in a conversation of its own, and answers that mean the same are
 gathered into cohorts. The user may say which cohort is right, and then sees how many raters were right.
@@ -67,7 +67,7 @@ class Cohort(NamedTuple):
 def main() -> None:
     """Run the command; exit with status 1 and one sentence where something is wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m robust_eval.cli.ask",
+        prog="robust-eval ask",
         description="Ask a question in several wordings, and see which answers are given how often.",
     )
     parser.add_argument("question", help="one of the data set's questions is asked with its choices and context")
@@ -103,7 +103,7 @@ def _composed(overrides: Sequence[str]) -> Config:
         raise UserError(f"one configuration at a time: {', '.join(checked.swept)} has several values")
     samplers = list(checked.config.sampler.values())
     if [sampler.axis for sampler in samplers] != ["rewrite"] or len(samplers[0].temperatures) > 1:
-        raise UserError("robust_eval.cli.ask takes sampler=perturbation, with one temperature")
+        raise UserError("robust-eval ask takes sampler=perturbation, with one temperature")
     return checked.config
 
 

@@ -1,4 +1,4 @@
-"""Compare finished runs: ``python -m robust_eval.report --experiment NAME``, or run ids, or folders."""
+"""Compare finished runs: ``robust-eval compare --experiment NAME``, or run ids, or folders."""
 
 import argparse
 import tempfile
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m robust_eval.report", description="Compare finished runs.")
+    parser = argparse.ArgumentParser(prog="robust-eval compare", description="Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
     parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")

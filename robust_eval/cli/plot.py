@@ -1,4 +1,4 @@
-"""All figures of a finished run on one page: ``python -m robust_eval.plot RUN``."""
+"""All figures of a finished run on one page: ``robust-eval plot RUN``."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from robust_eval.runtime.console import Console
 
 def main() -> None:
     """Draw the figures of the run that the arguments name, and say where they lie."""
-    parser = argparse.ArgumentParser(prog="python -m robust_eval.plot", description="All figures of a finished run.")
+    parser = argparse.ArgumentParser(prog="robust-eval plot", description="All figures of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where they are written; by default RUN/gallery")
     arguments = parser.parse_args()

@@ -2,20 +2,23 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import hydra
 from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from robust_eval.cli.overrides import Checked, as_meant, checked_overrides
-from robust_eval.cli.repeat import repeating_arguments
+from robust_eval.cli.repeat import repeated_run, repeating_arguments
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
-from robust_eval.config.schema import register
+from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command, say
 from robust_eval.runtime.gc_tuning import collect_seldom
@@ -24,8 +27,16 @@ DRY_RUN = "dry_run="
 """What the command line says for a run that only shows what it would ask."""
 
 
-def main(launch: Callable[[], None]) -> None:
-    """Check the command line, then ``launch`` what Hydra makes of it: a run, or with ``-m`` the jobs of a sweep.
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+def launch(composed: DictConfig) -> None:
+    """Run the experiment that Hydra composed from the command line, or each of a sweep."""
+    hydra_config = HydraConfig.get()
+    swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
+    run(composed, hydra_config.runtime.output_dir, swept, repeated_run(hydra_config.runtime.config_sources))
+
+
+def main() -> None:
+    """Check the command line, then launch what Hydra makes of it: a run, or with ``-m`` the jobs of a sweep.
 
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
@@ -55,7 +66,7 @@ def main(launch: Callable[[], None]) -> None:
         expanded = dict(zip(known.overrides, checked.overrides, strict=True))
         sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
         if known.multirun:
-            _sweep(launch, checked)
+            _sweep(checked)
         else:
             launch()
 
@@ -83,7 +94,7 @@ def _wanted(line: str) -> bool:
     return said == "true"
 
 
-def _sweep(launch: Callable[[], None], checked: Checked) -> None:
+def _sweep(checked: Checked) -> None:
     given = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
     started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
     if not given:

@@ -1,4 +1,4 @@
-"""Train a classifier of question types: ``python -m robust_eval.cli.train_question_types --train FILE --test FILE``.
+"""Train a classifier of question types: ``robust-eval train-question-types --train FILE --test FILE``.
 
 Fastowski et al., "From Confidence to Collapse in LLM Factual Robustness", classify their questions by a DistilBERT that
 was fine-tuned on TREC (docs/methods.md, §1).
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m robust_eval.cli.train_question_types",
+        prog="robust-eval train-question-types",
         description="Fine-tune a text encoder to tell the types of questions, and test it.",
     )
     parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="train_5500.label of TREC")

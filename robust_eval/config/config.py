@@ -54,6 +54,6 @@ class Config:
             raise ValueError(f"seed must be 0 or more, not {self.seed}")
         if self.question_types is not None and not Path(self.question_types).is_dir():
             raise ValueError(
-                f"question_types={self.question_types}: there is no such folder; it must be one where python -m "
-                "robust_eval.cli.train_question_types saved a classifier"
+                f"question_types={self.question_types}: there is no such folder; it must be one where "
+                "robust-eval train-question-types saved a classifier"
             )

@@ -53,9 +53,11 @@ from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
 
 PROJECT = Path(__file__).resolve().parents[2]
-"""The folder that holds run.py and conf/."""
-CONF = PROJECT / "conf"
-
+"""The folder that holds the package; of a clone it holds run.py and conf/ as well."""
+CONF = next(
+    folder for folder in (PROJECT / "robust_eval" / "conf", PROJECT / "conf") if (folder / "config.yaml").is_file()
+)
+"""The files of settings: inside the package where it is installed, at the top of a clone."""
 
 _MODELS: dict[str, type[ModelConfig]] = {"transformers": Transformers, "openai": OpenAI, "recorded": RecordedModel}
 _DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": Table}

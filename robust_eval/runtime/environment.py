@@ -30,8 +30,13 @@ def environment() -> dict[str, str]:
 
 
 def git_commit(folder: Path) -> str:
-    """Return the commit of the checkout around a folder, with "+changes" where tracked files differ; else "none"."""
+    """Return the commit of the checkout that a folder belongs to, with "+changes" where tracked files differ.
+
+    "none" where there is no checkout, or only one that somebody keeps around an installed package.
+    """
     try:
+        if not _git(folder, "ls-files", "."):
+            return "none"
         commit = _git(folder, "rev-parse", "HEAD")
         return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):

@@ -530,7 +530,7 @@ def test_a_truth_that_is_no_list_of_numbers_is_refused_before_anything_is_compos
     assert (composed, model.models) == ([], [])
 
 
-TAKES = "robust_eval.cli.ask takes sampler=perturbation, with one temperature"
+TAKES = "robust-eval ask takes sampler=perturbation, with one temperature"
 MISTAKES = {
     (FRANCE, "--temperatures"): "--temperatures must know what is right: add --truth N",
     (FRANCE, "sampler.temperatures=[0.5,1.0]"): TAKES,
@@ -586,7 +586,7 @@ def test_an_unknown_option_is_answered_with_the_usage(ask: Ask, script: Script):
     model = script(by_wording(*RATERS))
     answer = ask(FRANCE, "--colour", *QUICK)
     assert answer.status == 2
-    assert answer.error.startswith("usage: python -m robust_eval.cli.ask [-h] [--truth N] [--temperatures]")
+    assert answer.error.startswith("usage: robust-eval ask [-h] [--truth N] [--temperatures]")
     assert "unrecognized arguments: --colour" in answer.error
     assert not model.asked
 

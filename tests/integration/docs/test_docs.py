@@ -182,19 +182,22 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True
             assert ".venv/bin/mlflow ui" in shown
             return subprocess.CompletedProcess(words, 0)
         words = shlex.split(shown.strip().removeprefix(".venv/bin/"))
+    if words[0] == "robust-eval":  # the command of an installed package
+        words = ["python", "-m", "robust_eval", *words[1:]]
     assert words[0] == "python", f"nothing says how to run {line!r}"
     program, arguments = words[1:3] if words[1] == "-m" else words[1:2], words[3:] if words[1] == "-m" else words[2:]
     if program == ["run.py"]:
         program = [str(PROJECT / "run.py")]
         as_it_stands = [word for word in arguments if "=" in word and not word.startswith("dry_run=")]
         checked_overrides([*as_it_stands, f"paths.mlruns={mlruns}"])
+    named = arguments[0] if program[-1] == "robust_eval" else ""
     if program[-1].endswith(("run.py", "mine.py")) and "model=dice" not in arguments:
         arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
-    elif program[-1].endswith("mine.py") or program[-1] == "robust_eval.cli.ask":
+    elif program[-1].endswith("mine.py") or named == "ask":
         arguments = [*arguments, f"paths.mlruns={mlruns}"]
-    elif program[-1] == "robust_eval.cli.train_question_types":
+    elif named == "train-question-types":
         arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1", "--mlruns", str(mlruns)]
-    elif program[-1] == "robust_eval.report":
+    elif named == "compare":
         arguments = [*arguments, "--mlruns", str(mlruns)]
     return shell.python([*program, *arguments], place, figures=figures)
 
@@ -226,8 +229,8 @@ def test_the_published_answers_to_the_physics_questions_give_the_rows_of_the_pag
     found: list[tuple[str, ...]] = []
     for line in commands("reproduce.md"):
         program, *words = shlex.split(line)[1:]
-        if "robust_eval.cli.answer_lists" in words:
-            assert shell.python([program, *words], tmp_path).returncode == 0
+        if program == "import":
+            assert shell.python(["-m", "robust_eval", program, *words], tmp_path).returncode == 0
         elif "sampler=recorded" in words:
             own = ["tracking=none", f"paths.mlruns={tmp_path}", f"hydra.run.dir={tmp_path}/run{len(found)}"]
             ran = shell.python([str(PROJECT / program), *words, *own], tmp_path, figures=False)

@@ -70,8 +70,8 @@ MISTAKES = {
     "with the run: MLflow reads it from the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
     "MLFLOW_TRACKING_TOKEN), the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)",
     "seed=-1": "seed must be 0 or more, not -1",
-    "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where python -m "
-    "robust_eval.cli.train_question_types saved a classifier",
+    "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where "
+    "robust-eval train-question-types saved a classifier",
     "model.path": "'model.path' is no override: write KEY=VALUE",
     "=3;": "'=3;' is no override: write KEY=VALUE",
     "dataset .path=x": "'dataset .path=x' is no override: write KEY=VALUE",

@@ -1,0 +1,151 @@
+"""The package as it is installed: from a wheel, in an empty folder, with an empty home."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from robust_eval.config.schema import PROJECT
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the source distribution."""
+    place = tmp_path_factory.mktemp("dist")
+    words = ["-m", "build", "--no-isolation", "--outdir", str(place), str(PROJECT)]
+    ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=_surroundings(place))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return next(place.glob("*.whl")), next(place.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, which sees what else is installed here, but not this repository."""
+    place = tmp_path_factory.mktemp("venv")
+    venv.create(place, symlinks=True)
+    (site,) = place.glob("lib/python*/site-packages")
+    # Of a folder that is named here no .pth file is read, as that of an editable installation.
+    (site / "tested.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(built[0])], check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Path]]:
+    """Run a command in an empty folder, with an empty home; what is installed stays as it is."""
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("empty")
+    before = _files(installed)
+
+    def run(*words: str, program: str = "robust-eval") -> "subprocess.CompletedProcess[str]":
+        command = [str(installed / "bin" / program), *words]
+        return subprocess.run(command, cwd=folder, env=_surroundings(home), capture_output=True, text=True)
+
+    yield run, folder
+    assert _files(installed) == before
+    assert {path.name for path in home.iterdir()} <= {".cache", ".config", ".local"}
+    assert [path.name for path in folder.iterdir()] == ["mlruns"]
+
+
+def _surroundings(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "SSL_CERT_FILE")}
+    more = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return kept | more | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+def test_a_wheel_holds_the_package_and_the_settings_and_nothing_else(built: tuple[Path, Path]):
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "robust_eval", "conf"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    wanted = {f"robust_eval/{name}" if name.startswith("conf/") else name for name in listed.stdout.splitlines()}
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == wanted
+
+
+def test_the_source_distribution_makes_the_same_wheel(built: tuple[Path, Path], tmp_path: Path):
+    with tarfile.open(built[1]) as source:
+        source.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    words = ["-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path / "dist"), str(folder)]
+    subprocess.run([sys.executable, *words], capture_output=True, check=True, env=_surroundings(tmp_path))
+    (again,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(built[0]) as one, zipfile.ZipFile(again) as other:
+        assert {each.filename: each.CRC for each in one.infolist()} == {
+            each.filename: each.CRC for each in other.infolist()
+        }
+
+
+def test_the_descriptions_of_both_are_those_that_the_index_takes(built: tuple[Path, Path]):
+    words = ["-m", "twine", "check", "--strict", *map(str, built)]
+    ran = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_command_measures_the_embedded_model(run: tuple[Run, Path]):
+    ran, folder = run[0]("dataset.limit=20", "sampler.trials=2"), run[1]
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (report,) = folder.glob("mlruns/runs/*/*/report.html")
+    assert f"report:  {report}" in ran.stdout
+    assert (folder / "mlruns" / "mlflow.db").is_file()
+
+
+def test_what_is_installed_is_what_runs(run: tuple[Run, Path], installed: Path):
+    ran = run[0]("-c", "import robust_eval.config.schema as s; print(s.__file__, s.CONF)", program="python")
+    (site,) = installed.glob("lib/python*/site-packages")
+    assert ran.stdout.split() == [str(site / "robust_eval" / name) for name in ("config/schema.py", "conf")]
+
+
+def test_a_sweep_and_a_comparison(run: tuple[Run, Path]):
+    command, folder = run
+    swept = command("-m", "seed=0,1", "dataset.limit=12", "sampler.trials=1", "metric.frs.d=1")
+    assert swept.returncode == 0, swept.stdout + swept.stderr
+    (sweep,) = folder.glob("mlruns/sweeps/*/*")
+    compared = command("compare", str(sweep))
+    assert compared.returncode == 0, compared.stdout + compared.stderr
+    (page,) = folder.glob("mlruns/comparisons/*/*/comparison.html")
+    assert f"comparison: {page.relative_to(folder)}" in compared.stdout
+
+
+def test_a_question_is_asked_in_several_wordings(run: tuple[Run, Path]):
+    words = ("ask", "What is the capital of France?", "rewriter=recorded", "aggregator=text", "--truth", "1")
+    ran = run[0](*words)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Paris" in ran.stdout
+
+
+def test_figures_of_a_finished_run_are_drawn(run: tuple[Run, Path]):
+    command, folder = run
+    ran = command("plot", str(next(folder.glob("mlruns/runs/*/*"))))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("program", [["robust-eval"], ["python", "-m", "robust_eval"]], ids=" ".join)
+def test_a_word_that_is_no_command_is_answered_with_those_that_are(run: tuple[Run, Path], program: list[str]):
+    ran = run[0](*program[1:], "compair", program=program[0])
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "error: compair is no command; there are run, compare, ask, plot, train-question-types, import, version, and "
+        "settings are KEY=VALUE\n"
+    )
+
+
+def test_the_version_is_told(run: tuple[Run, Path]):
+    assert run[0]("version").stdout.splitlines()[0] == "robust_eval 0.1.0"
