@@ -99,12 +99,12 @@ TABLES = [
             "run",
             "questions",
             "kept",
-            "accuracy of all greedy answers",
-            "mean FRS, d = 1",
-            "share of unbroken facts (each scores 1)",
-            "accuracy at t = 0.5",
-            "accuracy at t = 1",
-            "mean FRS, d = 5",
+            "accuracy of all greedy answers ↑",
+            "mean FRS, d = 1 ↑",
+            "share of unbroken facts (each scores 1) ↑",
+            "accuracy at t = 0.5 ↑",
+            "accuracy at t = 1 ↑",
+            "mean FRS, d = 5 ↑",
         ],
         [
             *(
@@ -460,9 +460,9 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     greedy, even = "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.079 to 0.921, n = 2)"
     assert [row[3:] for row in page.tables[0]] == [
         [
-            "accuracy of all greedy answers",
-            "answer entropy (nats) at t = 1",
-            "error rate at t = 1",
+            "accuracy of all greedy answers ↑",
+            "answer entropy (nats) at t = 1 ↓",
+            "error rate at t = 1 ↓",
         ],
         [greedy, "0.500 (0.250 to 0.750, n = 2)", even],
         [greedy, "0.750 (0.500 to 1.000, n = 2)", even],
