@@ -32,7 +32,8 @@ def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, 
     mlruns = tmp_path / "my (runs)"
     swept = ["-m", "dataset=local", f"dataset.path={FILE},b.csv", f"paths.mlruns={mlruns}"]
     monkeypatch.setattr(sys, "argv", ["run.py", *swept, *(line.format(tmp_path) for line in given)])
-    command_line.main(lambda: None)
+    monkeypatch.setattr(command_line, "launch", lambda: None)
+    command_line.main()
     _, _, overrides, jobs, folder = told
     assert (overrides, jobs) == ([f"dataset.path='{FILE}',b.csv"], 2)
     assert folder == tmp_path / "all (of them)" if given else folder.parents[1] == mlruns / "sweeps"
