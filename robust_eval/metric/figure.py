@@ -161,6 +161,8 @@ def from_json(found: Any) -> list[Figure]:
     """
     figures = []
     for each in found:
+        if not isinstance(each, dict):
+            raise TypeError(f"a declaration of a figure is an object, not {type(each).__name__}")
         values = {field.name: each[field.name] for field in fields(Figure) if field.name in each}
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
