@@ -16,6 +16,8 @@ SHOWN = (HEADLINE, RUN, DETAIL)
 """Where a figure is shown beside the files that hold every figure: in the tables of a run and of a comparison
 (``headline``), in those of a run alone (``run``), or nowhere (``detail``).
 """
+LONGEST = 120
+"""Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class Figure:
     def __post_init__(self) -> None:
         if self.shown not in SHOWN:
             raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
+        for each in fields(self):
+            text = getattr(self, each.name)
+            if isinstance(text, str) and (len(text) > LONGEST or len(text.splitlines()) > 1):
+                raise ValueError(f"{each.name} must be one line of at most {LONGEST} characters")
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
 

@@ -46,6 +46,8 @@ def test_names_are_ordered_by_what_stands_for_all():
     ("wrong", "said"),
     [
         ({"shown": "everywhere"}, "shown must be one of headline, run, detail, not everywhere"),
+        ({"unit": "m" * 121}, "unit must be one line of at most 120 characters"),
+        ({"of_question": "two\nlines"}, "of_question must be one line of at most 120 characters"),
         ({"form": "d"}, "form must be one such as .3f, .0% or g, not d"),
         ({"form": ".12f"}, "form must be one such as .3f, .0% or g, not .12f"),
     ],

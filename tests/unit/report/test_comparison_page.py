@@ -10,7 +10,9 @@ from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import LONGEST
 from robust_eval.metric.interval import alike_interval
+from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
@@ -319,6 +321,20 @@ def test_questions_and_answers_are_no_more_than_text(text, plain, tmp_path):
     assert [[[" ".join(cell.split()) for cell in row] for row in table] for table in read.tables] == spaced
     whole = pq.read_table(tmp_path / "hostile" / "questions.parquet").to_pylist()
     assert {(row["question"], row["answer"]) for row in whole} == {(f"{name} {text}", text) for name in "abcd"}
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if len(text) <= LONGEST and len(text.splitlines()) == 1])
+def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_path):
+    """Somebody else's folder may declare anything of its figures."""
+    figures = [replace(figure, label=text, unit=text, apart=text) for figure in KNOWN_FIGURES]
+    runs = [replace(with_text(each, "plain"), declared=figures) for each in frs_runs()]
+    html, markdown = written(runs, tmp_path / "hostile")
+    page, harmless = Page(html), Page(plain[0])
+    assert page.tags == harmless.tags
+    assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
+    assert rendered(markdown).tags == rendered(plain[1]).tags
+    seen = printable_lines(text)
+    assert page.tables[0][0][3] == f"{seen} ({seen}) ↑"
 
 
 @pytest.mark.parametrize("text", HOSTILE)

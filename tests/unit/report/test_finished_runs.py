@@ -192,6 +192,7 @@ def test_a_folder_that_is_not_there_is_no_finished_run(tmp_path):
         ("figures.json", b'{"name": "frs.d{}", "label": "FRS"}'),
         ("figures.json", b'[{"name": "frs.d{}"}]'),
         ("figures.json", b'[{"name": "frs.d{}", "label": ["FRS"]}]'),
+        ("figures.json", b'[{"name": "frs.d{}", "label": "' + b"x" * 121 + b'"}]'),
         ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "form": ".999999999f"}]'),
         ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "limits": [0]}]'),
         ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "leads": "yes"}]'),
