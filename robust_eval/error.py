@@ -1,7 +1,7 @@
 """The exception whose message is written for users, and the first line of any exception."""
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """A mistake that the person who started the run can correct.
 
     Its text is one sentence: what is wrong, where, and what would be right. The command line prints it without a

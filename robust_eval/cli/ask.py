@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
-from robust_eval.cli.overrides import checked_overrides
 from robust_eval.config.config import Config
+from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.models import Models

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from robust_eval.cli.overrides import Checked, jobs
+from robust_eval.config.overrides import Checked, jobs
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
 from robust_eval.model.workload import Workload

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robust_eval.cli.overrides import as_meant
+from robust_eval.config.overrides import as_meant
 from robust_eval.config.repeatable import configuration_file
 from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.error import UserError

@@ -14,10 +14,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from robust_eval.cli.overrides import Checked, as_meant, checked_overrides
 from robust_eval.cli.repeat import repeated_run, repeating_arguments
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
+from robust_eval.config.overrides import Checked, as_meant, checked_overrides
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command, say

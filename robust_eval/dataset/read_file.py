@@ -66,8 +66,9 @@ def _json(file: Path, encoding: str) -> Iterator[Record]:
             if line.strip():
                 yield _record(json_line(line, f"{file}, line {number}"))
         return
+    whole = "".join(line for _, line in text_lines(file, encoding))
     try:
-        document = parsed_json("".join(line for _, line in text_lines(file, encoding)))
+        document = parsed_json(whole)
     except ValueError as problem:
         raise UserError(f"{file}: broken JSON ({first_line(problem)})") from problem
     yield from (_record(entry) for entry in (document if isinstance(document, list) else [document]))

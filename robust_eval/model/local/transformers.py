@@ -124,8 +124,9 @@ class Transformers(ModelConfig):
         except (AssertionError, RuntimeError) as problem:
             raise UserError(f"model.device={device} cannot be used: {first_line(problem)}") from problem
         tokenizer = self._tokenizer()
+        folder = str(self._folder())
         try:
-            model = AutoModelForCausalLM.from_pretrained(str(self._folder()), dtype=getattr(torch, dtype), **where)
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), **where)
             model = model.to(device).eval()
         except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
@@ -153,8 +154,9 @@ class Transformers(ModelConfig):
                 "model %s: Python code that %s brings runs here (model.trust_remote_code)", self.name, self.path
             )
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+        folder = str(self._folder())
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(self._folder()), **where)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **where)
         except (ImportError, OSError, RuntimeError, ValueError) as problem:
             reason = first_line(problem)
             if "instantiate the backend tokenizer" in reason:

@@ -22,7 +22,7 @@ from tiny_model import save_tiny_model
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Answers, answer_table
 from robust_eval.cli.ask import Cohort, cohorts_of
-from robust_eval.cli.overrides import Checked, checked_overrides
+from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.config.schema import PROJECT
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.model.base import Request

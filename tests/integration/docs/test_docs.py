@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from shell import SENTENCES, Shell
 from tiny_model import save_tiny_model
 
-from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import CONF, PROJECT, SCHEMAS, register
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.record.settings import SEVERAL

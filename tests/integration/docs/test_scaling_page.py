@@ -11,7 +11,7 @@ import pytest
 from experiments import composed
 from omegaconf import OmegaConf
 
-from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import CONF, PROJECT, register
 
 PAGE = (PROJECT / "docs" / "scaling.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from experiments import run_experiment
 from fault_proxy import FaultProxy
 from tiny_model import save_tiny_model
 
-from robust_eval.cli.overrides import Checked, checked_overrides, jobs
+from robust_eval.config.overrides import Checked, checked_overrides, jobs
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned

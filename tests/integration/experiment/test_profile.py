@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
 
-from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.record.result import Result

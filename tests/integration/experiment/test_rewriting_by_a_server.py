@@ -10,7 +10,7 @@ import pytest
 from experiments import run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
 
-from robust_eval.cli.overrides import Checked, checked_overrides
+from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.experiment.plan import stages_of, total
 from robust_eval.record.result import Result

@@ -24,7 +24,7 @@ from api_server import api_server
 from experiments import run_experiment
 from fault_proxy import FaultProxy
 
-from robust_eval.cli.overrides import checked_overrides
+from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import PROJECT, register
 from robust_eval.error import UserError
 from robust_eval.model.served import served_model

@@ -6,7 +6,7 @@ from robust_eval.config.schema import PROJECT
 
 PAGE = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8")
 PROOFS = {
-    "The command line and the configuration files": "unit/cli/test_overrides.py::"
+    "The command line and the configuration files": "unit/config/test_overrides.py::"
     "test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names",
     "A model's own Python code": "integration/model/local/test_transformers.py::"
     "test_code_that_a_model_brings_is_announced_whenever_it_may_run",

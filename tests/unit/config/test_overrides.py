@@ -6,8 +6,8 @@ import pytest
 from experiments import composed, configuration
 from omegaconf import OmegaConf
 
-from robust_eval.cli.overrides import checked_overrides, jobs
 from robust_eval.config.objects import to_config
+from robust_eval.config.overrides import checked_overrides, jobs
 from robust_eval.config.repeatable import repeatable
 from robust_eval.config.schema import CONF, SCHEMAS, register
 from robust_eval.error import UserError
