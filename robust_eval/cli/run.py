@@ -1,5 +1,6 @@
 """Check a command line, run what it asks for, and say in one sentence what is wrong."""
 
+import logging
 import re
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command, say
 from robust_eval.runtime.gc_tuning import collect_seldom
+
+log = logging.getLogger(__name__)
 
 DRY_RUN = "dry_run="
 """What the command line says for a run that only shows what it would ask."""
@@ -117,9 +120,16 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
     with command():
         try:
             config = to_config(composed)
-            from robust_eval.experiment import run as experiment
+            from robust_eval.experiment.run import run as run_experiment
+            from robust_eval.report.terminal import print_job, print_summary
 
-            experiment.run(config, composed, Path(folder), swept, repeated)
+            result, store, same = run_experiment(config, composed, Path(folder), swept, repeated)
+            if swept is None:
+                print_summary(result, Path(folder), store, config.tracking.command(Path(config.paths.mlruns)))
+            else:
+                print_job(result, Path(folder))
+            if repeated is not None:
+                log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
             if swept is None:
                 raise

@@ -7,17 +7,20 @@ takes a quarter of the time of a run that finds its answers in the store.
 import atexit
 import gc
 
-_USUAL = gc.get_threshold()
 _SELDOM = 200_000
 """Objects that are made before garbage is looked for: what two or three runs of a sweep leave behind, or 50 MB."""
+_before: tuple[int, int, int] | None = None
 
 
 def collect_seldom() -> None:
     """Collect seldom: for a process that is about to import libraries and may end soon."""
+    global _before
+    _before = gc.get_threshold()
     gc.set_threshold(_SELDOM)
     atexit.register(gc.freeze)  # leaves nothing to look through when the process ends
 
 
 def collect_as_usual() -> None:
-    """Collect as often as Python does by default: garbage may hold the tensors of a model."""
-    gc.set_threshold(*_USUAL)
+    """Collect as often again as before :func:`collect_seldom`: garbage may hold the tensors of a model."""
+    if _before is not None:
+        gc.set_threshold(*_before)
