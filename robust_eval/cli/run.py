@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from robust_eval.cli.repeat import repeated_run, repeating_arguments
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
-from robust_eval.config.overrides import Checked, as_meant, checked_overrides
+from robust_eval.config.overrides import Checked, as_meant, checked_overrides, with_own_options
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command, say
@@ -44,8 +44,8 @@ def main() -> None:
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
     collect_seldom()
-    register()
     with command():
+        register()
         _refuse_options(sys.argv[1:])
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])
     if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
@@ -55,12 +55,18 @@ def main() -> None:
         if dry := [line for line in known.overrides if line.startswith(DRY_RUN)]:
             known.overrides = [line for line in known.overrides if line not in dry]
             sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in dry]
+        repeats = any(line.startswith("repeat=") for line in known.overrides)
+        if not repeats:
+            given = known.overrides
+            known.overrides = with_own_options(given, known.config_dir and Path(known.config_dir))
+            place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
+            sys.argv[place:place] = known.overrides[len(given) :]
         if dry and _wanted(dry[-1]):
             from robust_eval.cli.dry_run import dry_run  # it takes a second
 
             dry_run(checked_overrides(known.overrides), known.multirun)
             return
-        if any(line.startswith("repeat=") for line in known.overrides):
+        if repeats:
             with TemporaryDirectory() as copy:
                 sys.argv[1:] = repeating_arguments(known.overrides, Path(copy))
                 launch()

@@ -18,10 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config.config import Config
 from robust_eval.config.objects import nearest, no_setting, to_config
-from robust_eval.config.schema import CONF
+from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL
+from robust_eval.runtime.announced import ANNOUNCED
 
+GROUPS = (*SCHEMAS, "experiment")
+"""The groups of options."""
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """What ends a value that begins so, in Hydra's grammar."""
 
@@ -52,9 +55,8 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
             if override.value() is None and not override.is_delete():
-                raise UserError(
-                    f"{override.key_or_group} must be one of {_options(str(override.key_or_group))}, not null"
-                )
+                group = str(override.key_or_group)
+                raise UserError(f"{group} must be one of {', '.join(options(group))}, not null")
             if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
@@ -71,6 +73,34 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
     return Checked(lines, config, swept, math.prod(values))
+
+
+def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
+    """Add the folder in which options of one's own stand: ``folder``, or ``./conf`` where that holds any.
+
+    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one.
+    """
+    where = own_folder() if folder is None else folder
+    if where is None or any(line.startswith("hydra.searchpath=") for line in overrides):
+        return list(overrides)
+    if not where.is_dir():
+        raise UserError(f"--config-dir: there is no folder {where}")
+    address = QuotedString(f"file://{where.resolve()}", Quote.single).with_quotes()
+    return [*overrides, f"hydra.searchpath=[{address}]"]
+
+
+def own_folder() -> Path | None:
+    """Return ``./conf``, where it holds options of one's own: files in a folder of the name of a group."""
+    folder = Path("conf")
+    own = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
+    return folder if own and folder.resolve() != CONF else None
+
+
+def options(group: str) -> list[str]:
+    """Return the names of the options of a group: of this package, announced ones, and those in ``./conf``."""
+    folders = [CONF] if (own := own_folder()) is None else [CONF, own]
+    files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
+    return sorted(files | set(ANNOUNCED.get(group, {})))
 
 
 def as_meant(line: str) -> str:
@@ -213,12 +243,8 @@ def _unknown_option(message: str) -> str:
     if not missing:
         return message.strip().splitlines()[0]
     group, _, name = missing.group(1).rpartition("/")
-    options = _options(group)
-    return f"there is no {group}={name}{nearest(name, options.split(', '))}; there are {options}"
-
-
-def _options(group: str) -> str:
-    return ", ".join(sorted(file.stem for file in (CONF / group).glob("*.yaml")))
+    known = options(group)
+    return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
 
 
 def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:
