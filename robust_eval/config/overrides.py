@@ -5,7 +5,7 @@ import math
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +73,47 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
     return Checked(lines, config, swept, math.prod(values))
+
+
+def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
+    """Return the configuration of one run, as objects and as Hydra composed it.
+
+    Raises UserError as :func:`checked_overrides` does, for a sweep, and for what belongs to the command line.
+    """
+    for line in overrides:
+        key = line.partition("=")[0].lstrip("+~")
+        if key in ("dry_run", "repeat") or (key.startswith("hydra.") and key != "hydra.searchpath"):
+            raise UserError(f"{line}: {key} belongs to the command line robust-eval, and not to a call from Python")
+    checked = checked_overrides(overrides)
+    if checked.swept:
+        raise UserError(f"{checked.swept[0]} has several values: a call runs one experiment, so call once for each")
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return checked.config, _compose(checked.overrides)
+
+
+def as_override(key: str, value: object) -> str:
+    """Write a setting as an override: a text in quotes, a list in brackets, a mapping in braces.
+
+    >>> as_override("dataset.columns", {"question": "prompt", "choices": ["a", "b"]})
+    "dataset.columns={question:'prompt',choices:['a','b']}"
+    """
+    return f"{key}={_written(key, value)}"
+
+
+def _written(key: str, value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str | Path):
+        return QuotedString(str(value), Quote.single).with_quotes()
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_written(key, each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_written(key, each) for each in value) + "]"
+    raise UserError(f"{key} must be a text, a number, a list or a mapping, not {type(value).__name__}")
 
 
 def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:

@@ -36,6 +36,7 @@ from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
+from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.recorded_model import RecordedModel
 from robust_eval.model.served.openai import OpenAI
@@ -63,7 +64,12 @@ CONF = next(
 )
 """The files of settings: inside the package where it is installed, at the top of a clone."""
 
-_MODELS: dict[str, type[ModelConfig]] = {"transformers": Transformers, "openai": OpenAI, "recorded": RecordedModel}
+_MODELS: dict[str, type[ModelConfig]] = {
+    "transformers": Transformers,
+    "openai": OpenAI,
+    "recorded": RecordedModel,
+    "given": GivenModel,
+}
 _DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": Table}
 _REWRITERS: dict[str, type[Rewriter]] = {"recorded": Recorded, "llm": Llm}
 _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
@@ -135,6 +141,7 @@ def register() -> None:
     load_plugins()
     store = ConfigStore.instance()
     store.store(name="schema", node=Schema)
+    store.store(group="model", name="given", node=GivenModel)
     for group, parts in ANNOUNCED.items():
         for name, part in parts.items():
             if name in _OWN[group]:
