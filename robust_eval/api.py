@@ -118,6 +118,16 @@ class Evaluation(Page):
         empty = CURVES.append(pa.field(SAMPLER, pa.string())).empty_table()
         return (pq.read_table(file) if file.is_file() else empty).to_pandas()
 
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table that a metric left in the folder: ``frs``, for example, a row for each fact.
+
+        Raises UserError where there is none of this name.
+        """
+        there = sorted(file.stem for file in self.folder.glob("*.parquet"))
+        if name not in there:
+            raise UserError(f"{self.folder} has no table {name!r}, but {', '.join(there)}")
+        return pq.read_table(self.folder / f"{name}.parquet").to_pandas()
+
     @property
     def headline(self) -> pd.DataFrame:
         """The figures that a person wants first, as they are printed."""

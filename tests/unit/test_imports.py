@@ -13,4 +13,4 @@ def test_a_room_imports_only_rooms_below_it_and_nothing_goes_in_circles(monkeypa
 
 def test_no_module_lies_beside_the_rooms_but_the_nouns_that_everybody_knows():
     beside = {file.stem for file in (PROJECT / "robust_eval").glob("*.py")}
-    assert beside == {"__init__", "__main__", "question", "answer", "error", "normalization"}
+    assert beside == {"__init__", "__main__", "question", "answer", "error", "normalization", "api"}
