@@ -6,6 +6,7 @@ takes a quarter of the time of a run that finds its answers in the store.
 
 import atexit
 import gc
+import sys
 
 _USUAL = gc.get_threshold()
 _SELDOM = 200_000
@@ -15,7 +16,16 @@ _SELDOM = 200_000
 def collect_seldom() -> None:
     """Collect seldom: for a process that is about to import libraries and may end soon."""
     gc.set_threshold(_SELDOM)
-    atexit.register(gc.freeze)  # leaves nothing to look through when the process ends
+    atexit.register(_leave_it)
+
+
+def _leave_it() -> None:
+    """Leave nothing to look through when the process ends.
+
+    Where Triton is loaded, as torch for GPUs does, all is looked through: Triton's binding prints what is left.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def collect_as_usual() -> None:
