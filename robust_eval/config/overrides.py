@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config.config import Config
 from robust_eval.config.objects import nearest, no_setting, to_config
+from robust_eval.config.own_data import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL
@@ -47,10 +48,10 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
-    checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). Raises UserError with what is
-    wrong and the nearest right name.
+    checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
+    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name.
     """
-    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(line)) for line in overrides])
+    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(without_slash(line))) for line in overrides])
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
@@ -61,6 +62,8 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
+        for name in _data_sets(choices):
+            offer(name, _folders(parsed))
         chosen = _compose([*elsewhere, *(_first(override) for override in choices)])
         expanded = {id(override): _expanded(override, chosen) for override in settings}
         single = [_first(override) for override in choices]
@@ -248,6 +251,21 @@ def _is_searchpath(override: Override) -> bool:
     return str(override.key_or_group) == "hydra.searchpath"
 
 
+def _folders(overrides: Sequence[Override]) -> list[Path]:
+    """Return the folders that hold options: ours, and those that a search path names."""
+    values = [each.value() for each in overrides if _is_searchpath(each)]
+    named = [str(place) for value in values if isinstance(value, list) for place in value]
+    return [CONF, *(Path(place.removeprefix("file://")) for place in named)]
+
+
+def _data_sets(choices: Sequence[Override]) -> Iterator[str]:
+    """Yield what the command line says after ``dataset=``, each value of a sweep."""
+    for override in choices:
+        if override.key_or_group == "dataset" and not override.is_delete():
+            values: Any = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+            yield from (value.text if isinstance(value, QuotedString) else str(value) for value in values)
+
+
 def _first(override: Override, line: str | None = None) -> str:
     """Return the override itself, or the one that the first job of a sweep has."""
     text = line if line is not None else str(override.input_line)
@@ -283,7 +301,7 @@ def _unknown_option(message: str) -> str:
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
-    group, _, name = missing.group(1).rpartition("/")
+    group, _, name = missing.group(1).partition("/")
     known = options(group)
     return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
 

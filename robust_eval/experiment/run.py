@@ -27,6 +27,7 @@ from robust_eval.record.result import Result
 from robust_eval.record.run_folder import ANSWERS, GRADED
 from robust_eval.record.settings import flat
 from robust_eval.record.tracking import Run
+from robust_eval.runtime.library_bars import no_library_bars
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import Entries, NoStore
 
@@ -59,7 +60,7 @@ def run(
     store = config.store if repeated is None else NoStore()
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
-    with owned(folder, composed), ExitStack() as recorded:
+    with owned(folder, composed), no_library_bars(), ExitStack() as recorded:
 
         def start() -> Run:
             with watch.stage("tracking"):

@@ -6,6 +6,7 @@ takes a quarter of the time of a run that finds its answers in the store.
 
 import atexit
 import gc
+import sys
 
 _SELDOM = 200_000
 """Objects that are made before garbage is looked for: what two or three runs of a sweep leave behind, or 50 MB."""
@@ -17,7 +18,16 @@ def collect_seldom() -> None:
     global _before
     _before = gc.get_threshold()
     gc.set_threshold(_SELDOM)
-    atexit.register(gc.freeze)  # leaves nothing to look through when the process ends
+    atexit.register(_leave_it)
+
+
+def _leave_it() -> None:
+    """Leave nothing to look through when the process ends.
+
+    Where Triton is loaded, as torch for GPUs does, all is looked through: Triton's binding prints what is left.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def collect_as_usual() -> None:
