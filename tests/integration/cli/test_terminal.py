@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,15 @@ RUNS = {
     ],
     "certainty of clusters": ["experiment=certainty", "aggregator=clusters", "dataset.limit=2", "sampler.trials=2"],
 }
+FOREIGN = re.compile(r"it/s|s/it|\d%\||[▏▎▍▌▋▊▉█]|Loading|Batches|Download|Fetching|Warning|Traceback")
+"""What tqdm draws, what libraries call their bars, and what else is none of ours."""
 
 
 def at_terminal(*words: str, folder: Path) -> tuple[int, str]:
     """The exit status of a command at a terminal of its own, and all that it has written there."""
     ours, theirs = pty.openpty()
-    surroundings = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "PYTHONPATH": str(PROJECT)}
-    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"):
-        surroundings.pop(name, None)
+    termios.tcsetwinsize(theirs, (40, 120))  # a terminal without columns has no bars
+    surroundings = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(PROJECT)}
     process = subprocess.Popen(
         [sys.executable, *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings
     )
@@ -42,6 +44,13 @@ def at_terminal(*words: str, folder: Path) -> tuple[int, str]:
     return process.wait(), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
 
 
+def test_a_bar_of_a_library_would_be_seen(tmp_path: Path):
+    status, written = at_terminal(
+        "-c", "from tqdm.auto import tqdm; list(tqdm([1, 2], desc='Loading'))", folder=tmp_path
+    )
+    assert (status, FOREIGN.search(written) is not None) == (0, True)
+
+
 @pytest.mark.parametrize("overrides", RUNS.values(), ids=RUNS)
 def test_only_our_bars_are_drawn(overrides: list[str], tmp_path: Path):
     own = ["tracking=none", f"paths.mlruns={tmp_path}", f"hydra.run.dir={tmp_path}/run"]
@@ -50,5 +59,4 @@ def test_only_our_bars_are_drawn(overrides: list[str], tmp_path: Path):
     lines = re.split(r"[\r\n]+", written)
     bars = {line.partition(" ━")[0].partition(" ╸")[0].strip() for line in lines if re.search(r"\d+/\d+", line)}
     assert {"sampled answers"} <= bars <= STAGES, bars
-    assert [line for line in lines if re.search(r"it/s|s/it|\d%\||[▏▎▍▌▋▊▉█]|Warning|Traceback", line)] == []
-    assert not re.search(r"Loading|Batches|Download|Fetching", written)
+    assert [line for line in lines if FOREIGN.search(line)] == []
