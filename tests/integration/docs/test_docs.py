@@ -353,7 +353,7 @@ def test_every_setting_that_is_named_exists(page: str):
 def is_setting(group: str, path: list[str]) -> bool:
     """Whether some option of a group has a setting; in groups that take several, its name may be left out."""
     if path[0] in OWN:
-        return path == ["always_right", "tolerated"]
+        return path in (["always_right"], ["always_right", "tolerated"])
     named = group in SEVERAL and path[0] in SCHEMAS[group]
     schemas = [SCHEMAS[group][path[0]]] if named else list(SCHEMAS[group].values())
     return any(_has(OmegaConf.structured(schema), path[1:] if named else path) for schema in schemas)
