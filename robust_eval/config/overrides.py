@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from robust_eval.config.config import Config
 from robust_eval.config.objects import nearest, no_setting, to_config
 from robust_eval.config.schema import CONF
+from robust_eval.config.shell_signs import hint
 from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL
 
@@ -45,16 +46,24 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
     checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). Raises UserError with what is
-    wrong and the nearest right name.
+    wrong and the nearest right name, and how to quote what a shell seems to have taken away.
     """
+    try:
+        return _checked(overrides)
+    except UserError as problem:
+        if said := hint(overrides, str(problem)):
+            raise UserError(f"{problem}; {said}") from problem
+        raise
+
+
+def _checked(overrides: Sequence[str]) -> Checked:
     parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(line)) for line in overrides])
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
             if override.value() is None and not override.is_delete():
-                raise UserError(
-                    f"{override.key_or_group} must be one of {_options(str(override.key_or_group))}, not null"
-                )
+                known = ", ".join(options(str(override.key_or_group)))
+                raise UserError(f"{override.key_or_group} must be one of {known}, not null")
             if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
@@ -213,12 +222,18 @@ def _unknown_option(message: str) -> str:
     if not missing:
         return message.strip().splitlines()[0]
     group, _, name = missing.group(1).rpartition("/")
-    options = _options(group)
-    return f"there is no {group}={name}{nearest(name, options.split(', '))}; there are {options}"
+    return no_option(group, name)
 
 
-def _options(group: str) -> str:
-    return ", ".join(sorted(file.stem for file in (CONF / group).glob("*.yaml")))
+def no_option(group: str, name: str) -> str:
+    """Say that a group has no such option, and which options it has."""
+    known = options(group)
+    return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
+
+
+def options(group: str) -> list[str]:
+    """Return the names of the options of a group, sorted."""
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
 
 
 def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:
