@@ -38,9 +38,10 @@ compdef _robust_eval robust-eval
     "fish": """\
 function __robust_eval
     set -l words (commandline -opc)
-    $words[1] completion fish -- $words[2..] (commandline -ct) 2>/dev/null
+    set -l found ($words[1] completion fish -- $words[2..] (commandline -ct) 2>/dev/null)
+    set -q found[1]; and printf '%s\\n' $found; or __fish_complete_path (commandline -ct)
 end
-complete -c robust-eval -a '(__robust_eval)'
+complete -c robust-eval -f -a '(__robust_eval)'
 """,
 }
 """What each shell reads; it calls the program that stands on its line."""

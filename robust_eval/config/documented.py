@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -121,8 +122,11 @@ def sources() -> list[Path]:
     """Return the files and folders that all of this is read from."""
     read = [CONF / "config.yaml", *(CONF / group for group in groups()), Path(__file__)]
     read += [file for group in groups() for file in (CONF / group).glob("*.yaml")]
-    classes = {base for schemas in SCHEMAS.values() for schema in schemas.values() for base in schema.__mro__}
-    return read + sorted({Path(inspect.getfile(each)) for each in classes if each.__module__ != "builtins"})
+    modules = {
+        base.__module__ for schemas in SCHEMAS.values() for schema in schemas.values() for base in schema.__mro__
+    }
+    files = {getattr(sys.modules[name], "__file__", None) for name in modules}
+    return read + [Path(file) for file in sorted(filter(None, files))]
 
 
 def _chain(group: str, option: str) -> tuple[list[Path], Any]:
@@ -198,7 +202,10 @@ def _docstrings(schema: Any) -> dict[str, str]:
     for each in reversed(inspect.getmro(schema)):
         if not is_dataclass(each) or not fields(each):
             continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        try:
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        except OSError:  # a class that was written in an interpreter or a notebook
+            continue
         assert isinstance(definition, ast.ClassDef)
         for entry, below in pairwise(definition.body):
             if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(entry.target, ast.Name):
