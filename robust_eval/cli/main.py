@@ -2,20 +2,31 @@
 
 import sys
 from importlib import import_module
+from typing import NamedTuple
 
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command
 
+
+class Command(NamedTuple):
+    """A module whose ``main()`` does it, and what ``--help`` says of it."""
+
+    module: str
+    says: str
+
+
 COMMANDS = {
-    "run": "robust_eval.cli.run",
-    "compare": "robust_eval.cli.compare",
-    "ask": "robust_eval.cli.ask",
-    "plot": "robust_eval.cli.plot",
-    "train-question-types": "robust_eval.cli.train_question_types",
-    "import": "robust_eval.cli.answer_lists",
-    "version": "robust_eval.cli.version",
+    "run": Command("robust_eval.cli.run", "measure a model, as without the name of a command"),
+    "compare": Command("robust_eval.cli.compare", "compare finished runs"),
+    "ask": Command("robust_eval.cli.ask", "ask one question live, in several wordings"),
+    "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
+    "train-question-types": Command("robust_eval.cli.train_question_types", "train the classifier of question types"),
+    "import": Command("robust_eval.cli.answer_lists", "turn lists of letters into recorded answers"),
+    "help": Command("robust_eval.cli.help", "say what can be chosen and set: help model=recorded"),
+    "completion": Command("robust_eval.cli.completion", "print what makes Tab work: completion bash, zsh or fish"),
+    "version": Command("robust_eval.cli.version", "print the versions"),
 }
-"""Each command, with the module whose ``main()`` does it; it is imported when it is wanted, as some take seconds."""
+"""Each command; its module is imported when it is wanted, as some take seconds."""
 
 
 def main() -> None:
@@ -24,9 +35,12 @@ def main() -> None:
     Exits with status 1 and a sentence where the first argument is a word that is no command.
     """
     name = next(iter(sys.argv[1:]), "run")
-    if name in COMMANDS:
+    if name in ("--help", "-h"):
+        sys.argv[1:] = []
+        name = "help"
+    elif name in COMMANDS:
         sys.argv[1:2] = []
     elif name.isidentifier():
         with command():
             raise UserError(f"{name} is no command; there are {', '.join(COMMANDS)}, and settings are KEY=VALUE")
-    import_module(COMMANDS.get(name, COMMANDS["run"])).main()
+    import_module(COMMANDS.get(name, COMMANDS["run"]).module).main()

@@ -15,12 +15,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from robust_eval.cli.help import chosen_words, print_overview
 from robust_eval.cli.repeat import repeated_run, repeating_arguments
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import Checked, as_meant, checked_overrides, with_own_options
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
+from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.command import command, say
 from robust_eval.runtime.gc_tuning import collect_seldom
 
@@ -48,10 +50,15 @@ def main() -> None:
         register()
         _refuse_options(sys.argv[1:])
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])
-    if known.help or known.hydra_help or known.info or known.config_name or known.config_path:
+    if known.help:
+        print_overview()
+        return
+    if known.hydra_help or known.info or known.config_name or known.config_path:
         launch()
         return
     with command():
+        if known.shell_completion:
+            raise UserError("what makes Tab work is printed by robust-eval completion bash, zsh or fish")
         if dry := [line for line in known.overrides if line.startswith(DRY_RUN)]:
             known.overrides = [line for line in known.overrides if line not in dry]
             sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in dry]
@@ -74,10 +81,26 @@ def main() -> None:
         checked = checked_overrides(known.overrides)
         expanded = dict(zip(known.overrides, checked.overrides, strict=True))
         sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
+        if known.cfg and known.multirun:
+            raise UserError("--cfg shows one configuration, and a sweep has several: leave out -m")
+        if known.cfg in ("job", "all"):
+            _print_choices(checked)
         if known.multirun:
             _sweep(checked)
         else:
             launch()
+
+
+def _print_choices(checked: Checked) -> None:
+    """Print a comment for the YAML of ``--cfg``: the options that are chosen, as on a command line."""
+    if checked.swept:
+        raise UserError(f"--cfg shows one configuration: {', '.join(checked.swept)} has several values")
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = hydra.compose("config", checked.overrides, return_hydra_config=True)
+    chosen = {group: [option] for group, option in composed.hydra.runtime.choices.items() if isinstance(option, str)}
+    chosen |= {group: [str(name) for name in composed[group]] for group in SEVERAL}
+    shown = [group for group in sorted(chosen) if not group.startswith("hydra/")]
+    print("#", *(chosen_words(group.rpartition("@")[2], chosen[group]) for group in shown))
 
 
 def _refuse_options(arguments: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from robust_eval.config.config import Config
 from robust_eval.config.objects import nearest, no_setting, to_config
 from robust_eval.config.own_data import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS
+from robust_eval.config.shell_signs import hint
 from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.announced import ANNOUNCED
@@ -49,8 +50,18 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
     checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
-    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name.
+    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name,
+    and how to quote what a shell seems to have taken away.
     """
+    try:
+        return _checked(overrides)
+    except UserError as problem:
+        if said := hint(overrides, str(problem)):
+            raise UserError(f"{problem}; {said}") from problem
+        raise
+
+
+def _checked(overrides: Sequence[str]) -> Checked:
     parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(without_slash(line))) for line in overrides])
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
@@ -302,6 +313,11 @@ def _unknown_option(message: str) -> str:
     if not missing:
         return message.strip().splitlines()[0]
     group, _, name = missing.group(1).partition("/")
+    return no_option(group, name)
+
+
+def no_option(group: str, name: str) -> str:
+    """Say that a group has no such option, and which options it has."""
     known = options(group)
     return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
 

@@ -1,0 +1,173 @@
+"""What can be chosen and set: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from textwrap import wrap
+
+from robust_eval.cli.catalogue import Catalogue, Group, catalogue
+from robust_eval.cli.main import COMMANDS
+from robust_eval.error import UserError
+from robust_eval.runtime.command import command
+from robust_eval.runtime.console import Console
+
+WIDEST = 110
+"""Columns of a line, however wide the terminal is."""
+_EXAMPLES = {
+    "": "built-in facts, small model",
+    "model=transformers model.path=FOLDER": "a model of your own",
+    "dataset=quiz.csv": "questions of your own",
+    "model=gpt4o_mini dry_run=true": "what it would ask and cost",
+    "-m model=smollm2_135m,qwen25_3b": "a sweep, and a comparison",
+    "repeat=FOLDER": "an earlier run again",
+}
+_INDENT = "  "
+
+
+def main() -> None:
+    """Print what the words name; without words, the whole on one screen.
+
+    Exits with status 1 and a sentence where a word is the name of nothing.
+    """
+    parser = argparse.ArgumentParser(
+        prog="robust-eval help", description="Say what can be chosen (help model) and set (help model=transformers)."
+    )
+    parser.add_argument("words", nargs="*", metavar="GROUP[=OPTION]", help="or a command; without: an overview")
+    words = parser.parse_args().words
+    with command():
+        if len(words) == 1 and words[0] in COMMANDS and words[0] != "help":
+            sys.argv[1:] = ["--help"]
+            import_module(COMMANDS[words[0]].module).main()
+        elif words:
+            known = catalogue()
+            Console().print("\n\n".join("\n".join(_explained(word, known)) for word in words))
+        else:
+            print_overview()
+
+
+def print_overview() -> None:
+    """Print what robust_eval does, examples, the groups with their options, and the commands."""
+    Console().print("\n".join(_overview(catalogue(), _program())))
+
+
+def _overview(known: Catalogue, program: str) -> Iterator[str]:
+    yield from _folded("Measure how firmly a language model holds the facts that it answers right.", "")
+    yield ""
+    examples = [(f"{program} {words}".rstrip(), says) for words, says in _EXAMPLES.items()]
+    yield from _columns(examples, _width() * 2 // 3)
+    yield ""
+    yield from _folded(f"Choose with GROUP=OPTION ({program} help GROUP says more):", "")
+    longest = max(map(len, known.groups))
+    for name, group in known.groups.items():
+        yield from _group_lines(group, f"{_INDENT}{name:{longest}}  ")
+    yield ""
+    yield from _folded(
+        f"Set with GROUP.SETTING=VALUE: {program} help model=transformers explains the settings of an option, "
+        f"{program} --cfg job shows all of a run. Quote what has signs of the shell: 'metric=[frs,certainty]'.",
+        "",
+    )
+    yield ""
+    yield from _folded(f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):", "")
+    yield from _columns([(name, each.says) for name, each in COMMANDS.items()], _width() // 2)
+
+
+def _group_lines(group: Group, head: str) -> list[str]:
+    """Return two lines at most: what a group decides, and its options, those that are chosen by themselves first."""
+    names = [*group.chosen, *(name for name in group.options if name not in group.chosen)]
+    for shown in range(len(names), 0, -1):
+        left = f", … {len(names) - shown} more" if shown < len(names) else ""
+        lines = wrap(f"{group.says}: {', '.join(names[:shown])}{left}", _width() - len(head), break_on_hyphens=False)
+        if len(lines) <= 2:
+            break
+    return [f"{head}{lines[0]}", *(f"{' ' * len(head)}{line}" for line in lines[1:])]
+
+
+def _explained(word: str, known: Catalogue) -> Iterator[str]:
+    """Yield the lines that explain a group, or an option of it."""
+    name, equals, option = word.partition("=")
+    if name not in known.groups:
+        raise UserError(_unknown(word, known))
+    group = known.groups[name]
+    if not equals:
+        yield f"{name}: {group.says}"
+        yield ""
+        chosen = {each: " (the default)" if each in group.chosen else "" for each in group.options}
+        rows = [(f"{name}={each}", f"{group.options[each].says}{said}") for each, said in chosen.items()]
+        yield from _columns(rows, _width() // 2)
+        return
+    if option not in group.options:
+        from robust_eval.config.overrides import no_option
+
+        raise UserError(no_option(name, option))
+    yield from _option_lines(name, option, known)
+
+
+def _option_lines(group: str, option: str, known: Catalogue) -> Iterator[str]:
+    from robust_eval.config import documented
+    from robust_eval.config.schema import register
+
+    register()
+    yield f"{group}={option}"
+    for line in documented.description(group, option):
+        yield from [line] if line.startswith(" ") else _folded(line, "")
+    chooses = known.groups[group].options[option].chooses
+    if chooses:
+        chosen = " ".join(chosen_words(name, names) for name, names in chooses.items())
+        yield from _folded(f"It chooses {chosen}", "")
+    settings = documented.settings(group, option)
+    yield from [""] if settings else []
+    yield from _columns([(f"{each.name}={each.value}", each.says) for each in settings], _width() // 2)
+    if any(each.value == documented.NEEDED for each in settings):
+        yield f"{_INDENT}({documented.NEEDED} must be given)"
+    if known.groups[group].several and settings:
+        short = settings[0].name.replace(f".{option}.", ".")
+        yield from _folded(f"{short} does as well, where no other chosen {group} has that setting.", "")
+
+
+def chosen_words(group: str, options: Sequence[str]) -> str:
+    """Return the override that chooses these options of a group."""
+    return f"{group}={options[0]}" if len(options) == 1 else f"{group}=[{','.join(options)}]"
+
+
+def _unknown(word: str, known: Catalogue) -> str:
+    from robust_eval.config.objects import nearest
+
+    name = word.partition("=")[0]
+    having = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
+    said = f" (did you mean {having[0]}?)" if having else nearest(name, list(known.groups))
+    return f"there is no group {name}{said}; there are {', '.join(known.groups)}"
+
+
+def _columns(rows: Sequence[tuple[str, str]], most: int) -> Iterator[str]:
+    """Yield lines with two columns; where the first is longer than ``most``, the second begins on the next line."""
+    wide = max((len(left) for left, _ in rows if len(left) <= most), default=0)
+    indent = f"{_INDENT}{' ' * wide}  "
+    for left, right in rows:
+        lines = list(_folded(right, indent)) if right else []
+        if lines and len(left) <= wide:
+            lines[0] = f"{_INDENT}{left:{wide}}  {lines[0].lstrip()}"
+            yield from lines
+        else:
+            yield f"{_INDENT}{left}"
+            yield from lines
+
+
+def _folded(text: str, indent: str) -> list[str]:
+    return wrap(text, _width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, WIDEST)
+
+
+def _program() -> str:
+    """Return how this program was called: an example that is copied does the same."""
+    name = Path(sys.argv[0]).name
+    return {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Which groups, options and settings there are, and what the files under conf/ and the classes say of them."""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hydra
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from robust_eval.config.schema import CONF, SCHEMAS, Schema
+from robust_eval.record.settings import SEVERAL, flat
+
+NEEDED = "…"
+"""The value of a setting that must be given."""
+
+
+class Group(NamedTuple):
+    """What a group decides, in a few words, and the options that are chosen where a command line chooses none."""
+
+    says: str
+    chosen: list[str]
+
+
+class Setting(NamedTuple):
+    """A setting as it is named on the command line, its value, and what its comment says."""
+
+    name: str
+    value: str
+    says: str
+
+
+def groups() -> dict[str, Group]:
+    """Return every group, in the order of conf/config.yaml, which says what each decides."""
+    text = (CONF / "config.yaml").read_text(encoding="utf-8")
+    says = _comments(text)
+    chosen = [entry for entry in yaml.safe_load(text)["defaults"] if isinstance(entry, dict)]
+    return {
+        group: Group(re.split("[;:,]", says[f"defaults.{group}"])[0], _names(option))
+        for entry in chosen
+        for group, option in entry.items()
+        if not group.startswith("override ")
+    }
+
+
+def description(group: str, option: str) -> list[str]:
+    """Return the lines that open the file of an option; where it has no file, what its class says."""
+    files, schema = _chain(group, option)
+    if files:
+        lines = takewhile(lambda line: line.startswith("#"), files[0].read_text(encoding="utf-8").splitlines())
+        return [line.removeprefix("#").removeprefix(" ") for line in lines if not line.startswith("# @package")]
+    said = inspect.getdoc(schema) or ""
+    generated = f"{schema.__name__}(" if schema is not None else ""  # of a dataclass without a docstring
+    return [] if generated and said.startswith(generated) else said.split("\n\n")[0].splitlines()
+
+
+def sentence(lines: list[str]) -> str:
+    """Return the first sentence of a description, without the example that follows it and without its full stop."""
+    words = " ".join(takewhile(lambda line: not line.startswith(" "), lines))
+    return re.split(r"\. |: python run\.py ", words)[0].rstrip(".:")
+
+
+def settings(group: str, option: str) -> list[Setting]:
+    """Return the settings of an option, with the values that they have when it is chosen.
+
+    A comment is that of the nearest file that has one, of those that the option begins with; else it is the docstring
+    under the field of the class.
+    """
+    files, _ = _chain(group, option)
+    comments: dict[str, str] = {}
+    for file in reversed(files):
+        text = file.read_text(encoding="utf-8")
+        place = _package(text, group)
+        comments |= {f"{place}{key}": words for key, words in _comments(text).items()}
+    found = []
+    if group in SCHEMAS:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            node = hydra.compose("config", [f"{group}={option}"])[group]
+        place = f"{group}.{option}" if group in SEVERAL else group
+        found = list(_settings(node[option] if group in SEVERAL else node, place, comments))
+    named = {setting.name for setting in found}
+    for file in files[:1]:
+        text = file.read_text(encoding="utf-8")
+        own = {key: value for key, value in (yaml.safe_load(text) or {}).items() if key != "defaults"}
+        written = {f"{_package(text, group)}{key}": value for key, value in flat(own).items()}
+        more = [key for key in written if key and key not in named]
+        found += [Setting(key, _shown(written[key]), comments.get(key, "")) for key in more]
+    return found
+
+
+def choices(group: str, option: str) -> dict[str, list[str]]:
+    """Return the options of other groups that the file of an option chooses."""
+    files, _ = _chain(group, option)
+    found = {}
+    for entry in _defaults(files[0]) if files else []:
+        for key, value in entry.items() if isinstance(entry, dict) else ():
+            if key.startswith("override /"):
+                found[key.removeprefix("override /").partition("@")[0]] = _names(value)
+    return found
+
+
+def names(group: str, option: str) -> list[str]:
+    """Return the names of the settings of an option, as its class has them, without that of the group."""
+    _, schema = _chain(group, option)
+    return list(_fields(OmegaConf.structured(schema))) if schema is not None else []
+
+
+def other_names() -> list[str]:
+    """Return the names of the settings that belong to no group."""
+    known = groups()
+    return [name for name in _fields(OmegaConf.structured(Schema)) if name not in known]
+
+
+def sources() -> list[Path]:
+    """Return the files and folders that all of this is read from."""
+    read = [CONF / "config.yaml", *(CONF / group for group in groups()), Path(__file__)]
+    read += [file for group in groups() for file in (CONF / group).glob("*.yaml")]
+    modules = {
+        base.__module__ for schemas in SCHEMAS.values() for schema in schemas.values() for base in schema.__mro__
+    }
+    files = {getattr(sys.modules[name], "__file__", None) for name in modules}
+    return read + [Path(file) for file in sorted(filter(None, files))]
+
+
+def _chain(group: str, option: str) -> tuple[list[Path], Any]:
+    """Return the file of an option and those of the options that it begins with, and the class of its settings."""
+    file = CONF / group / f"{option}.yaml"
+    if not file.is_file():
+        return [], SCHEMAS.get(group, {}).get(option)
+    for entry in _defaults(file):
+        base = entry.partition("@")[0] if isinstance(entry, str) else "_self_"
+        if base.startswith("/schema/"):
+            _, _, kind, name = base.split("/")
+            return [file], SCHEMAS[kind][name]
+        if "/" not in base and base != "_self_":
+            files, schema = _chain(group, base)
+            return [file, *files], schema
+    return [file], None
+
+
+def _defaults(file: Path) -> list[Any]:
+    whole = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    return list(whole.get("defaults", []))
+
+
+def _package(text: str, group: str) -> str:
+    """Return what stands before the names of the settings in a file: that of its group, unless the file says more."""
+    said = re.match(r"# @package (\S+)", text)
+    return f"{said[1] if said else group}.".removeprefix("_global_.")
+
+
+def _comments(text: str) -> dict[str, str]:
+    """Return the comment behind each setting of a file, with those on the lines below that go on with it."""
+    found: dict[str, str] = {}
+    outer: list[tuple[int, str]] = []
+    key = ""
+    for line in text.splitlines():
+        written, _, comment = line.partition("# ")
+        if named := re.match(r"( *)(?:- )?(\w+):", written):
+            outer = [each for each in outer if each[0] < len(named[1])] + [(len(named[1]), named[2])]
+            key = ".".join(name for _, name in outer)
+            if comment:
+                found[key] = comment.strip()
+        elif key in found and comment and line.startswith(" ") and not written.strip():
+            found[key] += f" {comment.strip()}"
+        else:
+            key = ""
+    return found
+
+
+def _settings(node: DictConfig, place: str, comments: Mapping[str, str]) -> Iterator[Setting]:
+    schema = OmegaConf.get_type(node)
+    docstrings = _docstrings(schema)
+    written = OmegaConf.to_container(node, resolve=False)
+    assert isinstance(written, dict)
+    for name, child in node.items_ex(resolve=False):
+        key = f"{place}.{name!s}"
+        if isinstance(child, DictConfig) and is_dataclass(OmegaConf.get_type(child)):
+            yield from _settings(child, key, comments)
+        else:
+            yield Setting(key, _shown(written[name]), comments.get(key, docstrings.get(str(name), "")))
+
+
+def _fields(node: DictConfig, place: str = "") -> Iterator[str]:
+    for name, child in node.items_ex(resolve=False):
+        if isinstance(child, DictConfig) and is_dataclass(OmegaConf.get_type(child)):
+            yield from _fields(child, f"{place}{name!s}.")
+        else:
+            yield f"{place}{name!s}"
+
+
+def _docstrings(schema: Any) -> dict[str, str]:
+    """Return the text under each field of a dataclass and of those that it extends."""
+    found = {}
+    for each in reversed(inspect.getmro(schema)):
+        if not is_dataclass(each) or not fields(each):
+            continue
+        try:
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        except OSError:  # a class that was written in an interpreter or a notebook
+            continue
+        assert isinstance(definition, ast.ClassDef)
+        for entry, below in pairwise(definition.body):
+            if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(entry.target, ast.Name):
+                words = ast.literal_eval(below.value)
+                found[entry.target.id] = " ".join(words.split())
+    return found
+
+
+def _names(option: Any) -> list[str]:
+    return [] if option is None else [option] if isinstance(option, str) else list(option)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if isinstance(value, str):
+        return NEEDED if value == "???" else value
+    return str(yaml.safe_dump([value], default_flow_style=True, width=10_000, allow_unicode=True)).strip()[1:-1]

@@ -1,0 +1,185 @@
+"""Tab in real shells: they read what ``robust-eval completion`` prints, and ask it for words."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from robust_eval.config.schema import PROJECT
+
+bash = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
+zsh = pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+fish = pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a shell that finds the command ``robust-eval``, with a cache of its own that is filled."""
+    place = tmp_path_factory.mktemp("shell")
+    program = place / "bin" / "robust-eval"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m robust_eval "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(place),
+        "PYTHONPATH": str(PROJECT),
+        "XDG_CACHE_HOME": str(place / "cache"),
+        "XDG_DATA_HOME": str(place / "data"),
+        "TERM": "dumb",
+        "PS1": "$ ",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+    subprocess.run(["robust-eval", "completion", "fish", "--", ""], env=environment, check=True, capture_output=True)
+    return environment
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder where the shell is, which holds a file."""
+    (tmp_path / "my quiz.csv").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def terminal(surroundings: dict[str, str], place: Path) -> Iterator[Callable[[str, str], str]]:
+    """An interactive bash: type keys, and read what it writes until a text is there."""
+    process, screen = pty.fork()
+    if not process:
+        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], surroundings)
+    seen = ""
+
+    def typed(keys: str, until: str) -> str:
+        nonlocal seen
+        os.write(screen, keys.encode())
+        while until not in seen:
+            assert select.select([screen], [], [], 60)[0], seen
+            seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|[\r\a]", "", os.read(screen, 65536).decode())
+        found, _, seen = seen.partition(until)
+        return found + until
+
+    typed('bind "set completion-query-items 0" "set enable-bracketed-paste off"; echo re""ady\n', "ready\n")
+    typed('eval "$(robust-eval completion bash)"; echo d""one\n', "done\n")
+    yield typed
+    os.write(screen, b"\x15exit\n")
+    os.waitpid(process, 0)
+    os.close(screen)
+
+
+@bash
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("robust-eval model=transf\t.", "robust-eval model=transformers ."),
+        ("robust-eval sampler.temperature_\tmax_n\t7", "robust-eval sampler.temperature_sweep.max_new_tokens=7"),
+        ("robust-eval sampler=ex\tsampler.no\t7", "robust-eval sampler=exact sampler.nodes=7"),
+        ("robust-eval 'metric=[frs,cer\t .", "robust-eval 'metric=[frs,certainty'  ."),
+        ("robust-eval dataset=loc\tdataset.pa\tmy\t.", r"robust-eval dataset=local dataset.path=my\ quiz.csv ."),
+        ("robust-eval help model=openai\t.", "robust-eval help model=openai_compatible ."),
+        ("robust-eval compa\tmy\t.", r"robust-eval compare my\ quiz.csv ."),
+    ],
+)
+def test_tab_completes_the_word_in_a_terminal(terminal: Callable[[str, str], str], keys: str, line: str):
+    assert terminal(keys, line).endswith(line)
+
+
+@bash
+def test_tab_twice_shows_what_there_is(terminal: Callable[[str, str], str]):
+    shown = terminal("robust-eval experiment=\t\t", "smoke")
+    assert shown.split()[-5:] == ["certainty", "frs", "multiqa", "profile", "smoke"]
+
+
+@bash
+@pytest.mark.parametrize(
+    ("line", "words", "found"),
+    [
+        ("robust-eval comp", ["robust-eval", "comp"], ["compare", "completion"]),
+        ("robust-eval tracking=", ["robust-eval", "tracking", "="], ["mlflow", "none"]),
+        ("robust-eval store=p sampler=", ["robust-eval", "store", "=", "p"], ["parquet"]),
+    ],
+)
+def test_the_function_of_bash_completes_up_to_the_cursor(
+    surroundings: dict[str, str], line: str, words: list[str], found: list[str]
+):
+    cursor = len("robust-eval store=p") if "store" in line else len(line)
+    listed = " ".join(f"'{word}'" for word in words)
+    script = (
+        f"""eval "$(robust-eval completion bash)"; COMP_LINE='{line}' COMP_POINT={cursor} COMP_WORDS=({listed})\n"""
+        f"""COMP_CWORD={len(words) - 1}; _robust_eval robust-eval; printf '%s\\n' "${{COMPREPLY[@]}}\""""
+    )
+    ran = subprocess.run(["bash", "-c", script], env=surroundings, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == found
+
+
+@bash
+@pytest.mark.parametrize("options", ["-eu", "-u -o pipefail"])
+def test_the_script_of_bash_bears_strict_options(surroundings: dict[str, str], options: str):
+    script = (
+        f"""set {options}; eval "$(robust-eval completion bash)"; COMP_LINE='robust-eval zzz' COMP_POINT=15\n"""
+        """_robust_eval robust-eval; echo "${#COMPREPLY[@]}"; complete -p robust-eval"""
+    )
+    ran = subprocess.run(["bash", "-c", script], env=surroundings, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        0,
+        "0\ncomplete -o bashdefault -o default -F _robust_eval robust-eval\n",
+        "",
+    )
+
+
+@zsh
+def test_the_script_of_zsh_is_one(surroundings: dict[str, str], tmp_path: Path):
+    script = subprocess.run(["robust-eval", "completion", "zsh"], env=surroundings, capture_output=True, check=True)
+    (tmp_path / "_robust_eval").write_bytes(script.stdout)
+    ran = subprocess.run(["zsh", "-f", "-n", str(tmp_path / "_robust_eval")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@fish
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("robust-eval comp", ["compare", "completion"]),
+        ("robust-eval tracking=", ["tracking=mlflow", "tracking=none"]),
+        ("robust-eval sampler=exact sampler.no", ["sampler.nodes="]),
+        ("robust-eval dataset.path=my", ["dataset.path=my quiz.csv"]),
+    ],
+)
+def test_fish_completes(surroundings: dict[str, str], place: Path, line: str, found: list[str]):
+    script = f"robust-eval completion fish | source; complete -C '{line}'"
+    command = ["fish", "--no-config", "-c", script]
+    ran = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == found
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_zsh_and_fish_are_told_whole_words(surroundings: dict[str, str], shell: str):
+    command = ["robust-eval", "completion", shell, "--", "-m", "sampler=exact", "sampler.no"]
+    ran = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
+    assert ran.stdout == "sampler.nodes=\n"
+
+
+SLOW = ("torch", "mlflow", "transformers", "pandas", "pyarrow", "scipy", "numpy", "hydra", "omegaconf", "yaml")
+
+
+def test_a_completion_imports_nothing_that_takes_long(surroundings: dict[str, str]):
+    """That of one whose cache is filled; filling it imports neither torch nor mlflow nor transformers."""
+    script = (
+        "import sys; sys.argv = ['robust-eval', 'completion', 'fish', '--', 'seed']\n"
+        "from robust_eval.cli.main import main; main()\n"
+        f"print([name for name in {SLOW} if name in sys.modules])"
+    )
+    for cache, loaded in (("", []), ("elsewhere", [name for name in SLOW if name not in SLOW[:3]])):
+        environment = {**surroundings, "XDG_CACHE_HOME": surroundings["XDG_CACHE_HOME"] + cache}
+        ran = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert ran.stdout == f"seed=\n{loaded}\n"

@@ -1,0 +1,94 @@
+import pytest
+
+from robust_eval.cli.catalogue import Catalogue, Group, Option
+from robust_eval.cli.completion import completions, for_bash
+from robust_eval.cli.main import COMMANDS
+
+BREAKS = " \t\n\"'><=;|&(:"
+"""COMP_WORDBREAKS, as bash has it."""
+KNOWN = Catalogue(
+    {
+        "model": Group("", ["small"], False, {"small": Option("", ["path", "generation.top_k"], {})}),
+        "rewriter": Group("", ["kept"], False, {"kept": Option("", ["file"], {})}),
+        "sampler": Group(
+            "",
+            ["sweep"],
+            True,
+            {
+                "sweep": Option("", ["trials", "temperatures"], {}),
+                "exact": Option("", ["nodes", "temperatures"], {}),
+                "file": Option("", ["file"], {"model": []}),
+            },
+        ),
+        "metric": Group("", ["frs"], True, {"frs": Option("", ["d"], {}), "certainty": Option("", [], {})}),
+        "experiment": Group("", [], False, {"profile": Option("", [], {"sampler": ["sweep", "exact"]})}),
+    },
+    ["seed", "paths.mlruns"],
+)
+
+
+def test_the_first_word_is_a_command_or_what_can_be_chosen_or_set():
+    groups = ["experiment=", "metric.", "metric=", "model.", "model=", "rewriter.", "rewriter=", "sampler.", "sampler="]
+    others = ["dry_run=", "paths.", "repeat=", "seed="]
+    assert completions([""], KNOWN) == sorted([*COMMANDS, *groups, *others])
+    assert completions(["run", ""], KNOWN) == sorted([*groups, *others])
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["comp"], ["compare", "completion"]),
+        (["model=s"], ["model=small"]),
+        (["model=small,s"], ["model=small,small"]),
+        (["rewriter.model="], ["rewriter.model=small"]),
+        (["metric=[frs,c"], ["metric=[frs,certainty"]),
+        (["dry_run="], ["dry_run=false", "dry_run=true"]),
+        (["model."], ["model.generation.", "model.path="]),
+        (["model.generation."], ["model.generation.top_k="]),
+        (["sampler."], ["sampler.sweep.", "sampler.temperatures=", "sampler.trials="]),
+        (["sampler.sweep.tr"], ["sampler.sweep.trials="]),
+        (["sampler=exact", "sampler.n"], ["sampler.nodes="]),
+        (
+            ["sampler=[sweep,exact]", "sampler."],
+            ["sampler.exact.", "sampler.nodes=", "sampler.sweep.", "sampler.trials="],
+        ),
+        (["experiment=profile", "sampler.n"], ["sampler.nodes="]),
+        (["experiment=profile", "sampler=sweep", "sampler.n"], []),
+        (["sampler=nothing", "sampler."], []),
+        (["ask", "Who?", "model=s"], ["model=small"]),
+        (["help", "sampler=e"], ["sampler=exact"]),
+        (["completion", ""], ["bash", "fish", "zsh"]),
+        (["compare", ""], []),
+        (["--c"], ["--cfg"]),
+        (["--cfg", "j"], ["job"]),
+        (["model.path=x"], []),
+    ],
+    ids=" ".join,
+)
+def test_a_word_is_completed_by_what_stands_before_it(words: list[str], found: list[str]):
+    assert completions(words, KNOWN) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("robust-eval comp", ["compare", "completion"]),
+        ("robust-eval model=s", ["small"]),
+        ("robust-eval 'model=s", ["model=small"]),
+        ('robust-eval "model=s', ["model=small"]),
+        ("robust-eval metric=[frs,c", ["[frs,certainty"]),
+        ("robust-eval  help   sampler=e", ["exact"]),
+        ("robust-eval 'metric=[frs]' sampler=exact sampler.n", ["sampler.nodes="]),
+        (r"robust-eval dataset.path=a\ b model=s", ["small"]),
+        ("robust-eval dataset.path='a b' model=s", ["small"]),
+        ('robust-eval dataset.path="a \\" b" model=s', ["small"]),
+        ("robust-eval dataset.path='a b", []),
+        ("robust-eval", []),
+    ],
+)
+def test_bash_is_told_what_may_stand_behind_the_sign_at_which_it_parts_words(line: str, found: list[str]):
+    assert for_bash(line, BREAKS, KNOWN) == found
+
+
+def test_a_bash_that_parts_no_words_at_equals_signs_is_told_whole_ones():
+    assert for_bash("robust-eval model=s", BREAKS.replace("=", ""), KNOWN) == ["model=small"]

@@ -1,0 +1,103 @@
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+
+import pytest
+
+from robust_eval.config import documented
+from robust_eval.config.documented import Setting, choices, description, groups, names, sentence, settings
+from robust_eval.config.overrides import options
+from robust_eval.config.schema import SCHEMAS, register
+from robust_eval.record.settings import SEVERAL
+
+
+@pytest.fixture(autouse=True)
+def _schemas() -> None:
+    register()
+
+
+EVERY = [(group, option) for group in groups() for option in options(group)]
+
+
+def test_a_group_says_what_it_decides_and_what_is_chosen_by_itself():
+    found = groups()
+    assert found["sampler"] == ("which answers to ask for", ["temperature_sweep"])
+    assert found["metric"] == ("how to score them", ["frs"])
+    assert found["experiment"] == ("presets that set several of the above", [])
+    assert all(group.says for group in found.values())
+
+
+@pytest.mark.parametrize(("group", "option"), EVERY)
+def test_every_option_has_a_sentence_and_every_setting_a_comment(group: str, option: str):
+    assert sentence(description(group, option))
+    found = settings(group, option)
+    assert [setting.name for setting in found if not setting.says and group in SCHEMAS] == []
+    place = f"{group}.{option}." if group in SEVERAL else f"{group}."
+    own = [setting.name for setting in found if setting.name.startswith(place)]
+    assert group not in SCHEMAS or own == [f"{place}{name}" for name in names(group, option)]
+
+
+def test_a_comment_is_that_of_the_nearest_file_or_of_the_class():
+    found = {setting.name: setting for setting in settings("model", "gpt4o_mini")}
+    assert [found[f"model.{name}"] for name in ("prompt_price", "model", "completion_price")] == [
+        ("model.prompt_price", "0.15", "dollars for a million tokens, when this was written: see the price list"),
+        ("model.model", "gpt-4o-mini-2024-07-18", "what the server calls it"),
+        ("model.completion_price", "0.6", "Of a million tokens; null: not known."),
+    ]
+
+
+def test_a_comment_goes_on_in_the_lines_below_it():
+    (found,) = (setting for setting in settings("rewriter", "llm") if setting.name == "rewriter.similarity")
+    assert found.says.endswith(
+        "it counts as drifted; of the rewrites that people wrote for facts, physics and "
+        "passages 0.3, 1 and 8 % lie below, of pairs of unrelated questions 99 %"
+    )
+
+
+def test_what_an_option_sets_and_chooses_elsewhere_is_told():
+    assert settings("sampler", "exact")[-1] == Setting(
+        "model.dtype", "float32", "probabilities are what is measured here, and bfloat16 moves them"
+    )
+    assert settings("experiment", "smoke")[0] == ("dataset.limit", "12", "")
+    assert choices("experiment", "multiqa") == {
+        "sampler": ["perturbation"],
+        "metric": ["agreement"],
+        "aggregator": ["clusters"],
+    }
+
+
+@dataclass
+class Dice:
+    """A model that throws dice. It is
+    fair.
+
+    More of it.
+    """
+
+    sides: int = 6
+    """Of each
+    die."""
+    names: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Plain:
+    sides: int = 6
+
+
+def test_an_option_without_a_file_is_explained_by_its_class(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(SCHEMAS, "model", {**SCHEMAS["model"], "dice": Dice, "plain": Plain})
+    assert sentence(description("model", "dice")) == "A model that throws dice"
+    assert (names("model", "dice"), documented._docstrings(Dice)) == (["sides", "names"], {"sides": "Of each die."})
+    assert description("model", "plain") == []
+    assert choices("model", "dice") == {}
+
+
+def test_a_class_whose_source_is_nowhere_is_explained_without_comments():
+    made = make_dataclass("Typed", [("sides", int, 6)])
+    assert documented._docstrings(made) == {}
+
+
+def test_all_that_is_read_is_among_the_sources():
+    found = documented.sources()
+    assert {"config.yaml", "sampler", "exact.yaml", "documented.py", "openai.py"} <= {file.name for file in found}
+    assert all(Path(file).exists() for file in found)
