@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from robust_eval.runtime.announced import ANNOUNCED
 from robust_eval.runtime.cache import cache_folder, keep, kept
 from robust_eval.runtime.json_text import parsed_json
 
@@ -39,8 +40,14 @@ class Catalogue:
 
 
 def catalogue() -> Catalogue:
-    """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed."""
-    key = sha256(f"{__file__} {sys.prefix}".encode()).hexdigest()[:16]
+    """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed.
+
+    What a script announces is known to that script alone, and so is not kept.
+    """
+    if any(ANNOUNCED.values()):
+        return _made()
+    own = [str(place) for place in (*Path("conf").glob("*"), *Path("conf").glob("*/*.yaml"))]  # options of one's own
+    key = sha256(f"{__file__} {sys.prefix} {Path.cwd() if own else ''}".encode()).hexdigest()[:16]
     file = cache_folder() / f"options-{key}.json"
     try:
         found = parsed_json(kept(file) or "null")
@@ -52,7 +59,7 @@ def catalogue() -> Catalogue:
 
     made = _made()
     packages = [folder for folder in sys.path if folder.endswith("-packages")]  # what is installed may bring options
-    places = [__file__, *packages, *map(str, documented.sources())]
+    places = [__file__, *packages, *own, *map(str, documented.sources())]
     keep(file, json.dumps({"sources": {name: _state(name) for name in places}, **asdict(made)}))
     return made
 
@@ -76,8 +83,10 @@ def _read(found: dict[str, Any]) -> Catalogue:
 def _made() -> Catalogue:
     from robust_eval.config import documented
     from robust_eval.config.overrides import options
+    from robust_eval.config.schema import register
     from robust_eval.record.settings import SEVERAL
 
+    register()
     groups = {}
     for group, (says, chosen) in documented.groups().items():
         known = {}

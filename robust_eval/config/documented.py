@@ -15,6 +15,7 @@ import hydra
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from robust_eval.config.overrides import own_folder, with_own_options
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
 from robust_eval.record.settings import SEVERAL, flat
 
@@ -82,7 +83,7 @@ def settings(group: str, option: str) -> list[Setting]:
     found = []
     if group in SCHEMAS:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            node = hydra.compose("config", [f"{group}={option}"])[group]
+            node = hydra.compose("config", with_own_options([f"{group}={option}"]))[group]
         place = f"{group}.{option}" if group in SEVERAL else group
         found = list(_settings(node[option] if group in SEVERAL else node, place, comments))
     named = {setting.name for setting in found}
@@ -131,8 +132,9 @@ def sources() -> list[Path]:
 
 def _chain(group: str, option: str) -> tuple[list[Path], Any]:
     """Return the file of an option and those of the options that it begins with, and the class of its settings."""
-    file = CONF / group / f"{option}.yaml"
-    if not file.is_file():
+    places = (folder / group / f"{option}.yaml" for folder in (CONF, own_folder()) if folder is not None)
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
         return [], SCHEMAS.get(group, {}).get(option)
     for entry in _defaults(file):
         base = entry.partition("@")[0] if isinstance(entry, str) else "_self_"
