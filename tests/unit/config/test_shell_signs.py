@@ -48,6 +48,7 @@ def test_what_a_shell_has_taken_away_is_quoted_in_the_message(arrived: list[str]
         ["dataset.separator="],  # which facts do not have
         ["model.path=", "seed=-1"],
         ["b", "seed=1"],
+        ["rewriter=recorded", "b"],
         ["metric=[frs,certainty]", "seed=-1"],
         ["metric=[frs,"],
         ["model=openai_compatible", "model.base_url=http://a", "model.base_url=http://b", "seed=-1"],
