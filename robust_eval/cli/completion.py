@@ -38,10 +38,10 @@ compdef _robust_eval robust-eval
     "fish": """\
 function __robust_eval
     set -l words (commandline -opc)
-    set -l found ($words[1] completion fish -- $words[2..] (commandline -ct) 2>/dev/null)
-    set -q found[1]; and printf '%s\\n' $found; or __fish_complete_path (commandline -ct)
+    set -g __robust_eval_found ($words[1] completion fish -- $words[2..] (commandline -ct) 2>/dev/null)
+    set -q __robust_eval_found[1]
 end
-complete -c robust-eval -f -a '(__robust_eval)'
+complete -c robust-eval -f -n __robust_eval -a '$__robust_eval_found'
 """,
 }
 """What each shell reads; it calls the program that stands on its line."""

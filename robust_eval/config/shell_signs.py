@@ -18,8 +18,9 @@ def hint(overrides: Sequence[str], problem: str) -> str:
         setting = key.rpartition(".")[2]
         if value[:1] in ("[", "{", "'", '"') and (whole := _joined(overrides[place:])):
             return _quote("parted it at blanks", whole)
-        if place and "=" not in line and repr(line) in problem:
-            return _quote("parted it at a blank", f"{overrides[place - 1]} {line}")
+        before = overrides[place - 1] if place else ""
+        if "=" not in line and "." in before.partition("=")[0] and repr(line) in problem:  # no name has a blank
+            return _quote("parted it at a blank", f"{before} {line}")
         said = re.search(rf"\b{re.escape(setting)}\b", problem) and not problem.startswith("there is no setting")
         if equals and not value and said:
             return _quote("took the value away (; & $ and ` are signs of its own)", f"{key}=…")

@@ -214,9 +214,15 @@ def test_a_word_that_is_no_command_is_answered_with_those_that_are(run: tuple[Ru
     ran = run[0](*program[1:], "compair", program=program[0])
     assert ran.returncode == 1
     assert ran.stderr == (
-        "error: compair is no command; there are run, compare, ask, plot, train-question-types, import, version, and "
-        "settings are KEY=VALUE\n"
+        "error: compair is no command; there are run, compare, ask, plot, train-question-types, import, help, "
+        "completion, version, and settings are KEY=VALUE\n"
     )
+
+
+def test_help_and_completion_read_the_settings_that_are_installed(run: tuple[Run, Path]):
+    assert "  engine      where the work runs: local, ray" in run[0]("--help").stdout.splitlines()
+    assert run[0]("help", "engine=local").stdout.splitlines()[0] == "engine=local"
+    assert run[0]("completion", "bash", "--", "robust-eval engine=r", "=").stdout == "ray\n"
 
 
 def test_the_version_is_told(run: tuple[Run, Path]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from shell import Shell
+from shell import PROJECT, Shell
 
 from robust_eval.cli import run as command_line
 
@@ -38,3 +38,42 @@ def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, 
     assert (overrides, jobs) == ([f"dataset.path='{FILE}',b.csv"], 2)
     assert folder == tmp_path / "all (of them)" if given else folder.parents[1] == mlruns / "sweeps"
     assert f"hydra.sweep.dir='{folder}'" in sys.argv
+
+
+def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown(shell: Shell, tmp_path: Path):
+    words = ["experiment=multiqa", "metric=[agreement,certainty]", "rewriter=llm", "rewriter.model=smollm2_360m"]
+    shown = shell.python(["run.py", *words, "sampler.trials=3", f"paths.mlruns={tmp_path}", "--cfg", "job"])
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.splitlines()[0] == (
+        "# aggregator=clusters dataset=facts engine=local experiment=multiqa grader=matching "
+        "metric=[agreement,certainty] model=smollm2_135m rewriter.model=smollm2_360m rewriter=llm sampler=perturbation "
+        "store=sqlite tracking=mlflow"
+    )
+    assert yaml.safe_load(shown.stdout)["sampler"]["perturbation"]["trials"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["-m", "--cfg", "job"], "--cfg shows one configuration, and a sweep has several: leave out -m"),
+        (["seed=0,1", "--cfg", "job"], "--cfg shows one configuration: seed=0,1 has several values"),
+        (["-sc", "install=bash"], "what makes Tab work is printed by robust-eval completion bash, zsh or fish"),
+    ],
+)
+def test_what_shows_no_configuration_and_no_completion_is_answered_in_one_sentence(
+    shell: Shell, tmp_path: Path, words: list[str], answer: str
+):
+    shown = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", f"error: {answer}\n")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["run", "--help"], ["seed=1", "--help"]], ids=" ".join)
+def test_help_is_the_overview_wherever_it_is_asked_for(shell: Shell, tmp_path: Path, words: list[str]):
+    shown = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("Measure how firmly a language model holds the facts that it answers right.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_options_of_hydra_are_told_by_its_own_help(shell: Shell):
+    assert shell.python(["run.py", "--hydra-help"]).stdout.startswith("Hydra (")
