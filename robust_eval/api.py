@@ -50,6 +50,10 @@ Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
 """A table: a DataFrame, or a row a mapping."""
 
 
+OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
+"""Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""
+
+
 class Page:
     """A folder with a page: shown in a notebook, or in the web browser."""
 
@@ -209,9 +213,10 @@ def run(
     ``overrides`` are written as on the command line (``["experiment=frs", "dataset.limit=100"]``). ``settings`` are the
     same as keywords: ``seed=1``, ``metric=["frs", "certainty"]``, ``**{"dataset.limit": 100}``. ``model`` is the name
     of an option, a function from prompts to texts (see :class:`robust_eval.FunctionModel`), or an object of a class
-    with the base ``robust_eval.ModelConfig``. ``dataset`` is the name of an option, or a table of questions with the
-    columns of ``dataset=local`` (docs/data_sets.md). The run is written to ``folder``, by default to one of its own
-    under ``mlruns/runs``, and recorded as the settings say.
+    with the base ``robust_eval.ModelConfig``. ``dataset`` is the name of an option, the path of a file, or a table of
+    questions: with the columns of ``dataset=local``, or with those of ``dataset=jsonl`` where one of them is
+    ``rewrites``, ``type``, ``level`` or ``incorrect`` (docs/data_sets.md). The run is written to ``folder``, by default
+    to one of its own under ``mlruns/runs``, and recorded as the settings say.
 
     Raises UserError, which is a ValueError, for what a user can mend. What a function or an object of one's own raises
     comes through. Answers that have come by then are stored, and the next call goes on from them.
@@ -230,9 +235,11 @@ def run(
     if isinstance(dataset, str):
         lines.append(as_override("dataset", dataset))
     elif dataset is not None:
-        text = _json_lines(_records(dataset, "dataset"))
-        table = _Kept(_mlruns(lines), text.encode("utf-8", "surrogatepass"), ".jsonl")
-        lines += ["dataset=local", as_override("dataset.path", str(table.file))]
+        rows = _records(dataset, "dataset")
+        table = _Kept(_mlruns(lines), _json_lines(rows).encode("utf-8", "surrogatepass"), ".jsonl")
+        own = any(row.keys() & OWN_LAYOUT for row in rows)
+        lines = [f"dataset={'jsonl' if own else 'local'}", "dataset.name=local", *lines]
+        lines.append(as_override("dataset.path", str(table.file)))
     config, composed = composed_run(with_own_options(lines))
     if given is not None:
         config.model = given

@@ -131,6 +131,21 @@ def test_columns_with_other_names_and_choices_are_read_as_from_a_file(paris: Cal
     assert run.questions["scenario"].tolist() == ["multiple_choice"]
 
 
+def test_questions_with_rewrites_are_asked_in_other_words(paris: Callable, asked: list[list[str]]):
+    reworded = [question | {"rewrites": ["Which town is the seat of government?"]} for question in QUESTIONS]
+    settings = {"experiment": "multiqa", "aggregator": "text", "tracking": "none"}
+    run = robust_eval.run(model=paris, dataset=pd.DataFrame(reworded), **settings)
+    assert run.answers.groupby("rewrite").size().to_dict() == {0: 4, 1: 2}  # greedy ones, too, to the question itself
+    assert sum("seat of government" in prompt for prompts in asked for prompt in prompts) == 2
+    assert run.title == "paris on local: 2 of 2 questions kept"
+
+
+def test_a_path_is_a_data_set(paris: Callable, tmp_path: Path):
+    pd.DataFrame(QUESTIONS).explode("answers")[["question", "answers"]].iloc[:2].to_csv("towns.csv", index=False)
+    run = robust_eval.run(model=paris, dataset="towns.csv", **QUICK)
+    assert run.title == "paris on towns: 2 of 2 questions kept"
+
+
 def test_an_object_of_a_class_of_ones_own_is_a_model(paris: Callable):
     first = robust_eval.run(model=FunctionModel(paris, "town", version="1"), dataset=QUESTIONS, **QUICK)
     settings = {line.strip() for line in (first.folder / "config.yaml").read_text().splitlines()}
