@@ -1,3 +1,47 @@
-"""How firmly does a language model hold the facts that it answers right?"""
+"""How firmly does a language model hold the facts that it answers right?
+
+``robust_eval.run`` measures a model, ``load`` reads a run, ``compare`` compares runs, ``score`` scores answers of one's
+own (docs/python.md). The other names are for parts of one's own (docs/extend.md). Everything is imported when it is
+first used, because some of it takes seconds.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "api": ("ComparedRuns", "Evaluation", "compare", "load", "run", "score"),
+    "cli.main": ("main",),
+    "dataset.base": ("Dataset", "Questions"),
+    "dataset.selection": ("Selection",),
+    "error": ("UserError",),
+    "grader.base": ("FreeReply", "Grader"),
+    "metric.figure": ("DETAIL", "HEADLINE", "Figure"),
+    "metric.interval": ("SHARE",),
+    "metric.score": ("Measured", "Metric", "Score", "grid", "question_groups"),
+    "model.base": ("Completion", "Item", "LanguageModel", "Reply", "Request"),
+    "model.config": ("ModelConfig",),
+    "model.function_model": ("FunctionModel",),
+    "question": ("QUESTION_TYPES", "Question"),
+    "sampler.base": ("Judge", "Sampler"),
+    "sampler.repetition": ("Repetition",),
+}
+"""The module of each public name; ``__init__.pyi`` says the same to type checkers."""
+_DECORATORS = ("dataset", "grader", "metric", "model", "sampler")
+"""Packages that announce classes of one's own when they are called: ``@robust_eval.metric("always_right")``."""
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted([*_MODULES, *_DECORATORS, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DECORATORS:
+        return import_module(f"{__name__}.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

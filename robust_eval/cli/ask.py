@@ -18,7 +18,7 @@ import pyarrow as pa
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.config.config import Config
-from robust_eval.config.overrides import checked_overrides
+from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.models import Models
@@ -98,7 +98,7 @@ def main() -> None:
 def _composed(overrides: Sequence[str]) -> Config:
     chosen = {line.partition("=")[0].lstrip("+") for line in overrides}
     defaults = [f"{group}={option}" for group, option in DEFAULTS.items() if group not in chosen]
-    checked = checked_overrides([*defaults, *overrides])
+    checked = checked_overrides(with_own_options([*defaults, *overrides]))
     if checked.jobs > 1:
         raise UserError(f"one configuration at a time: {', '.join(checked.swept)} has several values")
     samplers = list(checked.config.sampler.values())

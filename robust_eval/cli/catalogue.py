@@ -40,7 +40,8 @@ class Catalogue:
 
 def catalogue() -> Catalogue:
     """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed."""
-    key = sha256(f"{__file__} {sys.prefix}".encode()).hexdigest()[:16]
+    own = Path("conf").resolve()  # which may bring options, too
+    key = sha256(f"{__file__} {sys.prefix} {own if own.is_dir() else ''}".encode()).hexdigest()[:16]
     file = cache_folder() / f"options-{key}.json"
     try:
         found = parsed_json(kept(file) or "null")
@@ -76,8 +77,10 @@ def _read(found: dict[str, Any]) -> Catalogue:
 def _made() -> Catalogue:
     from robust_eval.config import documented
     from robust_eval.config.overrides import options
+    from robust_eval.config.schema import register
     from robust_eval.record.settings import SEVERAL
 
+    register()
     groups = {}
     for group, (says, chosen) in documented.groups().items():
         known = {}

@@ -19,7 +19,7 @@ WIDEST = 110
 _EXAMPLES = {
     "": "built-in facts, small model",
     "model=transformers model.path=FOLDER": "a model of your own",
-    "dataset=local dataset.path=quiz.csv": "questions of your own",
+    "dataset=quiz.csv": "questions of your own",
     "model=gpt4o_mini dry_run=true": "what it would ask and cost",
     "-m model=smollm2_135m,qwen25_3b": "a sweep, and a comparison",
     "repeat=FOLDER": "an earlier run again",

@@ -1,5 +1,6 @@
 """Check a command line, run what it asks for, and say in one sentence what is wrong."""
 
+import logging
 import re
 import sys
 from collections.abc import Sequence
@@ -18,12 +19,14 @@ from robust_eval.cli.help import chosen_words, print_overview
 from robust_eval.cli.repeat import repeated_run, repeating_arguments
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
-from robust_eval.config.overrides import Checked, as_meant, checked_overrides
+from robust_eval.config.overrides import Checked, as_meant, checked_overrides, with_own_options
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.command import command, say
 from robust_eval.runtime.gc_tuning import collect_seldom
+
+log = logging.getLogger(__name__)
 
 DRY_RUN = "dry_run="
 """What the command line says for a run that only shows what it would ask."""
@@ -43,8 +46,8 @@ def main() -> None:
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
     collect_seldom()
-    register()
     with command():
+        register()
         _refuse_options(sys.argv[1:])
     known, _ = get_args_parser().parse_known_args(sys.argv[1:])
     if known.help:
@@ -59,12 +62,18 @@ def main() -> None:
         if dry := [line for line in known.overrides if line.startswith(DRY_RUN)]:
             known.overrides = [line for line in known.overrides if line not in dry]
             sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in dry]
+        repeats = any(line.startswith("repeat=") for line in known.overrides)
+        if not repeats:
+            given = known.overrides
+            known.overrides = with_own_options(given, known.config_dir and Path(known.config_dir))
+            place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
+            sys.argv[place:place] = known.overrides[len(given) :]
         if dry and _wanted(dry[-1]):
             from robust_eval.cli.dry_run import dry_run  # it takes a second
 
             dry_run(checked_overrides(known.overrides), known.multirun)
             return
-        if any(line.startswith("repeat=") for line in known.overrides):
+        if repeats:
             with TemporaryDirectory() as copy:
                 sys.argv[1:] = repeating_arguments(known.overrides, Path(copy))
                 launch()
@@ -140,9 +149,16 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
     with command():
         try:
             config = to_config(composed)
-            from robust_eval.experiment import run as experiment
+            from robust_eval.experiment.run import run as run_experiment
+            from robust_eval.report.terminal import print_job, print_summary
 
-            experiment.run(config, composed, Path(folder), swept, repeated)
+            result, store, same = run_experiment(config, composed, Path(folder), swept, repeated)
+            if swept is None:
+                print_summary(result, Path(folder), store, config.tracking.command(Path(config.paths.mlruns)))
+            else:
+                print_job(result, Path(folder))
+            if repeated is not None:
+                log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
             if swept is None:
                 raise

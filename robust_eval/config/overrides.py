@@ -5,7 +5,7 @@ import math
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +18,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config.config import Config
 from robust_eval.config.objects import nearest, no_setting, to_config
-from robust_eval.config.schema import CONF
+from robust_eval.config.own_data import offer, without_slash
+from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.config.shell_signs import hint
 from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL
+from robust_eval.runtime.announced import ANNOUNCED
 
+GROUPS = (*SCHEMAS, "experiment")
+"""The groups of options."""
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """What ends a value that begins so, in Hydra's grammar."""
 
@@ -45,8 +49,9 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
-    checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). Raises UserError with what is
-    wrong and the nearest right name, and how to quote what a shell seems to have taken away.
+    checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
+    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name,
+    and how to quote what a shell seems to have taken away.
     """
     try:
         return _checked(overrides)
@@ -57,17 +62,19 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 
 def _checked(overrides: Sequence[str]) -> Checked:
-    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(line)) for line in overrides])
+    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(without_slash(line))) for line in overrides])
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
             if override.value() is None and not override.is_delete():
-                known = ", ".join(options(str(override.key_or_group)))
-                raise UserError(f"{override.key_or_group} must be one of {known}, not null")
+                group = str(override.key_or_group)
+                raise UserError(f"{group} must be one of {', '.join(options(group))}, not null")
             if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
+        for name in _data_sets(choices):
+            offer(name, _folders(parsed))
         chosen = _compose([*elsewhere, *(_first(override) for override in choices)])
         expanded = {id(override): _expanded(override, chosen) for override in settings}
         single = [_first(override) for override in choices]
@@ -80,6 +87,75 @@ def _checked(overrides: Sequence[str]) -> Checked:
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
     return Checked(lines, config, swept, math.prod(values))
+
+
+def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
+    """Return the configuration of one run, as objects and as Hydra composed it.
+
+    Raises UserError as :func:`checked_overrides` does, for a sweep, and for what belongs to the command line.
+    """
+    for line in overrides:
+        key = line.partition("=")[0].lstrip("+~")
+        if key in ("dry_run", "repeat") or (key.startswith("hydra.") and key != "hydra.searchpath"):
+            raise UserError(f"{line}: {key} belongs to the command line robust-eval, and not to a call from Python")
+    checked = checked_overrides(overrides)
+    if checked.swept:
+        raise UserError(f"{checked.swept[0]} has several values: a call runs one experiment, so call once for each")
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return checked.config, _compose(checked.overrides)
+
+
+def as_override(key: str, value: object) -> str:
+    """Write a setting as an override: a text in quotes, a list in brackets, a mapping in braces.
+
+    >>> as_override("dataset.columns", {"question": "prompt", "choices": ["a", "b"]})
+    "dataset.columns={question:'prompt',choices:['a','b']}"
+    """
+    return f"{key}={_written(key, value)}"
+
+
+def _written(key: str, value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str | Path):
+        return QuotedString(str(value), Quote.single).with_quotes()
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_written(key, each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_written(key, each) for each in value) + "]"
+    raise UserError(f"{key} must be a text, a number, a list or a mapping, not {type(value).__name__}")
+
+
+def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
+    """Add the folder in which options of one's own stand: ``folder``, or ``./conf`` where that holds any.
+
+    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one.
+    """
+    where = own_folder() if folder is None else folder
+    if where is None or any(line.startswith("hydra.searchpath=") for line in overrides):
+        return list(overrides)
+    if not where.is_dir():
+        raise UserError(f"--config-dir: there is no folder {where}")
+    address = QuotedString(f"file://{where.resolve()}", Quote.single).with_quotes()
+    return [*overrides, f"hydra.searchpath=[{address}]"]
+
+
+def own_folder() -> Path | None:
+    """Return ``./conf``, where it holds options of one's own: files in a folder of the name of a group."""
+    folder = Path("conf")
+    own = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
+    return folder if own and folder.resolve() != CONF else None
+
+
+def options(group: str) -> list[str]:
+    """Return the names of the options of a group: of this package, announced ones, and those in ``./conf``."""
+    folders = [CONF] if (own := own_folder()) is None else [CONF, own]
+    files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
+    return sorted(files | set(ANNOUNCED.get(group, {})))
 
 
 def as_meant(line: str) -> str:
@@ -186,6 +262,21 @@ def _is_searchpath(override: Override) -> bool:
     return str(override.key_or_group) == "hydra.searchpath"
 
 
+def _folders(overrides: Sequence[Override]) -> list[Path]:
+    """Return the folders that hold options: ours, and those that a search path names."""
+    values = [each.value() for each in overrides if _is_searchpath(each)]
+    named = [str(place) for value in values if isinstance(value, list) for place in value]
+    return [CONF, *(Path(place.removeprefix("file://")) for place in named)]
+
+
+def _data_sets(choices: Sequence[Override]) -> Iterator[str]:
+    """Yield what the command line says after ``dataset=``, each value of a sweep."""
+    for override in choices:
+        if override.key_or_group == "dataset" and not override.is_delete():
+            values: Any = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+            yield from (value.text if isinstance(value, QuotedString) else str(value) for value in values)
+
+
 def _first(override: Override, line: str | None = None) -> str:
     """Return the override itself, or the one that the first job of a sweep has."""
     text = line if line is not None else str(override.input_line)
@@ -221,7 +312,7 @@ def _unknown_option(message: str) -> str:
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
-    group, _, name = missing.group(1).rpartition("/")
+    group, _, name = missing.group(1).partition("/")
     return no_option(group, name)
 
 
@@ -229,11 +320,6 @@ def no_option(group: str, name: str) -> str:
     """Say that a group has no such option, and which options it has."""
     known = options(group)
     return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
-
-
-def options(group: str) -> list[str]:
-    """Return the names of the options of a group, sorted."""
-    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
 
 
 def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:

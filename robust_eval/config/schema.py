@@ -1,8 +1,8 @@
 """The schemas of the configuration: one for the whole, and one for each option of a group.
 
 The classes that do the work are their own schemas: the fields of a dataclass are its configuration, and its
-``__post_init__`` refuses values that make no sense. To add a kind of model, data set, sampler or metric: write the
-class, name it in :data:`SCHEMAS`, and give it a file under ``conf/``.
+``__post_init__`` refuses values that make no sense. A class that belongs to this package stands in :data:`SCHEMAS` and
+has a file under ``conf/``; one of a package or script of one's own is announced (docs/extend.md) and needs no file.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from robust_eval.aggregator.base import Aggregator
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.aggregator.text import EqualText
 from robust_eval.config.config import Paths
+from robust_eval.config.plugins import load_plugins
 from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.own_table import Table
@@ -24,6 +25,7 @@ from robust_eval.dataset.published import Published
 from robust_eval.engine.base import Engine
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray.engine import Ray
+from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine
 from robust_eval.grader.levenshtein import Levenshtein
@@ -34,14 +36,17 @@ from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
+from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.recorded_model import RecordedModel
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.record.mlflow import Mlflow
+from robust_eval.record.settings import SEVERAL
 from robust_eval.record.tracking import Tracking, Untracked
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded
+from robust_eval.runtime.announced import ANNOUNCED
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
@@ -59,7 +64,12 @@ CONF = next(
 )
 """The files of settings: inside the package where it is installed, at the top of a clone."""
 
-_MODELS: dict[str, type[ModelConfig]] = {"transformers": Transformers, "openai": OpenAI, "recorded": RecordedModel}
+_MODELS: dict[str, type[ModelConfig]] = {
+    "transformers": Transformers,
+    "openai": OpenAI,
+    "recorded": RecordedModel,
+    "given": GivenModel,
+}
 _DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": Table}
 _REWRITERS: dict[str, type[Rewriter]] = {"recorded": Recorded, "llm": Llm}
 _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
@@ -99,6 +109,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
+_OWN = {group: {*schemas, *(file.stem for file in (CONF / group).glob("*.yaml"))} for group, schemas in SCHEMAS.items()}
+"""What is taken of the names of options."""
+
+
 @dataclass
 class Schema:
     """What Hydra checks of a whole run, which has no protocols; see :class:`robust_eval.config.config.Config`."""
@@ -119,9 +133,21 @@ class Schema:
 
 
 def register() -> None:
-    """Make the schemas known to Hydra: ``schema`` for the whole, ``schema/GROUP/NAME`` for the parts."""
+    """Make the schemas known to Hydra: ``schema`` for the whole, ``schema/GROUP/NAME`` for the parts.
+
+    A class that was announced is an option besides, ``GROUP=NAME``; a file of settings of the same name goes before it.
+    Raises UserError where a name that is announced is one of this package.
+    """
+    load_plugins()
     store = ConfigStore.instance()
     store.store(name="schema", node=Schema)
+    store.store(group="model", name="given", node=GivenModel)
+    for group, parts in ANNOUNCED.items():
+        for name, part in parts.items():
+            if name in _OWN[group]:
+                raise UserError(f"{group}={name} is an option of robust_eval: call {part.__qualname__} something else")
+            SCHEMAS[group][name] = part
+            store.store(group=group, name=name, node=part, package=f"{group}.{name}" if group in SEVERAL else None)
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)

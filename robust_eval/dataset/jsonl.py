@@ -61,6 +61,16 @@ class JsonLines(Selection):
         return self.path
 
 
+def is_native(file: Path) -> bool:
+    """Return whether the first line of a file is a question in the layout of :class:`JsonLines`."""
+    try:
+        first = next((line for _, line in text_lines(file) if line.strip()), "")
+        _question(first, str(file))
+    except UserError:
+        return False
+    return True
+
+
 _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
 
 

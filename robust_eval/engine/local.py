@@ -1,7 +1,7 @@
 """Everything in this process, on this machine."""
 
 from collections.abc import Iterator, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,17 @@ class Local:
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
 
-    def open(self) -> AbstractContextManager[None]:
-        """Open nothing: this process needs nothing."""
-        return nullcontext()
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Give torch its own number of threads again, at the end, where a model was loaded in between."""
+        self._own: int | None = None
+        try:
+            yield
+        finally:
+            if self._own is not None:
+                import torch
+
+                torch.set_num_threads(self._own)
 
     def place(self, config: ModelConfig) -> ModelConfig:
         """Return the settings as they are."""
@@ -45,6 +53,8 @@ class Local:
         from robust_eval.engine.thread_count import fastest_threads
 
         collect_as_usual()
+        if getattr(self, "_own", None) is None:  # before the first model of the run
+            self._own = torch.get_num_threads()
         torch.set_num_threads(self.threads or fastest_threads())
 
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from robust_eval.answer import GREEDY, Answers, gathered, write_parquet
 from robust_eval.config.repeatable import repeatable
 from robust_eval.record.result import Result, write_summary
-from robust_eval.record.run_folder import ANSWERS, CONFIG, ERROR, QUESTIONS, SUMMARY
+from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, QUESTIONS, REPORT, SUMMARY
 from robust_eval.record.tracking import Run
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
@@ -42,7 +42,7 @@ def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], folder: Path
     """Write the answers of all samplers and, where a model gave them, accuracy curves."""
     write_parquet(gathered({GREEDY: greedy, **{name: each.table for name, each in answers.items()}}), folder / ANSWERS)
     if curves := curves_of(answers):
-        write_parquet(gathered(curves), folder / "curves.parquet")
+        write_parquet(gathered(curves), folder / CURVES_FILE)
 
 
 def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
@@ -58,7 +58,7 @@ def report(result: Result, folder: Path, record: Run) -> None:
                 write_parquet(table, folder / f"{name}.parquet")
         write_parquet(result.by_question(), folder / QUESTIONS)
         figures = save_figures(result, folder / "figures")
-        write_page(result, figures, folder / "report.html")
+        write_page(result, figures, folder / REPORT)
     write_summary(result, folder)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)

@@ -4,7 +4,7 @@ import logging
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -27,22 +27,32 @@ from robust_eval.record.result import Result
 from robust_eval.record.run_folder import ANSWERS, GRADED
 from robust_eval.record.settings import flat
 from robust_eval.record.tracking import Run
-from robust_eval.report.terminal import print_job, print_summary
+from robust_eval.runtime.library_bars import no_library_bars
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import Entries, NoStore
 
 log = logging.getLogger(__name__)
 
 
+class Finished(NamedTuple):
+    """An experiment that has ended: its ``result``, what the ``store`` holds now, and where an earlier run was
+    repeated, how its ``answers`` compare with those of then.
+    """
+
+    result: Result
+    store: str
+    answers: str | None
+
+
 def run(
     config: Config, composed: DictConfig, folder: Path, swept: str | None = None, repeated: Path | None = None
-) -> Result:
+) -> Finished:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
-    sweep; such a job prints little, because the sweep prints the figures of all. Where ``repeated`` names the folder of
-    an earlier run, everything is asked anew and compared with the answers there. Raises UserError for what a user can
-    mend; the tracker then shows the run as failed. A run that fails before anything was asked leaves nothing.
+    sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
+    there. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
+    anything was asked leaves nothing.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -50,7 +60,7 @@ def run(
     store = config.store if repeated is None else NoStore()
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
-    with owned(folder, composed), ExitStack() as recorded:
+    with owned(folder, composed), no_library_bars(), ExitStack() as recorded:
 
         def start() -> Run:
             with watch.stage("tracking"):
@@ -70,16 +80,11 @@ def run(
         except OSError as problem:
             reason = f"{problem.filename or folder}: {os.strerror(problem.errno) if problem.errno else problem}"
             raise UserError(f"{reason}; {store.again()}") from problem
+        same = None
         if repeated is not None:
             same = compared(repeated / ANSWERS, folder / ANSWERS)
             begin().tags({"repeated": str(repeated), "repeated.answers": same})
-    if swept is None:
-        print_summary(result, folder, size, tracking.command(mlruns))
-    else:
-        print_job(result, folder)
-    if repeated is not None:
-        log.info("compared with %s: %s", repeated, same)
-    return result
+    return Finished(result, size, same)
 
 
 def _measure(

@@ -145,7 +145,10 @@ class Measured:
 
 
 class Metric(Protocol):
-    """A way of scoring; a dataclass whose fields are its configuration."""
+    """A way of scoring; a dataclass whose fields are its configuration.
+
+    A class that names this one as its base has to say its ``axis``, and to ``check`` and ``score``.
+    """
 
     @property
     def axis(self) -> str:
@@ -153,11 +156,13 @@ class Metric(Protocol):
 
     @property
     def reads_labels(self) -> bool:
-        """Whether it matters to the metric which answers mean the same."""
+        """Whether it matters to the metric which answers mean the same; by default it does not."""
+        return False
 
     @property
     def top_logprobs(self) -> int:
-        """How many of the largest log-probabilities of each greedy token the metric reads."""
+        """How many of the largest log-probabilities of each greedy token the metric reads; by default none."""
+        return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError, before anything is sampled, if a sampler brings no answers that this metric can score."""

@@ -86,7 +86,6 @@ def _loaded(kind: str, path: str, settings: dict[str, Any]) -> TypeClassifier:
     from transformers.utils import logging as library_log
 
     where = located(kind, path)
-    library_log.disable_progress_bar()
     told = library_log.get_verbosity()
     library_log.set_verbosity_error()  # that a layer is new is no news
     try:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.library_bars import no_library_bars
 from robust_eval.runtime.printable import printable, printable_lines
 
 AGAIN = 0.05
@@ -25,7 +26,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def command() -> Iterator[None]:
-    """Wrap all that a command does, and set its exit status.
+    """Wrap all that a command does, set its exit status, and hide the bars of other libraries.
 
     A UserError exits with 1 and one sentence, Ctrl-C with 130, SIGTERM with 143, any other exception with 1 and a
     traceback.
@@ -35,7 +36,7 @@ def command() -> Iterator[None]:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone shows κ as \u03ba
     try:
-        with no_interrupt_lost():
+        with no_interrupt_lost(), no_library_bars():
             yield
     except KeyboardInterrupt as problem:
         sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))

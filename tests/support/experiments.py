@@ -1,4 +1,4 @@
-"""Compose and run an experiment in this process, as ``run.py`` does from the command line."""
+"""Compose and run an experiment in this process, and print what it found, as the command does."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -15,6 +15,7 @@ from robust_eval.config.schema import CONF, register
 from robust_eval.experiment.run import run
 from robust_eval.metric.score import Metric
 from robust_eval.record.result import Result
+from robust_eval.report.terminal import print_summary
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -41,7 +42,9 @@ def run_experiment(
     if metrics is not None:
         config = replace(config, metric=dict(metrics))
     with nullcontext() if figures else without_figures():
-        return run(config, settings, folder)
+        result, store, _ = run(config, settings, folder)
+    print_summary(result, folder, store, config.tracking.command(Path(config.paths.mlruns)))
+    return result
 
 
 @contextmanager

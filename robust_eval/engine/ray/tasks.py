@@ -13,6 +13,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.library_bars import no_library_bars
 from robust_eval.runtime.parallel import Done, Part, Shared
 from robust_eval.runtime.progress import progress
 
@@ -71,4 +72,5 @@ def _hand(given: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int)
 
     torch.set_num_threads(threads)
     work, shared = given
-    return pickle.dumps(work(shared, part))
+    with no_library_bars():
+        return pickle.dumps(work(shared, part))

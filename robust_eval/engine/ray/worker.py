@@ -15,6 +15,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import arrived, to_bytes
+from robust_eval.runtime.library_bars import no_library_bars
 
 
 class Block(NamedTuple):
@@ -73,7 +74,7 @@ class Worker:
         done: list[int] = []
         problems: dict[int, str] = {}
         fatal = None
-        with _messages() as messages:
+        with no_library_bars(), _messages() as messages:
             for block in blocks:
                 try:
                     answers.extend(self._answers(block))  # one by one: what comes before a problem counts

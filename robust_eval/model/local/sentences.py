@@ -54,9 +54,7 @@ class Sentences:
 def encoded(path: str, texts: Sequence[str]) -> Vectors:
     """Return (texts, dimensions) vectors of length 1, computed in this process by the model at ``path``."""
     model = sentence_transformer(path)
-    vectors: Vectors = model.encode(
-        list(texts), normalize_embeddings=True, show_progress_bar=False, batch_size=TOGETHER
-    )
+    vectors: Vectors = model.encode(list(texts), normalize_embeddings=True, batch_size=TOGETHER)
     return vectors
 
 
@@ -65,10 +63,8 @@ def sentence_transformer(path: str) -> Any:
     """Return the model itself, loaded once for all that use it; UserError where it cannot be."""
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging as library_log
 
     where = located("sentence model", path)
-    library_log.disable_progress_bar()
     try:
         model = SentenceTransformer(where, device="cpu")
     except (OSError, ValueError, SafetensorError) as problem:
@@ -90,7 +86,7 @@ def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
     from torch.nn import Identity
 
     # what the model would put on top, mostly a sigmoid, keeps the order but makes large scores equal
-    scores = cross_encoder(path).predict(list(pairs), activation_fn=Identity(), show_progress_bar=False)
+    scores = cross_encoder(path).predict(list(pairs), activation_fn=Identity())
     return [float(score) for score in scores]
 
 
@@ -102,10 +98,8 @@ def cross_encoder(path: str) -> Any:
     ``path`` is what it is of :class:`Sentences`.
     """
     from sentence_transformers import CrossEncoder
-    from transformers.utils import logging as library_log
 
     where = located("cross-encoder", path)
-    library_log.disable_progress_bar()
     try:
         model = CrossEncoder(where, device="cpu")
         saved_as = model.model.config.architectures

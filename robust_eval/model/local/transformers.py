@@ -1,7 +1,6 @@
 """Any causal language model that transformers can load: from a hub, a folder, or an embedded package."""
 
 import logging
-import sys
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle, islice
@@ -112,10 +111,7 @@ class Transformers(ModelConfig):
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
-        from transformers.utils import logging as library_log
 
-        if not sys.stderr.isatty():
-            library_log.disable_progress_bar()
         device = self._device()
         dtype = self._dtype(device)
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+Found = TypeVar("Found")
 
 
 class Background:
@@ -58,3 +60,17 @@ class Background:
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+
+def awaited(work: Coroutine[Any, Any, Found]) -> Found:
+    """Return what a coroutine returns, or raise what it raises; also where an event loop runs in this thread."""
+    found: list[Found] = []
+    ended = threading.Event()
+
+    async def keep() -> None:
+        found.append(await work)
+
+    with Background(keep(), ended.set) as background:
+        ended.wait()
+    background.result()
+    return found[0]

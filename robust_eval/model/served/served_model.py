@@ -15,7 +15,7 @@ from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Reque
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
-from robust_eval.model.served.background import Background
+from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
 from robust_eval.model.served.pacing import backoff
@@ -121,7 +121,7 @@ class ServedModel(LanguageModel):
             found = remembered(
                 MEMORY,
                 today(self.settings.identity()),
-                lambda: asyncio.run(self._probe(temperature)).to_text(),
+                lambda: awaited(self._probe(temperature)).to_text(),
                 lambda known: usable(Capabilities.from_text(known)),
             )
             self._capabilities = Capabilities.from_text(found)

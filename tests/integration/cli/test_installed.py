@@ -131,6 +131,78 @@ def test_a_question_is_asked_in_several_wordings(run: tuple[Run, Path]):
     assert "Paris" in ran.stdout
 
 
+def test_python_programs_call_it(run: tuple[Run, Path]):
+    program = """
+import robust_eval
+
+run = robust_eval.run(["dataset.limit=12", "sampler.trials=1", "seed=0", "metric.frs.d=1"])
+print(robust_eval.__file__)
+print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
+print(robust_eval.compare([run, run.folder]).folder)
+"""
+    ran, folder = run[0]("-c", program, program="python"), run[1]
+    assert ran.returncode == 0, ran.stderr
+    where, told, compared = ran.stdout.splitlines()
+    asked, written = told.split()
+    assert "site-packages" in where
+    assert asked == "0"  # the sweep above has asked the same
+    assert Path(written).is_relative_to(folder / "mlruns" / "runs")
+    assert Path(compared).is_relative_to(folder / "mlruns" / "comparisons")
+
+
+PLUGIN = """
+from dataclasses import dataclass
+
+import robust_eval
+from robust_eval import Figure, Score
+
+
+@dataclass
+class Halves(robust_eval.Metric):
+    weight: float = 0.5
+
+    axis = "trial"
+
+    def check(self, temperatures, repetitions):
+        pass
+
+    def score(self, questions, measured, seed):
+        score = Score([question.id for question in questions], declared=[Figure("halves", "what a plugin counts")])
+        right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
+        score.add_mean("halves", right * self.weight, None, 0)
+        return score
+"""
+
+
+@pytest.fixture
+def plugin(installed: Path, tmp_path: Path) -> Iterator[None]:
+    """A package of somebody else, which names a metric as an entry point, beside ours."""
+    (tmp_path / "halves.py").write_text(PLUGIN)
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "halves"\nversion = "1"\n[project.entry-points."robust_eval.metrics"]\n'
+        'halves = "halves:Halves"\n[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[tool.hatch.build]\ninclude = ["halves.py"]\n'
+    )
+    pip = [sys.executable, "-m", "pip", "--python", str(installed / "bin" / "python"), "--disable-pip-version-check"]
+    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, "install", *offline, str(tmp_path)], check=True)
+    yield
+    subprocess.run([*pip, "uninstall", "--quiet", "--yes", "halves"], check=True)
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_package_with_an_entry_point_brings_an_option(run: tuple[Run, Path]):
+    command, _ = run
+    few = ("dataset.limit=12", "sampler.trials=1", "tracking=none")
+    ran = command("metric=[frs,halves]", "metric.halves.weight=2", *few)
+    assert ran.returncode == 0, ran.stderr
+    assert "what a plugin counts" in ran.stdout
+    wrong = command("metric=[frs,halfs]", *few)
+    assert wrong.stderr == (
+        "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, frs, halves\n"
+    )
+
+
 def test_figures_of_a_finished_run_are_drawn(run: tuple[Run, Path]):
     command, folder = run
     ran = command("plot", str(next(folder.glob("mlruns/runs/*/*"))))

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from shell import SENTENCES, Shell
 from tiny_model import save_tiny_model
 
+from robust_eval.cli.main import COMMANDS
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import CONF, PROJECT, SCHEMAS, register
 from robust_eval.dataset.jsonl import JsonLines
@@ -44,8 +45,14 @@ FEWER = {
 """What is added to a command that has such a word, unless it brings a sampler of its own for MultiQ&A."""
 MOST_D = 2
 """Values of ``metric.frs.d`` that a sweep goes through."""
-LAYOUTS = {"python": r"# (\S+\.py)$", "yaml": r"(?:# @package \S+\n)?# (\S+\.yaml)$"}
-"""The line of a block that says which file it is."""
+OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.\w+\("(\w+)"\)', PAGES["extend.md"])}
+"""Options that the pages make."""
+LAYOUTS = {
+    "python": r"# (\S+\.py)(, continued)?$",
+    "yaml": r"(?:# @package \S+\n)?# (\S+\.yaml)$",
+    "toml": r"# (\S+\.toml)$",
+}
+"""The line of a block that says which file it is, or which it goes on with."""
 
 
 def fences(page: str) -> Iterator[tuple[str, str]]:
@@ -106,6 +113,8 @@ def write_blocks(page: str, folder: Path) -> None:
     for kind, text in fences(page):
         if kind in LAYOUTS and (name := re.match(LAYOUTS[kind], text, re.M)):
             file = folder / name.group(1)
+            if name.groups()[1:] == (", continued",):
+                text = file.read_text(encoding="utf-8") + text.partition("\n")[2]
         elif kind in ("csv", "json"):
             (called,) = set(re.findall(rf"`(\w+\.{kind}l?)`", PAGES[page]))
             file = folder / called
@@ -190,8 +199,9 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True
         program = [str(PROJECT / "run.py")]
         as_it_stands = [word for word in arguments if "=" in word and not word.startswith("dry_run=")]
         checked_overrides([*as_it_stands, f"paths.mlruns={mlruns}"])
-    named = arguments[0] if program[-1] == "robust_eval" else ""
-    if program[-1].endswith(("run.py", "mine.py")) and "model=dice" not in arguments:
+    named = arguments[0] if program[-1] == "robust_eval" and arguments[0] in COMMANDS else ""
+    runs = program[-1].endswith(("run.py", "mine.py")) or (program[-1] == "robust_eval" and not named)
+    if runs and "model=dice" not in arguments:
         arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
     elif program[-1].endswith("mine.py") or named == "ask":
         arguments = [*arguments, f"paths.mlruns={mlruns}"]
@@ -286,7 +296,7 @@ def test_every_figure_that_a_run_or_a_comparison_leaves_is_explained(mlruns: Pat
 def test_every_block_says_what_it_is(page: str):
     """So that no command stands in a block that is not run, and no code in one that is not written to a file."""
     for kind, text in fences(page):
-        assert kind in ("sh", "python", "yaml", "csv", "json", *(["text"] if page == FRONT else [])), text
+        assert kind in ("sh", "python", "yaml", "toml", "csv", "json", *(["text"] if page == FRONT else [])), text
         if kind in LAYOUTS and not text.startswith(">>> "):
             assert re.match(LAYOUTS[kind], text, re.M), text
 
@@ -336,11 +346,14 @@ def test_every_setting_that_is_named_exists(page: str):
                 assert is_setting(group, path), word
             elif group in SCHEMAS and equals and re.fullmatch(r"[a-z0-9_.,]+", value):
                 for option in value.split(","):
-                    assert (CONF / group / f"{option}.yaml").is_file() or option in ("mine", "quiz"), word
+                    exists = (CONF / group / f"{option}.yaml").is_file() or option.endswith(".csv")
+                    assert exists or option in OWN, word
 
 
 def is_setting(group: str, path: list[str]) -> bool:
     """Whether some option of a group has a setting; in groups that take several, its name may be left out."""
+    if path[0] in OWN:
+        return path in (["always_right"], ["always_right", "tolerated"])
     named = group in SEVERAL and path[0] in SCHEMAS[group]
     schemas = [SCHEMAS[group][path[0]]] if named else list(SCHEMAS[group].values())
     return any(_has(OmegaConf.structured(schema), path[1:] if named else path) for schema in schemas)

@@ -4,10 +4,12 @@ from pathlib import Path
 import hydra
 import pytest
 from experiments import composed, configuration
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import QuotedString
 from omegaconf import OmegaConf
 
 from robust_eval.config.objects import to_config
-from robust_eval.config.overrides import checked_overrides, jobs
+from robust_eval.config.overrides import as_override, checked_overrides, composed_run, jobs, options, with_own_options
 from robust_eval.config.repeatable import repeatable
 from robust_eval.config.schema import CONF, SCHEMAS, register
 from robust_eval.error import UserError
@@ -360,3 +362,75 @@ def test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_nam
     monkeypatch.chdir(tmp_path)
     assert checked_overrides([]).config.paths.mlruns == str(tmp_path / "mlruns")
     assert checked_overrides(["paths.mlruns=elsewhere"]).config.paths.mlruns == "elsewhere"
+
+
+def own_options(folder: Path) -> Path:
+    """A folder of options: a data set of its own, and files with the names of ours."""
+    for name, text in {
+        "dataset/mine.yaml": "defaults: [facts, _self_]\nname: mine\n",
+        "model/smollm2_135m.yaml": "defaults: [transformers, _self_]\nname: theirs\npath: theirs\n",
+        "config.yaml": "seed: 7\n",
+        "hydra/job_logging/plain.yaml": "version: 1\nhandlers: {theirs: {class: os.system}}\n",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_options_of_ones_own_are_found_in_conf_or_in_a_folder_that_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own_options(tmp_path / "conf")
+    assert checked_overrides(with_own_options(["dataset=mine"])).config.dataset.name == "mine"
+    assert "mine" in options("dataset")
+    (tmp_path / "conf").rename(tmp_path / "other")
+    with pytest.raises(UserError, match="there is no dataset=mine; there are "):
+        checked_overrides(with_own_options(["dataset=mine"]))
+    assert checked_overrides(with_own_options(["dataset=mine"], Path("other"))).config.dataset.name == "mine"
+    assert with_own_options(["seed=1", "hydra.searchpath=[]"], Path("other")) == ["seed=1", "hydra.searchpath=[]"]
+    with pytest.raises(UserError, match=r"^--config-dir: there is no folder conf$"):
+        with_own_options([], Path("conf"))
+
+
+def test_a_folder_called_conf_without_options_is_none_of_ours(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "nginx").mkdir(parents=True)
+    (tmp_path / "conf" / "nginx" / "site.yaml").write_text("{")
+    assert with_own_options(["seed=1"]) == ["seed=1"]
+    monkeypatch.chdir(CONF.parent)
+    assert with_own_options(["seed=1"]) == ["seed=1"]
+
+
+def test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own_options(tmp_path / "conf")
+    config, composed = composed_run(with_own_options([]))
+    assert (config.seed, config.model.name) == (0, "smollm2-135m")
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        whole = hydra.compose("config", with_own_options([]), return_hydra_config=True)
+    assert list(whole.hydra.job_logging.handlers) == ["console", "file"]
+    assert composed.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("a, b; c=d", "a, b; c=d"),
+        ("it's \\ 'so'", "it's \\ 'so'"),
+        ("null", "null"),
+        ("1", "1"),
+        ("", ""),
+        (None, None),
+        (True, True),
+        (3, 3),
+        (0.25, 0.25),
+        (Path("a b/c.csv"), "a b/c.csv"),
+        (["a,b", 1], ["a,b", 1]),
+        (("a",), ["a"]),
+        ({"question": "a b", "choices": ["x", "y"]}, {"question": "a b", "choices": ["x", "y"]}),
+    ],
+)
+def test_a_value_of_a_program_is_read_as_it_was(value: object, read: object):
+    parsed = OverridesParser.create().parse_override(as_override("key", value))
+    found = parsed.value()
+    assert (found.text if isinstance(found, QuotedString) else found) == read
+    assert not parsed.is_sweep_override()

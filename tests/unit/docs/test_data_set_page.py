@@ -5,6 +5,7 @@ import re
 import pytest
 from experiments import configuration
 
+from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.dataset import published
 from robust_eval.error import UserError
@@ -53,8 +54,8 @@ def test_a_table_needs_no_code(project):
 def test_the_command_for_a_table_reads_it(project):
     (line,) = (line for line in blocks("") if "quiz.csv" in line)
     overrides = [part.strip("'") for part in re.findall(r"'[^']*'|\S+", line)][2:]
-    assert overrides[:2] == ["dataset=local", "dataset.path=quiz.csv"]
-    asked = load(project, *overrides, "dataset.correct=from_1").dataset.load()
+    assert overrides[0] == "dataset=quiz.csv"
+    asked = checked_overrides([*overrides, "dataset.correct=from_1"]).config.dataset.load()
     assert without_ids(asked) == QUIZ
 
 

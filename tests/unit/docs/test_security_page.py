@@ -8,6 +8,8 @@ PAGE = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8")
 PROOFS = {
     "The command line and the configuration files": "unit/config/test_overrides.py::"
     "test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names",
+    "Installed packages that announce parts": "unit/config/test_plugins.py::"
+    "test_entry_points_are_options_and_what_cannot_be_loaded_is_left_out_with_a_reason",
     "A model's own Python code": "integration/model/local/test_transformers.py::"
     "test_code_that_a_model_brings_is_announced_whenever_it_may_run",
     "The environment variable that `model.key_variable` names": "stress/experiment/test_served_runs.py::"
@@ -41,6 +43,8 @@ PROOFS = {
     "test_a_folder_from_elsewhere_does_not_say_where_files_are_written",
     "A setting that would be filled in from the environment": "integration/cli/test_repeat.py::"
     "test_a_configuration_that_no_run_wrote_is_refused",
+    "Options in the `conf/` of the folder": "unit/config/test_overrides.py::"
+    "test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours",
     "Runs of other people that are compared": "unit/report/test_finished_runs.py::"
     "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
     "Values under keys that look like secrets": "unit/runtime/test_secret_names.py::"

@@ -1,4 +1,8 @@
 import gc
+import subprocess
+import sys
+
+import pytest
 
 from robust_eval.engine.local import Local
 from robust_eval.runtime.gc_tuning import collect_seldom
@@ -8,8 +12,23 @@ def test_garbage_is_collected_seldom_until_a_model_is_to_be_loaded():
     usual = gc.get_threshold()
     try:
         collect_seldom()
-        assert gc.get_threshold()[0] > 100 * usual[0]
+        assert gc.get_threshold()[0] >= 100 * usual[0]
         Local(threads=1).prepare()
         assert gc.get_threshold() == usual
     finally:
         gc.set_threshold(*usual)
+
+
+@pytest.mark.parametrize(("loaded", "left"), [("", True), ("triton", False)])
+def test_what_is_left_at_the_end_is_not_looked_through_unless_triton_would_print_it(loaded: str, left: bool):
+    program = f"""
+import atexit, gc, sys
+from robust_eval.runtime.gc_tuning import collect_seldom
+sys.modules.pop("triton", None)
+if {loaded!r}:
+    sys.modules[{loaded!r}] = sys
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
+collect_seldom()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{left}\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from robust_eval.model.served.background import Background
+from robust_eval.model.served.background import Background, awaited
 
 SECONDS = 10
 """After which a test fails instead of waiting."""
@@ -187,3 +187,23 @@ def test_leaving_at_once_cancels_the_work() -> None:
     with ended(work()):
         pass
     assert (written, requests()) == ([], [])
+
+
+async def _later(problem: Exception | None = None) -> str:
+    await asyncio.sleep(0)
+    if problem is not None:
+        raise problem
+    return "found"
+
+
+def test_a_coroutine_is_awaited_also_where_an_event_loop_runs():
+    async def inside() -> str:
+        return awaited(_later())
+
+    assert awaited(_later()) == "found"
+    assert asyncio.run(inside()) == "found"
+
+
+def test_what_an_awaited_coroutine_raises_is_raised():
+    with pytest.raises(ValueError, match=r"^lost$"):
+        awaited(_later(ValueError("lost")))

@@ -1,0 +1,49 @@
+"""The public names with their types; ``__init__.py`` imports each when it is first used."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from .api import ComparedRuns as ComparedRuns
+from .api import Evaluation as Evaluation
+from .api import compare as compare
+from .api import load as load
+from .api import run as run
+from .api import score as score
+from .cli.main import main as main
+from .dataset.base import Dataset as Dataset
+from .dataset.base import Questions as Questions
+from .dataset.selection import Selection as Selection
+from .error import UserError as UserError
+from .grader.base import FreeReply as FreeReply
+from .grader.base import Grader as Grader
+from .metric.figure import DETAIL as DETAIL
+from .metric.figure import HEADLINE as HEADLINE
+from .metric.figure import Figure as Figure
+from .metric.interval import SHARE as SHARE
+from .metric.score import Measured as Measured
+from .metric.score import Metric as Metric
+from .metric.score import Score as Score
+from .metric.score import grid as grid
+from .metric.score import question_groups as question_groups
+from .model.base import Completion as Completion
+from .model.base import Item as Item
+from .model.base import LanguageModel as LanguageModel
+from .model.base import Reply as Reply
+from .model.base import Request as Request
+from .model.config import ModelConfig as ModelConfig
+from .model.function_model import FunctionModel as FunctionModel
+from .question import QUESTION_TYPES as QUESTION_TYPES
+from .question import Question as Question
+from .sampler.base import Judge as Judge
+from .sampler.base import Sampler as Sampler
+from .sampler.repetition import Repetition as Repetition
+
+__version__: str
+
+_Part = TypeVar("_Part", bound=type)
+
+def dataset(name: str) -> Callable[[_Part], _Part]: ...
+def grader(name: str) -> Callable[[_Part], _Part]: ...
+def metric(name: str) -> Callable[[_Part], _Part]: ...
+def model(name: str) -> Callable[[_Part], _Part]: ...
+def sampler(name: str) -> Callable[[_Part], _Part]: ...

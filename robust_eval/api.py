@@ -1,0 +1,436 @@
+"""What Python programs and notebooks call: run an experiment, read one that has finished, compare, score.
+
+import robust_eval
+
+run = robust_eval.run(["experiment=certainty"], model="smollm2_135m")
+run.figures[["name", "value", "low", "high"]]
+"""
+
+import hashlib
+import html
+import io
+import json
+import logging
+import math
+import os
+import sys
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from robust_eval.answer import CURVES, SAMPLER
+from robust_eval.config.overrides import as_override, composed_run, with_own_options
+from robust_eval.config.schema import register
+from robust_eval.error import UserError, first_line
+from robust_eval.experiment.run import run as run_experiment
+from robust_eval.metric.estimate import interval
+from robust_eval.metric.interval import independent
+from robust_eval.model.config import ModelConfig
+from robust_eval.model.function_model import FunctionModel
+from robust_eval.record.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
+from robust_eval.report.comparison import compare as compare_runs
+from robust_eval.report.comparison_page import sentences, write_comparison
+from robust_eval.report.finished_runs import FinishedRun, read_run
+from robust_eval.report.wording import few
+from robust_eval.runtime.logs import Formatter
+from robust_eval.runtime.printable import printable
+from robust_eval.runtime.rounding import number
+
+Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
+"""A table: a DataFrame, or a row a mapping."""
+
+
+class Page:
+    """A folder with a page: shown in a notebook, or in the web browser."""
+
+    def __init__(self, folder: Path, page: str) -> None:
+        self.folder = folder
+        self._page = folder / page
+
+    def show(self) -> None:
+        """Show the page: in a notebook below the cell, which then holds a copy of it, elsewhere in the web browser."""
+        if _in_notebook():
+            from IPython.display import HTML, display
+
+            inside = html.escape(self._page.read_text(encoding="utf-8"))
+            frame = f'<iframe srcdoc="{inside}" style="width: 100%; height: 48em; border: 0"></iframe>'
+            display(HTML(f"<div>{frame}</div>"))
+        else:
+            webbrowser.open(self._page.resolve().as_uri())
+
+
+class Evaluation(Page):
+    """A finished run, read from its folder.
+
+    ``figures`` has a row for each figure: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
+    ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
+    row for each question with its value of every figure, ``answers`` a row for each answer with its verdict, and
+    ``curves`` the accuracy by temperature as far as the model told it (empty for most models). The columns are
+    explained in docs/run_folder.md.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, REPORT)
+        self.finished: FinishedRun = read_run(folder)
+
+    @cached_property
+    def figures(self) -> pd.DataFrame:
+        """The figures, those of metrics first."""
+        run = self.finished
+        about = {name: run.about(name) for name in run.figures}
+        rows = [
+            {
+                "name": name,
+                "value": estimate.value,
+                "low": estimate.low,
+                "high": estimate.high,
+                "unit": declared.unit if (declared := about[name]) else "",
+                "n": run.n(name),
+            }
+            for name, estimate in sorted(run.figures.items(), key=lambda each: about[each[0]] is None)
+        ]
+        return pd.DataFrame(rows).astype({"n": "Int64"})
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """The questions, with their values of the figures that are means over questions."""
+        return pq.read_table(self.folder / QUESTIONS).to_pandas()
+
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """The answers, graded."""
+        return pq.read_table(self.folder / GRADED).to_pandas()
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """The accuracy curves of each question."""
+        file = self.folder / CURVES_FILE
+        empty = CURVES.append(pa.field(SAMPLER, pa.string())).empty_table()
+        return (pq.read_table(file) if file.is_file() else empty).to_pandas()
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table that a metric left in the folder: ``frs``, for example, a row for each fact.
+
+        Raises UserError where there is none of this name.
+        """
+        there = sorted(file.stem for file in self.folder.glob("*.parquet"))
+        if name not in there:
+            raise UserError(f"{self.folder} has no table {name!r}, but {', '.join(there)}")
+        return pq.read_table(self.folder / f"{name}.parquet").to_pandas()
+
+    @property
+    def headline(self) -> pd.DataFrame:
+        """The figures that a person wants first, as they are printed."""
+        run = self.finished
+        rows = []
+        for name in run.headline:
+            about, estimate, n = run.about(name), run.figures[name], run.n(name)
+            label, form = (about.words, about.form) if about else (name, ".3f")
+            rows.append([label, number(estimate.value, form), interval(estimate), "" if n is None else f"{n:,}"])
+        return pd.DataFrame(rows, columns=["figure", "value", "95 % interval", "questions"])
+
+    @property
+    def title(self) -> str:
+        """What was measured on what, and how many questions were kept."""
+        run = self.finished
+        kept = int(run.kept().sum())
+        named = f"{run.settings['model.name']} on {run.settings['dataset.name']}"
+        return printable(f"{named}: {kept} of {run.asked} questions kept")
+
+    @property
+    def _warning(self) -> str:
+        kept, groups = self.finished.kept(), self.finished.groups()
+        chosen = None if groups is None else [group for group, own in zip(groups, kept, strict=True) if own]
+        return few(independent(int(kept.sum()), chosen), groups is not None)
+
+    def __repr__(self) -> str:
+        table = self.headline.to_string(index=False)
+        return "\n".join(filter(None, [self.title, table, self._warning, f"folder: {self.folder}"]))
+
+    def _repr_html_(self) -> str:
+        return _as_html([self.title], self.headline, [self._warning, f"folder: {self.folder}"])
+
+
+class ComparedRuns(Page):
+    """Runs beside one another, read from the folder of a comparison.
+
+    ``runs`` has a row for each figure of each run, ``pairs`` one for each figure and pair of runs with the difference
+    and its interval, and ``questions`` one for each question that several runs share (empty where none is). The columns
+    are explained in docs/comparing.md.
+    """
+
+    def __init__(self, folder: Path, sentences: Sequence[str]) -> None:
+        super().__init__(folder, COMPARISON_PAGE)
+        self._sentences = list(sentences)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The figures of the runs."""
+        return pq.read_table(self.folder / "runs.parquet").to_pandas()
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """The differences between runs, on the questions that both asked."""
+        return pq.read_table(self.folder / "pairs.parquet").to_pandas()
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """The questions that runs share."""
+        file = self.folder / QUESTIONS
+        return pq.read_table(file).to_pandas() if file.is_file() else pd.DataFrame()
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._sentences, f"folder: {self.folder}"])
+
+    def _repr_html_(self) -> str:
+        return _as_html(self._sentences, self.pairs, [f"folder: {self.folder}"])
+
+
+def run(
+    overrides: Sequence[str] = (),
+    *,
+    model: str | ModelConfig | Callable[..., Sequence[str]] | None = None,
+    dataset: str | Rows | None = None,
+    folder: str | Path | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Run one experiment, as the command ``robust-eval`` does, and return what it found.
+
+    ``overrides`` are written as on the command line (``["experiment=frs", "dataset.limit=100"]``). ``settings`` are the
+    same as keywords: ``seed=1``, ``metric=["frs", "certainty"]``, ``**{"dataset.limit": 100}``. ``model`` is the name
+    of an option, a function from prompts to texts (see :class:`robust_eval.FunctionModel`), or an object of a class
+    with the base ``robust_eval.ModelConfig``. ``dataset`` is the name of an option, or a table of questions with the
+    columns of ``dataset=local`` (docs/data_sets.md). The run is written to ``folder``, by default to one of its own
+    under ``mlruns/runs``, and recorded as the settings say.
+
+    Raises UserError, which is a ValueError, for what a user can mend. What a function or an object of one's own raises
+    comes through. Answers that have come by then are stored, and the next call goes on from them.
+
+    >>> run(["experiment=certainty", "dataset.limit=20"]).figures  # doctest: +SKIP
+    """
+    register()
+    lines = [*map(_override, overrides), *(as_override(name, value) for name, value in settings.items())]
+    given = None
+    if isinstance(model, str):
+        lines.append(as_override("model", model))
+    elif model is not None:
+        given = _given(model)
+        lines += _standing_for(given)
+    table = None
+    if isinstance(dataset, str):
+        lines.append(as_override("dataset", dataset))
+    elif dataset is not None:
+        text = _json_lines(_records(dataset, "dataset"))
+        table = _Kept(_mlruns(lines), text.encode("utf-8", "surrogatepass"), ".jsonl")
+        lines += ["dataset=local", as_override("dataset.path", str(table.file))]
+    config, composed = composed_run(with_own_options(lines))
+    if given is not None:
+        config.model = given
+    place = Path(config.paths.mlruns) / "runs" / _now() if folder is None else Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if table is not None:
+            table.write()
+    except OSError as problem:
+        raise UserError(f"the run cannot be written to {place}: {first_line(problem)}") from problem
+    with _logged(place / LOG):
+        run_experiment(config, composed, place)
+    return Evaluation(place)
+
+
+def load(folder: str | Path) -> Evaluation:
+    """Read a finished run from its folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none."""
+    return Evaluation(Path(folder))
+
+
+def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None = None) -> ComparedRuns:
+    """Compare finished runs, given as what :func:`run` returned, or by the folders of runs and sweeps.
+
+    The comparison is written to ``folder``, by default to one of its own under ``mlruns/comparisons``. Raises UserError
+    where no run is given, or one cannot be read.
+
+    >>> compare([run(model="smollm2_135m"), run(model="smollm2_360m")]).pairs  # doctest: +SKIP
+    """
+    if not isinstance(runs, Sequence) or isinstance(runs, str):
+        raise UserError(f"compare() wants a list of runs, or of their folders, not {type(runs).__name__}")
+    found = [finished for each in runs for finished in _finished(each)]
+    if not found:
+        raise UserError("compare() wants at least one run")
+    compared = compare_runs(found)
+    place = _mlruns([]) / "comparisons" / _now() if folder is None else Path(folder)
+    try:
+        write_comparison(compared, place)
+    except OSError as problem:
+        raise UserError(f"the comparison cannot be written to {place}: {first_line(problem)}") from problem
+    return ComparedRuns(place, [printable(said) for said in sentences(compared)])
+
+
+def score(
+    answers: Rows, questions: Rows, metrics: Sequence[str] = ("certainty",), model: str = "recorded", **settings: Any
+) -> Evaluation:
+    """Grade and score answers that were collected elsewhere, of a model that is called ``model``; nothing is asked.
+
+    ``answers`` has a row for each answer with ``question_id``, ``text`` and ``temperature``, and where there are
+    several to a question ``trial`` or ``rewrite`` (docs/recorded_answers.md). ``questions`` has a row for each question
+    with its ``id`` and the columns of ``dataset=local``. ``settings`` are those of :func:`run`, which writes and
+    returns the same. Raises UserError for what a user can mend.
+
+    >>> score(
+    ...     [{"question_id": "1", "text": "Rome", "temperature": 1.0, "trial": trial} for trial in range(20)],
+    ...     [{"id": "1", "question": "What is the capital of Italy?", "answers": ["Rome"]}],
+    ... ).figures  # doctest: +SKIP
+    """
+    register()
+    if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics):
+        raise UserError(f"metrics must be a list of names such as ['certainty'], not {metrics!r}")
+    try:
+        table = pa.Table.from_pylist(_records(answers, "answers"))
+    except (pa.ArrowException, TypeError) as problem:
+        raise UserError(f"answers: {first_line(problem)}") from problem
+    written = io.BytesIO()
+    pq.write_table(table, written)
+    lines = [as_override(name, value) for name, value in settings.items()]
+    kept = _Kept(_mlruns(lines), written.getvalue(), ".parquet")
+    kept.write()
+    file = {"sampler.recorded.file": str(kept.file), "model.name": model}
+    return run(["sampler=recorded"], dataset=questions, metric=list(metrics), **file, **settings)
+
+
+class _Kept:
+    """A table that a program gave, as a file under ``mlruns/tables`` whose name follows from its content.
+
+    A run can so be repeated from its folder, and the same table is the same data set in the next call.
+    """
+
+    def __init__(self, mlruns: Path, content: bytes, ending: str) -> None:
+        self.file = mlruns / "tables" / f"{hashlib.sha256(content).hexdigest()[:16]}{ending}"
+        self._content = content
+
+    def write(self) -> None:
+        """Write the file, whole or not at all."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        partial.write_bytes(self._content)
+        os.replace(partial, self.file)
+
+
+def _override(line: object) -> str:
+    if not isinstance(line, str):
+        raise UserError(f"overrides are texts such as 'dataset.limit=100', not {line!r}")
+    return line
+
+
+def _given(model: object) -> ModelConfig:
+    if isinstance(model, type):
+        raise UserError(f"model={model.__qualname__} is a class: give an object, {model.__qualname__}(…)")
+    if ModelConfig in type(model).__mro__:
+        return cast(ModelConfig, model)
+    if callable(model):
+        return FunctionModel(model, getattr(model, "__name__", type(model).__name__))
+    raise UserError(
+        "model must be the name of an option, a function from prompts to texts, or an object of a class with the base "
+        f"robust_eval.ModelConfig, not {type(model).__name__}"
+    )
+
+
+def _standing_for(model: ModelConfig) -> list[str]:
+    """Return the overrides that describe a model that no configuration can hold."""
+    if not isinstance(getattr(model, "name", None), str) or not model.name:
+        raise UserError(f"model: {type(model).__qualname__} has no name, by which tables and the tracker call it")
+    own: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
+    values = {name: getattr(model, name) for name in own if name != "name"}
+    plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool | None)}
+    described = {"name": model.name, "kind": type(model).__qualname__, "settings": plain}
+    return ["model=given", *(as_override(f"model.{name}", value) for name, value in described.items())]
+
+
+def _mlruns(lines: Sequence[str]) -> Path:
+    """Return the folder in which these overrides leave what they make."""
+    register()
+    config, _ = composed_run([line for line in lines if line.startswith("paths.mlruns=")])
+    return Path(config.paths.mlruns)
+
+
+def _records(table: Rows, called: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, without what is missing in them. Raises UserError where it is no table, or empty."""
+    if isinstance(table, pd.DataFrame):
+        if not table.columns.is_unique:
+            raise UserError(f"{called}: several columns of the DataFrame have the same name")
+        rows: Sequence[Any] = table.to_dict("records")
+    elif isinstance(table, Sequence) and not isinstance(table, str):
+        rows = table
+    else:
+        raise UserError(f"{called} must be a DataFrame or a list of mappings, not {type(table).__name__}")
+    if not rows:
+        raise UserError(f"{called}: the table has no rows")
+    for place, row in enumerate(rows):
+        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
+            raise UserError(f"{called}, row {place + 1}: a row is a mapping from names to values, not {row!r:.60}")
+    return [{name: _plain(value) for name, value in row.items() if not _is_missing(value)} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
+
+
+def _json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = []
+    for place, row in enumerate(rows):
+        try:
+            lines.append(json.dumps(row, ensure_ascii=False))
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise UserError(f"dataset, row {place + 1}: {first_line(problem)}") from problem
+    return "\n".join(lines) + "\n"
+
+
+def _finished(run: object) -> list[FinishedRun]:
+    if isinstance(run, Evaluation):
+        return [run.finished]
+    if not isinstance(run, str | Path):
+        raise UserError(f"compare() wants runs, or their folders, not {type(run).__name__}")
+    return [read_run(job) for job in finished_jobs(Path(run)) or [Path(run)]]
+
+
+@contextmanager
+def _logged(file: Path) -> Iterator[None]:
+    """Write warnings of a run into its folder, as the command does (conf/hydra/job_logging/)."""
+    handler = logging.FileHandler(file, encoding="utf-8", delay=True)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+def _now() -> str:
+    return datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+
+
+def _as_html(above: Sequence[str], table: pd.DataFrame, below: Sequence[str]) -> str:
+    before, after = ("".join(f"<p>{html.escape(said)}</p>" for said in each if said) for each in (above, below))
+    return f"{before}{table.to_html(index=False, border=0)}{after}"
+
+
+def _in_notebook() -> bool:
+    """Tell whether a kernel of Jupyter runs this process."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None

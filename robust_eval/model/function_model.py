@@ -1,0 +1,148 @@
+"""A function of a Python program as a model: it is given prompts, and returns a text for each."""
+
+import inspect
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from robust_eval.error import UserError
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.config import ModelConfig
+
+log = logging.getLogger(__name__)
+
+PROMPTS_AT_ONCE = 64
+"""Prompts that a function is given in one call, at least, where there are so many; those of a request stay together."""
+_MARKS: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
+"""What tells the answers of each function from those of others, in the store, as long as this process lives."""
+
+
+@dataclass
+class FunctionModel(ModelConfig):
+    """A function from a list of prompts to a list of texts, one for each prompt, in their order.
+
+    A prompt that stands in the list several times wants several independent answers. Where the function has a parameter
+    ``temperature``, it is given that of the answers, 0 for greedy ones. One without it answers at a temperature of its
+    own, whatever the settings say, and cannot be asked at several. It gives no log-probabilities.
+
+    Answers are stored under ``name`` and ``version``: change the version when the function changes. Without a version
+    they are found again by the same function in the same process only.
+    """
+
+    function: Callable[..., Sequence[str]]
+    name: str
+    version: str | None = None
+
+    @property
+    def takes_temperature(self) -> bool:
+        """Whether the function has a parameter ``temperature``."""
+        try:
+            return "temperature" in inspect.signature(self.function).parameters
+        except ValueError:  # of a function that is compiled
+            return False
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the name and version, or what stands for this function in this process."""
+        version = _mark(self.function) if self.version is None else self.version
+        return {"kind": "function", "name": self.name, "version": version, "temperature": self.takes_temperature}
+
+    def load(self) -> "FunctionCalls":
+        """Return the function, ready to be asked."""
+        return FunctionCalls(self)
+
+
+class FunctionCalls(LanguageModel):
+    """What a function answers; see :class:`FunctionModel`."""
+
+    def __init__(self, config: FunctionModel) -> None:
+        self._config = config
+        self._said = False
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        """Refuse what needs log-probabilities, and several temperatures where the function takes none."""
+        super().check(requests, curves)
+        if self._config.takes_temperature:
+            return
+        asked = sorted({t for request in requests for t in request.temperatures})
+        if len(asked) > 1:
+            raise UserError(
+                f"the function {self._config.name} has no parameter 'temperature', and cannot be asked at several "
+                f"({', '.join(f'{t:g}' for t in asked)}): give it one, or name one temperature"
+            )
+        if not self._said:
+            log.warning(
+                "the function %s has no parameter 'temperature': it answers at a temperature of its own, whatever the "
+                "settings say",
+                self._config.name,
+            )
+            self._said = True
+
+    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: object = None) -> Iterator[list[Reply]]:
+        """Ask the function, with so many prompts in each call that it may answer them together."""
+        block: list[Request] = []
+        for request in requests:
+            if request.item in missing:
+                block.append(request)
+            if sum(each.answers for each in block) >= PROMPTS_AT_ONCE:
+                yield self._replies(block)
+                block = []
+        if block:
+            yield self._replies(block)
+
+    def _replies(self, block: Sequence[Request]) -> list[Reply]:
+        wanted = [
+            (t, place, k)
+            for place, request in enumerate(block)
+            for t in request.temperatures
+            for k in range(request.trials)
+            if (t, k) not in request.known
+        ]
+        completions: list[list[Completion]] = [[] for _ in block]
+        for temperature, group in groupby(sorted(wanted), key=lambda each: each[0]):
+            asked = [(place, k) for _, place, k in group]
+            texts = self._texts([block[place].prompt.text() for place, _ in asked], temperature)
+            for (place, k), text in zip(asked, texts, strict=True):
+                completions[place].append(_completion(block[place], temperature, k, text))
+        return [Reply(request, found) for request, found in zip(block, completions, strict=True)]
+
+    def _texts(self, prompts: list[str], temperature: float) -> list[str]:
+        told = {"temperature": temperature} if self._config.takes_temperature else {}
+        texts = self._config.function(prompts, **told)
+        if isinstance(texts, str) or not isinstance(texts, Sequence) or len(texts) != len(prompts):
+            came = f"{len(texts)} texts" if isinstance(texts, list | tuple) else f"a {type(texts).__name__}"
+            raise UserError(f"the function {self._config.name} returned {came} for {len(prompts)} prompts: want a list")
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise UserError(f"the function {self._config.name} returned a {type(wrong[0]).__name__} in place of a text")
+        return list(texts)
+
+    def description(self) -> dict[str, Any]:
+        """Return the name, and whether the function takes a temperature."""
+        return {"name": self._config.name, "takes_temperature": self._config.takes_temperature}
+
+
+def _completion(request: Request, temperature: float, trial: int, text: str) -> Completion:
+    text = text.strip()
+    return Completion(
+        temperature=temperature,
+        trial=trial,
+        text=text.split("\n", 1)[0].rstrip() if request.first_line else text,
+        weight=1 / request.trials,
+        token_ids=None,
+        token_logprobs=None,
+        sampling_logprobs=None,
+        top_logprobs=None,
+        answer_tokens=None,
+        finish_reason=None,
+        prompt_tokens=None,
+    )
+
+
+def _mark(function: Callable[..., Any]) -> str:
+    try:
+        return _MARKS.setdefault(function, uuid.uuid4().hex)
+    except TypeError:  # it has no hash, or cannot be referred to weakly
+        return uuid.uuid4().hex

@@ -1,0 +1,36 @@
+"""What is on record of a model that a Python program gave: ``robust_eval.run(model=…)``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from omegaconf import MISSING
+
+from robust_eval.error import UserError
+from robust_eval.model.config import ModelConfig
+
+
+@dataclass
+class GivenModel(ModelConfig):
+    """An object of a Python program, by its name, its class and those of its settings that are plain values.
+
+    It stands in the configuration of a run in place of the object, and cannot be asked.
+    """
+
+    name: str = MISSING
+    kind: str = MISSING
+    settings: Any = None
+
+    def identity(self) -> Mapping[str, Any]:
+        """Raise UserError: the object is gone with its program."""
+        self._refuse()
+
+    def load(self) -> NoReturn:
+        """Raise UserError: the object is gone with its program."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UserError(
+            f"model {self.name} was an object of a Python program ({self.kind}), and cannot be loaded from a "
+            "configuration: give it to robust_eval.run(model=…) again"
+        )

@@ -1,0 +1,62 @@
+"""What a command shows at a terminal: our bars, and none of the libraries that it uses."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from robust_eval.config.schema import PROJECT
+
+STAGES = {"greedy answers", "sampled answers", "rewrites, attempt 1", "rewrites, attempt 2", "rewrites, attempt 3"}
+RUNS = {
+    "default": ["dataset.limit=6", "sampler.trials=1"],
+    "rewriting, clusters, embeddings": [
+        *("experiment=multiqa", "rewriter=llm", "grader=cosine", "aggregator=clusters", "dataset.limit=1"),
+        *("sampler.rewrites=1", "rewriter.max_new_tokens=24"),
+    ],
+    "certainty of clusters": ["experiment=certainty", "aggregator=clusters", "dataset.limit=2", "sampler.trials=2"],
+}
+FOREIGN = re.compile(r"it/s|s/it|\d%\||[▏▎▍▌▋▊▉█]|Loading|Batches|Download|Fetching|Warning|Traceback")
+"""What tqdm draws, what libraries call their bars, and what else is none of ours."""
+
+
+def at_terminal(*words: str, folder: Path) -> tuple[int, str]:
+    """The exit status of a command at a terminal of its own, and all that it has written there."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 120))  # a terminal without columns has no bars
+    surroundings = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(PROJECT)}
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            written += os.read(ours, 65_536)
+        except OSError:  # so Linux says that nobody has the terminal open any more
+            break
+    os.close(ours)
+    return process.wait(), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
+
+
+def test_a_bar_of_a_library_would_be_seen(tmp_path: Path):
+    status, written = at_terminal(
+        "-c", "from tqdm.auto import tqdm; list(tqdm([1, 2], desc='Loading'))", folder=tmp_path
+    )
+    assert (status, FOREIGN.search(written) is not None) == (0, True)
+
+
+@pytest.mark.parametrize("overrides", RUNS.values(), ids=RUNS)
+def test_only_our_bars_are_drawn(overrides: list[str], tmp_path: Path):
+    own = ["tracking=none", f"paths.mlruns={tmp_path}", f"hydra.run.dir={tmp_path}/run"]
+    status, written = at_terminal(str(PROJECT / "run.py"), *overrides, *own, folder=tmp_path)
+    assert status == 0, written
+    lines = re.split(r"[\r\n]+", written)
+    bars = {line.partition(" ━")[0].partition(" ╸")[0].strip() for line in lines if re.search(r"\d+/\d+", line)}
+    assert {"sampled answers"} <= bars <= STAGES, bars
+    assert [line for line in lines if FOREIGN.search(line)] == []

@@ -1,0 +1,456 @@
+"""robust_eval from Python: the same figures as the command, tables, pages, errors, and nothing that stays set."""
+
+import asyncio
+import gc
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hydra.core.global_hydra import GlobalHydra
+from scripted_server import scripted_server
+from shell import Shell
+
+import robust_eval
+from robust_eval import Evaluation, FunctionModel, UserError
+
+QUESTIONS = [
+    {"id": "fr", "question": "What is the capital of France?", "answers": ["Paris"]},
+    {"id": "it", "question": "What is the capital of Italy?", "answers": ["Rome", "Roma"]},
+]
+QUICK: dict[str, Any] = {"experiment": "certainty", "tracking": "none", "sampler.trials": 4}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
+
+
+@pytest.fixture
+def asked() -> list[list[str]]:
+    return []
+
+
+@pytest.fixture
+def paris(asked: list[list[str]]) -> Callable[[list[str]], list[str]]:
+    """A model that knows one town; the prompts of each call are in ``asked``."""
+
+    def paris(prompts: list[str], temperature: float) -> list[str]:
+        asked.append(prompts)
+        return ["Paris" for _ in prompts]
+
+    return paris
+
+
+def figures(run: Evaluation) -> dict[str, float]:
+    """All but how long it took and what was found in the store."""
+    values = run.figures.set_index("name")["value"]
+    return {str(name): value for name, value in values.items() if not str(name).startswith(("seconds.", "prompts."))}
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_gives_the_figures_of_the_command_to_the_last_bit_and_a_second_call_asks_nothing(
+    shell: Shell, tmp_path: Path
+):
+    settings = ["dataset.limit=12", "sampler.selection=contains", "metric=[frs,certainty]", "engine.threads=1"]
+    ran = shell.python(["-m", "robust_eval", *settings, "hydra.run.dir=command"], tmp_path, figures=False)
+    assert ran.returncode == 0, ran.stderr
+    first = robust_eval.run([*settings, "store=none"])
+    second = robust_eval.run(settings)
+    written = json.loads((tmp_path / "command" / "summary.json").read_text())
+    of_command = {
+        name: np.nan if value is None else float(value)
+        for name, value in written.items()
+        if not name.endswith((".low", ".high", ".n")) and not name.startswith(("seconds.", "prompts."))
+    }
+    np.testing.assert_equal(figures(first), of_command)
+    np.testing.assert_equal(figures(second), of_command)
+    assert json.loads((second.folder / "summary.json").read_text())["prompts.asked"] == 0
+    ends = first.figures.set_index("name")
+    for name in first.figures["name"]:
+        for column, end in (("low", ".low"), ("high", ".high")):
+            expected = written.get(f"{name}{end}")
+            assert ends.loc[name, column] == expected or (np.isnan(ends.loc[name, column]) and expected is None)
+        assert ends.loc[name, "n"] is pd.NA or ends.loc[name, "n"] == written.get(f"{name}.n", ends.loc[name, "n"])
+    tables = {
+        name: pd.read_parquet(tmp_path / "command" / f"{name}.parquet") for name in ("questions", "graded", "frs")
+    }
+    pd.testing.assert_frame_equal(first.questions, tables["questions"])
+    pd.testing.assert_frame_equal(first.answers, tables["graded"])
+    pd.testing.assert_frame_equal(first.table("frs"), tables["frs"])
+    assert list(first.curves["temperature"].unique()) == sorted(first.curves["temperature"].unique())
+    assert len(first.curves) > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"mlruns", "command"}
+
+
+def test_a_function_is_a_model_and_a_table_is_a_data_set(paris: Callable, asked: list[list[str]]):
+    run = robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)
+    errors = run.figures.set_index("name").loc["certainty.error_rate.t0.7"]
+    assert (errors["value"], errors["n"]) == (0.5, 2)
+    assert run.questions["certainty.error_rate.t0.7"].tolist() == [0, 1]
+    assert set(run.answers["text"]) == {"Paris"}
+    assert run.curves.empty
+    assert [len(prompts) for prompts in asked] == [2, 8]  # greedy answers, and four trials of both
+    assert all(prompt.rsplit("\n\n", 1)[1].count("What is the capital of ") == 1 for prompt in asked[0])
+
+
+def test_a_dataframe_says_the_same_as_its_rows(paris: Callable, asked: list[list[str]]):
+    frame = pd.DataFrame(QUESTIONS).assign(answers=[np.array(["Paris"]), ("Rome", "Roma")], note=[np.nan, "old"])
+    one, other = (
+        robust_eval.run(model=paris, dataset=frame, **QUICK),
+        robust_eval.run(model=paris, dataset=[QUESTIONS[0], QUESTIONS[1] | {"note": "old"}], **QUICK),
+    )
+    np.testing.assert_equal(figures(one), figures(other))
+    assert len(asked) == 2  # the second found everything: one function, one name, one store
+    (table,) = Path("mlruns", "tables").iterdir()
+    assert [json.loads(line) for line in table.read_text().splitlines()] == [
+        QUESTIONS[0],
+        QUESTIONS[1] | {"note": "old"},
+    ]
+
+
+def test_columns_with_other_names_and_choices_are_read_as_from_a_file(paris: Callable):
+    frame = pd.DataFrame({"prompt": ["Which?"], "a": ["one"], "b": ["two"], "key": [2]})
+    columns = {"question": "prompt", "choices": ["a", "b"], "correct": "key"}
+    settings = {"dataset.columns": columns, "dataset.correct": "from_1", "dataset.name": "mine"}
+    run = robust_eval.run(model=paris, dataset=frame, **QUICK, **settings)
+    assert run.title == "paris on mine: 1 of 1 questions kept"
+    assert run.questions["scenario"].tolist() == ["multiple_choice"]
+
+
+def test_an_object_of_a_class_of_ones_own_is_a_model(paris: Callable):
+    first = robust_eval.run(model=FunctionModel(paris, "town", version="1"), dataset=QUESTIONS, **QUICK)
+    settings = {line.strip() for line in (first.folder / "config.yaml").read_text().splitlines()}
+    assert {"name: town", "kind: FunctionModel", "version: '1'"} <= settings
+    summary = json.loads((first.folder / "summary.json").read_text())
+    assert summary["prompts.asked"] == 4
+
+
+def test_what_a_function_raises_comes_through_and_what_had_come_is_kept(asked: list[list[str]]):
+    def tired(prompts: list[str], temperature: float) -> list[str]:
+        asked.append(prompts)
+        if len(asked) == 2:
+            raise RuntimeError("tired")
+        return ["Rome" for _ in prompts]
+
+    for expected in (RuntimeError, None):
+        if expected:
+            with pytest.raises(RuntimeError, match=r"^tired$"):
+                robust_eval.run(model=tired, dataset=QUESTIONS, **QUICK)
+        else:
+            robust_eval.run(model=tired, dataset=QUESTIONS, **QUICK)
+    assert [len(prompts) for prompts in asked] == [2, 8, 8]  # greedy answers came, the trials failed, the trials came
+
+
+def test_a_run_goes_where_it_is_told(paris: Callable, tmp_path: Path):
+    run = robust_eval.run(model=paris, dataset=QUESTIONS, folder="here/mine", **QUICK, **{"paths.mlruns": "there"})
+    assert (run.folder, (tmp_path / "here/mine/summary.json").is_file()) == (Path("here/mine"), True)
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "there"}
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {"store", "tables"}
+
+
+def test_warnings_of_a_run_are_in_its_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    run = robust_eval.run(model=lambda prompts: ["Rome" for _ in prompts], dataset=QUESTIONS, **QUICK)
+    said = "the function <lambda> has no parameter 'temperature'"
+    assert said in (run.folder / "run.log").read_text()
+    assert [message.startswith(said) for message in caplog.messages if "function" in message] == [True]
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def state() -> dict[str, Any]:
+    return {
+        "hydra": GlobalHydra.instance().is_initialized(),
+        "mlflow": mlflow.active_run(),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "threads": torch.get_num_threads(),
+        "handlers": list(logging.getLogger().handlers),
+        "levels": [logging.getLogger(name).level for name in ("", "robust_eval")],
+        "garbage": gc.get_threshold(),
+        "hooks": (sys.excepthook, sys.unraisablehook),
+        "folder": Path.cwd(),
+    }
+
+
+def test_nothing_stays_set_in_the_process(paris: Callable, tmp_path: Path):
+    torch.set_num_threads(2)
+    try:
+        before = state()
+        robust_eval.run(["experiment=smoke", "dataset.limit=6", "engine.threads=1"])
+        assert state() == before
+        with pytest.raises(UserError):
+            robust_eval.run(["dataset.limit=0"])
+        with pytest.raises(UserError):
+            robust_eval.run(model=lambda prompts: [], dataset=QUESTIONS, **QUICK)
+        assert state() == before
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_it_works_inside_a_running_event_loop_with_a_model_behind_a_server():
+    reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Paris"}, "finish_reason": "stop"}]}
+    usage = {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+
+    with scripted_server(lambda body: (200, {}, reply | usage)) as server:
+        address = {"model.base_url": server.url, "model.model": "town", "model.name": "town"}
+
+        async def main() -> Evaluation:
+            return robust_eval.run(model="openai_compatible", dataset=QUESTIONS, **QUICK, **address)
+
+        run = asyncio.run(main())
+    assert set(run.answers["text"]) == {"Paris"}
+
+
+def test_it_works_in_two_threads_one_after_the_other(paris: Callable):
+    runs: list[Evaluation] = []
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: runs.append(robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)))
+        thread.start()
+        thread.join()
+    np.testing.assert_equal(figures(runs[0]), figures(runs[1]))
+
+
+# --- reading, comparing, scoring --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(paris: Callable) -> tuple[Evaluation, Evaluation]:
+    rome = FunctionModel(lambda prompts, temperature: ["Rome"] * len(prompts), "rome", "1")
+    run = robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)
+    return run, robust_eval.run(model=rome, dataset=QUESTIONS, **QUICK)
+
+
+def test_a_finished_run_is_read_from_its_folder(two: tuple[Evaluation, Evaluation]):
+    run, _ = two
+    again = robust_eval.load(str(run.folder))
+    pd.testing.assert_frame_equal(again.figures, run.figures)
+    assert repr(again) == repr(run)
+
+
+def test_what_is_printed_says_the_headline(two: tuple[Evaluation, Evaluation]):
+    run, _ = two
+    lines = repr(run).splitlines()
+    assert lines[0] == "paris on local: 2 of 2 questions kept"
+    assert lines[1].split("  ")[-1] == " questions" or lines[1].endswith("questions")
+    assert any(line.split()[:5] == ["error", "rate", "at", "t", "="] and " 0.500 " in line for line in lines)
+    assert lines[-2:] == [
+        "Intervals here rest on as few as 2 questions: below 30 an interval is a warning and no measure.",
+        f"folder: {run.folder}",
+    ]
+
+
+def test_a_notebook_shows_the_headline_as_a_table_and_escapes_what_others_wrote(paris: Callable):
+    run = robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK, **{"dataset.name": "<b>mine</b>"})
+    shown = run._repr_html_()
+    assert shown.startswith("<p>paris on &lt;b&gt;mine&lt;/b&gt;: 2 of 2 questions kept</p><table")
+    assert "<td>0.500</td>" in shown
+
+
+def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluation, Evaluation], tmp_path: Path):
+    compared = robust_eval.compare(two, folder="beside")
+    by_folder = robust_eval.compare([run.folder for run in two])
+    for name in ("runs", "pairs", "questions"):
+        one, other = getattr(compared, name), getattr(by_folder, name)
+        pd.testing.assert_frame_equal(one, other)
+        assert len(one) > 0
+    assert compared.folder == Path("beside")
+    assert by_folder.folder.is_relative_to(tmp_path / "mlruns" / "comparisons")
+    assert repr(compared).startswith("2 runs of paris and rome on local.")
+    assert compared._repr_html_().startswith("<p>2 runs of paris and rome on local.</p>")
+    (tmp_path / "beside" / "comparison.html").read_text()
+
+
+def test_a_report_is_shown_below_the_cell_of_a_notebook_and_else_in_the_browser(
+    two: tuple[Evaluation, Evaluation], monkeypatch: pytest.MonkeyPatch
+):
+    run, _ = two
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    run.show()
+    assert opened == [(run.folder / "report.html").resolve().as_uri()]
+
+    shown: list[Any] = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=object()))
+    run.show()
+    (page,) = shown
+    assert page.data.startswith('<div><iframe srcdoc="&lt;!doctype html&gt;')
+    assert len(opened) == 1
+
+
+ANSWERS = [
+    {"question_id": question, "text": text, "temperature": 0.7, "trial": trial}
+    for question, texts in {"fr": ["Paris", "Paris", "Lyon", "Paris"], "it": ["Rome", "Milan", "Roma", "Rome"]}.items()
+    for trial, text in enumerate(texts)
+]
+
+
+@pytest.mark.parametrize("table", [list, pd.DataFrame], ids=["mappings", "DataFrame"])
+def test_answers_of_ones_own_are_scored(table: Callable):
+    run = robust_eval.score(table(ANSWERS), table(QUESTIONS), metrics=["certainty"], model="mine", tracking="none")
+    values = run.figures.set_index("name")["value"]
+    assert values["certainty.error_rate.t0.7"] == 0.25
+    # (3/4, 1/4) twice: "Rome" and "Roma" are one accepted answer's aliases, and three texts of which two are equal
+    one = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    other = -(0.5 * np.log(0.5) + 2 * 0.25 * np.log(0.25))
+    assert values["certainty.entropy.t0.7"] == pytest.approx((one + other) / 2, abs=1e-12)
+    assert run.title == "mine on local: 2 of 2 questions kept"
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+class Nameless(robust_eval.ModelConfig):
+    name = ""
+
+    def identity(self) -> dict[str, Any]:
+        return {}
+
+    def load(self) -> Any:
+        raise AssertionError
+
+
+def _town(prompts: list[str], temperature: float) -> list[str]:
+    return ["Rome" for _ in prompts]
+
+
+BAD: dict[str, tuple[Callable[[], object], str]] = {
+    "a setting": (
+        lambda: robust_eval.run(["dataset.limti=3"]),
+        "there is no setting dataset.limti (did you mean dataset.limit?)",
+    ),
+    "an option": (lambda: robust_eval.run(model="smollm2"), "there is no model=smollm2 (did you mean smollm2_"),
+    "a keyword": (lambda: robust_eval.run(modle="smollm2_135m"), "there is no setting modle (did you mean model?)"),
+    "a value": (lambda: robust_eval.run(["dataset.limit=0"]), "dataset: limit must be at least 1, not 0"),
+    "a type of a value": (
+        lambda: robust_eval.run(seed={1, 2}),
+        "seed must be a text, a number, a list or a mapping, not set",
+    ),
+    "no override": (lambda: robust_eval.run(["facts"]), "'facts' is no override: write KEY=VALUE"),
+    "overrides that are no texts": (
+        lambda: robust_eval.run([{"seed": 1}]),  # type: ignore[list-item]
+        "overrides are texts such as 'dataset.limit=100', not {'seed': 1}",
+    ),
+    "a sweep": (
+        lambda: robust_eval.run(["seed=1,2"]),
+        "seed=1,2 has several values: a call runs one experiment, so call once for each",
+    ),
+    "what belongs to the command line": (
+        lambda: robust_eval.run(["dry_run=true"]),
+        "dry_run=true: dry_run belongs to the command line robust-eval, and not to a call from Python",
+    ),
+    "a number as a model": (
+        lambda: robust_eval.run(model=3),  # type: ignore[arg-type]
+        "model must be the name of an option, a function from prompts to texts, or an object of a class with the base ",
+    ),
+    "a class as a model": (
+        lambda: robust_eval.run(model=FunctionModel),
+        "model=FunctionModel is a class: give an object, FunctionModel(…)",
+    ),
+    "a model without a name": (
+        lambda: robust_eval.run(model=Nameless()),
+        "model: Nameless has no name, by which tables and the tracker call it",
+    ),
+    "a function for what needs log-probabilities": (
+        lambda: robust_eval.run(model=_town, dataset=QUESTIONS, tracking="none"),
+        "_town gives no log-probabilities: choose sampler=repetition or sampler=perturbation, without metric=frs",
+    ),
+    "too few texts": (
+        lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),
+        "the function <lambda> returned 1 texts for 2 prompts: want a list",
+    ),
+    "one text in place of a list": (
+        lambda: robust_eval.run(model=lambda prompts: "Rome", dataset=QUESTIONS, **QUICK),
+        "the function <lambda> returned a str for 2 prompts: want a list",
+    ),
+    "no text": (
+        lambda: robust_eval.run(model=lambda prompts: [None] * len(prompts), dataset=QUESTIONS, **QUICK),
+        "the function <lambda> returned a NoneType in place of a text",
+    ),
+    "several temperatures": (
+        lambda: robust_eval.run(
+            model=lambda prompts: prompts, dataset=QUESTIONS, **QUICK, **{"sampler.temperatures": [0.5, 1.0]}
+        ),
+        "the function <lambda> has no parameter 'temperature', and cannot be asked at several (0.5, 1): give it one,",
+    ),
+    "a data set that is no table": (
+        lambda: robust_eval.run(dataset=7, **QUICK),
+        "dataset must be a DataFrame or a list of mappings, not int",
+    ),
+    "a row that is no mapping": (
+        lambda: robust_eval.run(dataset=["Paris"], **QUICK),  # type: ignore[list-item]
+        "dataset, row 1: a row is a mapping from names to values, not 'Paris'",
+    ),
+    "no rows": (lambda: robust_eval.run(dataset=pd.DataFrame(), **QUICK), "dataset: the table has no rows"),
+    "a cell that cannot be written": (
+        lambda: robust_eval.run(dataset=[{"question": "Who?", "answers": {"Karl"}}], **QUICK),
+        "dataset, row 1: Object of type set is not JSON serializable",
+    ),
+    "a table without answers": (
+        lambda: robust_eval.run(dataset=[{"question": "Who?"}], model=_town, **QUICK),
+        "mlruns/tables/",
+    ),
+    "no such run": (
+        lambda: robust_eval.load("nowhere"),
+        "there is no folder nowhere; name that of a finished run (mlruns/runs/DATE/TIME)",
+    ),
+    "nothing to compare": (lambda: robust_eval.compare([]), "compare() wants at least one run"),
+    "one run to compare": (
+        lambda: robust_eval.compare("mlruns"),
+        "compare() wants a list of runs, or of their folders, not str",
+    ),
+    "a folder that cannot be written": (
+        lambda: robust_eval.run(model=_town, dataset=QUESTIONS, folder="/proc/mine", **QUICK),
+        "the run cannot be written to /proc/mine: ",
+    ),
+    "an answer to an unknown question": (
+        lambda: robust_eval.score([answer | {"question_id": "de"} for answer in ANSWERS[:4]], QUESTIONS),
+        "mlruns/tables/",
+    ),
+    "one metric in place of a list": (
+        lambda: robust_eval.score(ANSWERS, QUESTIONS, metrics="certainty"),
+        "metrics must be a list of names such as ['certainty'], not 'certainty'",
+    ),
+    "answers of mixed types": (
+        lambda: robust_eval.score([ANSWERS[0], ANSWERS[1] | {"trial": "second"}], QUESTIONS),
+        "answers: Could not convert 'second' with type str",
+    ),
+}
+
+
+BEGUN = (
+    "too few texts",
+    "one text in place of a list",
+    "no text",
+    "several temperatures",
+)
+"""Found when the function is asked: such a run has begun, and its folder stays."""
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_raises_one_sentence_and_the_process_goes_on(case: str, tmp_path: Path):
+    call, sentence = BAD[case]
+    with pytest.raises(UserError) as raised:
+        call()
+    said = str(raised.value).replace(f"{tmp_path}/", "")
+    assert said.startswith(sentence)
+    assert "\n" not in said
+    assert isinstance(raised.value, ValueError)
+    assert case in BEGUN or not list(Path("mlruns").glob("runs/*/*"))
+    assert not GlobalHydra.instance().is_initialized()
+    run = robust_eval.run(model=_town, dataset=QUESTIONS, **QUICK)
+    assert run.figures.set_index("name").loc["certainty.error_rate.t0.7", "value"] == 0.5

@@ -1,0 +1,149 @@
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hydra.core.config_store import ConfigStore
+
+from robust_eval.config.overrides import checked_overrides, jobs
+from robust_eval.config.schema import register
+from robust_eval.dataset.base import Dataset
+from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.dataset.own_table import Table
+from robust_eval.error import UserError
+
+RECORD = {"question": "Which river runs through Bern?", "answers": ["the Aare"]}
+NATIVE = {"id": "1", **RECORD, "rewrites": ["What is Bern's river?"]}
+TABLE = "question,answers\nWhich river runs through Bern?,the Aare\n"
+
+
+@pytest.fixture(autouse=True)
+def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of one's own; what becomes an option in a test is none afterwards."""
+    register()
+    monkeypatch.chdir(tmp_path)
+    datasets = ConfigStore.instance().repo
+    monkeypatch.setitem(datasets, "dataset", dict(datasets.get("dataset", {})))
+
+
+def chosen(*overrides: str) -> Dataset:
+    return checked_overrides(overrides).config.dataset
+
+
+def written(path: str, text: str = TABLE) -> str:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("quiz.csv", TABLE),
+        ("quiz.tsv", TABLE.replace(",", "\t")),
+        ("quiz.json", json.dumps([RECORD])),
+        ("quiz.jsonl", json.dumps(RECORD)),
+        ("quiz.CSV", TABLE),
+    ],
+)
+def test_a_file_of_questions_is_a_data_set_that_is_called_as_the_file_is(path: str, text: str):
+    found = chosen(f"dataset={written(path, text)}")
+    assert found == Table(name="quiz", path=path)
+    assert [(question.text, question.answers) for question in found.load()] == [
+        ("Which river runs through Bern?", ("the Aare",))
+    ]
+
+
+def test_so_is_a_table_of_parquet():
+    pq.write_table(pa.Table.from_pylist([RECORD]), "quiz.parquet")
+    assert chosen("dataset=quiz.parquet") == Table(name="quiz", path="quiz.parquet")
+
+
+@pytest.mark.parametrize("path", ["quizzes", "quizzes/", "./quizzes", "{}/quizzes", "{}/quizzes/", "my quizzes/"])
+def test_so_is_a_folder_of_files(path: str, tmp_path: Path):
+    path = path.format(tmp_path)
+    written(f"{path}/quiz.csv")
+    assert chosen(f"dataset={path}") == Table(name=Path(path).name, path=path.rstrip("/"))
+
+
+def test_so_is_the_folder_in_which_one_stands(tmp_path: Path):
+    assert chosen("dataset=.", "paths.mlruns=mlruns") == Table(name=tmp_path.name, path=".")
+
+
+@pytest.mark.parametrize("path", ["my/quiz.csv", "./quiz.csv", "../quiz.csv", "{}/quiz.csv", "my//quiz.csv"])
+def test_a_file_may_lie_anywhere(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    path = written(path.format(tmp_path))
+    assert chosen(f"dataset={path}") == Table(name="quiz", path=path)
+
+
+@pytest.mark.parametrize("name", ["quiz (1)", "a=b", "O'Brien", "my quiz; yours", "a@b", "ü", "2024"])
+def test_a_path_needs_no_quotes_whatever_signs_it_has(name: str):
+    assert chosen(f"dataset={written(f'{name}.csv')}") == Table(name=name, path=f"{name}.csv")
+
+
+def test_lines_in_our_own_layout_are_read_with_all_their_fields():
+    found = chosen(f"dataset={written('mine.jsonl', json.dumps(NATIVE))}")
+    assert found == JsonLines(name="mine", path="mine.jsonl")
+    assert [question.rewrites for question in found.load()] == [("What is Bern's river?",)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[]", json.dumps({"prompt": "Why?", "gold": "so"}), json.dumps(RECORD)]
+)
+def test_other_lines_are_a_table(text: str):
+    assert chosen(f"dataset={written('mine.jsonl', text)}") == Table(name="mine", path="mine.jsonl")
+
+
+def test_settings_of_the_data_set_are_given_beside_it():
+    written("quiz.csv")
+    found = chosen("dataset.name=pub", "dataset=quiz.csv", "dataset.columns={question: prompt}", "dataset.limit=5")
+    assert found == Table(name="pub", path="quiz.csv", columns={"question": "prompt"}, limit=5)
+
+
+@pytest.mark.parametrize("experiment", ["certainty", "multiqa", "profile", "smoke"])
+def test_it_takes_the_place_of_the_data_set_of_an_experiment(experiment: str):
+    found = chosen(f"experiment={experiment}", f"dataset={written('quiz.csv')}")
+    assert (type(found), found.name) == (Table, "quiz")
+
+
+def test_files_are_swept_beside_names():
+    written("quiz.csv")
+    written("my (1)/quiz.tsv")
+    checked = checked_overrides(["dataset=facts,quiz.csv,my (1)/quiz.tsv", "dataset.limit=5"])
+    found = [(type(config.dataset), config.dataset.source) for _, config in jobs(checked.overrides)]
+    assert found == [(JsonLines, "builtin:facts.jsonl"), (Table, "quiz.csv"), (Table, "my (1)/quiz.tsv")]
+    assert checked.swept == ["dataset=facts,quiz.csv,'my (1)/quiz.tsv'"]
+
+
+def test_the_name_of_a_data_set_is_none_of_a_folder(tmp_path: Path):
+    for folder in ("facts", "riddles", "conf/dataset"):
+        Path(folder).mkdir(parents=True)
+    Path("conf/dataset/riddles.yaml").write_text("defaults: [local, _self_]\nname: riddles\npath: riddles.csv\n")
+    assert chosen("dataset=facts").source == "builtin:facts.jsonl"
+    elsewhere = f"hydra.searchpath=[file://{tmp_path / 'conf'}]"
+    assert chosen(elsewhere, "dataset=riddles").source == "riddles.csv"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("quizz.csv", "there is no file quizz.csv, and no data set of this name (did you mean quiz.csv?)"),
+        ("my/q.tsv,my/r.tsv", "there is no file my/r.tsv, and no data set of this name (did you mean my/q.tsv?)"),
+        ("facts.csv", "there is no file facts.csv, and no data set of this name (did you mean facts?)"),
+        ("nowhere/unheard.parquet", "there is no file nowhere/unheard.parquet, and no data set of this name"),
+    ],
+)
+def test_a_file_that_is_not_there_is_answered_with_one_that_is(value: str, said: str):
+    written("quiz.csv")
+    written("my/q.tsv")
+    with pytest.raises(UserError) as problem:
+        checked_overrides([f"dataset={value}"])
+    assert str(problem.value) == said
+
+
+def test_a_folder_that_is_not_there_is_no_data_set():
+    with pytest.raises(UserError, match=r"^there is no dataset=my/quizzes; there are arc_challenge, "):
+        checked_overrides(["dataset=my/quizzes"])
