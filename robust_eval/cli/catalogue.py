@@ -42,12 +42,12 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed.
 
-    What a script announces is known to that script alone, and so is not kept.
+    What a script announces is known to that script alone, and is not kept.
     """
     if any(ANNOUNCED.values()):
         return _made()
-    own = [str(place) for place in (*Path("conf").glob("*"), *Path("conf").glob("*/*.yaml"))]  # options of one's own
-    key = sha256(f"{__file__} {sys.prefix} {Path.cwd() if own else ''}".encode()).hexdigest()[:16]
+    own = Path("conf").resolve()  # which may bring options, too
+    key = sha256(f"{__file__} {sys.prefix} {own if own.is_dir() else ''}".encode()).hexdigest()[:16]
     file = cache_folder() / f"options-{key}.json"
     try:
         found = parsed_json(kept(file) or "null")
@@ -59,7 +59,7 @@ def catalogue() -> Catalogue:
 
     made = _made()
     packages = [folder for folder in sys.path if folder.endswith("-packages")]  # what is installed may bring options
-    places = [__file__, *packages, *own, *map(str, documented.sources())]
+    places = [__file__, *packages, *map(str, documented.sources())]
     keep(file, json.dumps({"sources": {name: _state(name) for name in places}, **asdict(made)}))
     return made
 

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.config.overrides import own_folder, with_own_options
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
+from robust_eval.error import UserError, first_line
 from robust_eval.record.settings import SEVERAL, flat
 
 NEEDED = "…"
@@ -88,9 +89,9 @@ def settings(group: str, option: str) -> list[Setting]:
         found = list(_settings(node[option] if group in SEVERAL else node, place, comments))
     named = {setting.name for setting in found}
     for file in files[:1]:
-        text = file.read_text(encoding="utf-8")
-        own = {key: value for key, value in (yaml.safe_load(text) or {}).items() if key != "defaults"}
-        written = {f"{_package(text, group)}{key}": value for key, value in flat(own).items()}
+        place = _package(file.read_text(encoding="utf-8"), group)
+        own = {key: value for key, value in _whole(file).items() if key != "defaults"}
+        written = {f"{place}{key}": value for key, value in flat(own).items()}
         more = [key for key in written if key and key not in named]
         found += [Setting(key, _shown(written[key]), comments.get(key, "")) for key in more]
     return found
@@ -121,8 +122,8 @@ def other_names() -> list[str]:
 
 def sources() -> list[Path]:
     """Return the files and folders that all of this is read from."""
-    read = [CONF / "config.yaml", *(CONF / group for group in groups()), Path(__file__)]
-    read += [file for group in groups() for file in (CONF / group).glob("*.yaml")]
+    places = [folder / group for folder in (CONF, Path("conf").resolve()) for group in groups()]
+    read = [CONF / "config.yaml", Path(__file__), *places, *(file for place in places for file in place.glob("*.yaml"))]
     modules = {
         base.__module__ for schemas in SCHEMAS.values() for schema in schemas.values() for base in schema.__mro__
     }
@@ -132,24 +133,35 @@ def sources() -> list[Path]:
 
 def _chain(group: str, option: str) -> tuple[list[Path], Any]:
     """Return the file of an option and those of the options that it begins with, and the class of its settings."""
-    places = (folder / group / f"{option}.yaml" for folder in (CONF, own_folder()) if folder is not None)
-    file = next((place for place in places if place.is_file()), None)
+    folders = filter(None, (CONF, own_folder()))
+    file = next((file for folder in folders if (file := folder / group / f"{option}.yaml").is_file()), None)
     if file is None:
         return [], SCHEMAS.get(group, {}).get(option)
     for entry in _defaults(file):
         base = entry.partition("@")[0] if isinstance(entry, str) else "_self_"
         if base.startswith("/schema/"):
-            _, _, kind, name = base.split("/")
-            return [file], SCHEMAS[kind][name]
-        if "/" not in base and base != "_self_":
+            kind, _, name = base.removeprefix("/schema/").partition("/")
+            return [file], SCHEMAS.get(kind, {}).get(name)
+        if "/" not in base and base not in ("_self_", option):
             files, schema = _chain(group, base)
             return [file, *files], schema
     return [file], None
 
 
 def _defaults(file: Path) -> list[Any]:
-    whole = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    return list(whole.get("defaults", []))
+    defaults = _whole(file).get("defaults")
+    return defaults if isinstance(defaults, list) else []
+
+
+def _whole(file: Path) -> dict[str, Any]:
+    """Read a file of settings, which may be somebody's own. Raises UserError where it is none."""
+    try:
+        whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
+    if not isinstance(whole or {}, dict):
+        raise UserError(f"{file} holds no settings, NAME: VALUE")
+    return whole or {}
 
 
 def _package(text: str, group: str) -> str:

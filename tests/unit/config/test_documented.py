@@ -7,6 +7,7 @@ from robust_eval.config import documented
 from robust_eval.config.documented import Setting, choices, description, groups, names, sentence, settings
 from robust_eval.config.overrides import options
 from robust_eval.config.schema import SCHEMAS, register
+from robust_eval.error import UserError
 from robust_eval.record.settings import SEVERAL
 
 
@@ -101,3 +102,35 @@ def test_all_that_is_read_is_among_the_sources():
     found = documented.sources()
     assert {"config.yaml", "sampler", "exact.yaml", "documented.py", "openai.py"} <= {file.name for file in found}
     assert all(Path(file).exists() for file in found)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of data sets of one's own, ``./conf/dataset``."""
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "conf" / "dataset"
+
+
+def test_an_option_of_ones_own_is_explained_as_ours_are(own: Path):
+    (own / "quiz.yaml").write_text(
+        "# The quiz of our school.\ndefaults: [local, _self_]\nname: quiz\npath: quiz.csv  # beside this folder\n"
+    )
+    assert "quiz" in options("dataset")
+    assert description("dataset", "quiz") == ["The quiz of our school."]
+    found = {setting.name: setting for setting in settings("dataset", "quiz")}
+    assert found["dataset.path"] == ("dataset.path", "quiz.csv", "beside this folder")
+    assert found["dataset.encoding"].value == "utf-8"
+    assert names("dataset", "quiz") == names("dataset", "local")
+    assert own / "quiz.yaml" in documented.sources()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("a: [", "cannot be read: while parsing a flow node"), ("- a", "holds no settings, NAME: VALUE")],
+)
+def test_a_file_of_ones_own_that_is_damaged_is_named(own: Path, text: str, problem: str):
+    (own / "quiz.yaml").write_text(text)
+    with pytest.raises(UserError) as said:
+        names("dataset", "quiz")
+    assert str(said.value) == f"{own / 'quiz.yaml'} {problem}".replace(str(own), "conf/dataset")
