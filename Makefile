@@ -10,8 +10,9 @@ STAMP := $(VENV)/installed
 run: install
 	$(BIN)/python run.py $(ARGS)
 
-# Several files at once, each in a process with one thread: torch's threads would fight for the processors.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 \
+# Several files at once, each in a process with one thread: torch's threads would fight for the processors. What a test
+# starts may have more of them, which wait asleep and not in a loop that takes a processor from the test beside it.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 \
 	--dist loadfile --no-loadscope-reorder
 
 test: install

@@ -4,11 +4,12 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded; see the Makefile
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
 import pytest
 from kept_models import kept_models
 from shell import Shell
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture(scope="module")

@@ -60,24 +60,31 @@ WORDS = vocabulary()
 
 
 @cache
-def _right(text: bytes) -> bool:
-    """Whether an answer is right, which is the same in every language."""
-    return MATCHER.right(WORDS.answer(text).decode())
+def _levels(depth: int) -> list[tuple[list[tuple[int, ...]], np.ndarray, np.ndarray]]:
+    """The prefixes (n) of every length after which answers go on, whether each token (n, V) after them ends an answer
+    that is right, and whether the answer goes on after it. They are the same in every language.
+    """
+    ends = WORDS.ends.numpy()
+    levels, prefixes = [], [()]
+    for last in (False,) * (depth - 1) + (True,):
+        ended = np.broadcast_to(ends | last, (len(prefixes), len(ends)))
+        right = ended.copy()
+        for row, token in np.argwhere(ended).tolist():
+            text = b"".join(PIECES[each] for each in (*prefixes[row], token))
+            right[row, token] = MATCHER.right(WORDS.answer(text).decode())
+        levels.append((prefixes, right, ~ended))
+        prefixes = [(*prefixes[row], token) for row, token in np.argwhere(~ended).tolist()]
+    return levels
 
 
 def truth(table: Table, cut: Generation | None = None, depth: int = DEPTH) -> np.ndarray:
     """By the definition: the probability of all answers, up to an end or the last token, that are right."""
-    ends = WORDS.ends.tolist()
     temperatures = torch.tensor(ALL, dtype=torch.float64)[:, None]
-    total = np.zeros(len(ALL))
-    stack: list[tuple[tuple[int, ...], np.ndarray]] = [((), np.ones(len(ALL)))]
-    while stack:
-        prefix, probability = stack.pop()
-        if len(prefix) == depth or (prefix and ends[prefix[-1]]):
-            if _right(b"".join(PIECES[token] for token in prefix)):
-                total += probability
-            continue
-        scaled = table.logits(prefix).double() / temperatures
-        after = (cut.truncated(scaled) if cut else scaled).softmax(-1).numpy()
-        stack += [((*prefix, token), probability * p) for token, p in enumerate(after.T) if p.any()]
+    total, reached = np.zeros(len(ALL)), np.ones((1, len(ALL)))
+    for prefixes, right, goes_on in _levels(depth):
+        scaled = torch.stack([table.logits(prefix) for prefix in prefixes]).double()[:, None] / temperatures
+        after = cut.truncated(scaled.flatten(0, 1)).view_as(scaled) if cut else scaled
+        probability = np.moveaxis(reached[:, :, None] * after.softmax(-1).numpy(), 1, 2)
+        total += probability[right].sum(axis=0)
+        reached = probability[goes_on]
     return total

@@ -30,10 +30,10 @@ TESTED_ELSEWHERE = ("data_sets.md", "scaling.md")
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
 WITHOUT_FIGURES = ("reproduce.md", "extend.md")
 """Pages of many runs, whose figures the other pages draw."""
-LIMITS = {"experiment=multiqa": 5, "experiment=certainty": 3}
+LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 2}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
-"""Of the first six facts, the embedded model knows one; the fifth is the first that has rewrites."""
+"""Of the first six facts, the embedded model knows one."""
 PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
 KINDS = ("experiment=", "sampler=", "metric=", "aggregator=", "grader=")
 """The groups that decide which figures a run draws, which takes most of its time: the first of each kind draws them."""
@@ -43,6 +43,8 @@ FEWER = {
     "sampler.selection=none": "sampler.trials=2",
 }
 """What is added to a command that has such a word, unless it brings a sampler of its own for MultiQ&A."""
+SHUFFLED = "dataset.shuffle=true"
+"""Added for MultiQ&A: the first facts have no rewrites; in the order of the seed, the first has."""
 MOST_D = 2
 """Values of ``metric.frs.d`` that a sweep goes through."""
 OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.\w+\("(\w+)"\)', PAGES["extend.md"])}
@@ -157,7 +159,8 @@ def small(words: list[str]) -> list[str]:
     fewer = [] if dry or own else next(([most] for word, most in FEWER.items() if word in words), [])
     limited = any(word.startswith("dataset.limit=") for word in words)
     few = [] if limited else [f"dataset.limit={limit}"]
-    return [*changed, *fewer, *few, *([] if "-m" in words else ["tracking=none"])]
+    shuffled = [SHUFFLED] if "experiment=multiqa" in words and not dry else []
+    return [*changed, *fewer, *few, *shuffled, *([] if "-m" in words else ["tracking=none"])]
 
 
 def _model_here(name: str) -> str:

@@ -88,6 +88,7 @@ RUNS = {
     "rewrites": [
         "sampler=perturbation",
         "sampler.perturbation.temperatures=[0.5,1.0]",
+        "sampler.perturbation.rewrites=3",
         "dataset=passages",
         "dataset.limit=3",
         "metric=[agreement,certainty,frs]",

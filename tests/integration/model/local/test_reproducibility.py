@@ -39,7 +39,7 @@ EMBEDDED = {
 
 
 def requests() -> list[Request]:
-    questions = JsonLines("facts", str(FACTS)).load()[:24]
+    questions = JsonLines("facts", str(FACTS)).load()[:8]
     asked = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=16).requests(questions, Matching(), seed=5)
     return [replace(request, matcher=None) for request in asked]
 
@@ -61,11 +61,11 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
     embedded: TransformersModel, capsys: pytest.CaptureFixture[str]
 ):
     asked = requests()
-    reference = token_ids(at_once(embedded, 48 * 24), asked)
+    reference = token_ids(at_once(embedded, 48 * 8), asked)
     shuffled = random.Random(1).sample(asked, len(asked))
     found = {
         "one question at once": token_ids(at_once(embedded, 1), asked),
-        "in another order": token_ids(at_once(embedded, 48 * 5), shuffled),
+        "in another order": token_ids(at_once(embedded, 48 * 3), shuffled),
         "in two processes": {},
     }
     for half in "01":
@@ -80,15 +80,15 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
         differ = sum(one != other for one, other in pairs)
         with capsys.disabled():
             print(f"\n{way}: {differ} of {len(pairs)} answers differ")
-        assert differ < len(pairs) / 1000
+        assert differ <= 1  # of 384: a draw may fall where rounding decides; one of another seed changes nearly all
 
 
 def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded: TransformersModel):
-    questions = JsonLines("facts", str(FACTS)).load()[:6]
+    questions = JsonLines("facts", str(FACTS)).load()[:4]
     asked = Exact(nodes=24).requests(questions, Matching(), seed=5)
     together, alone = (
         {reply.request.question_id: reply.curve for reply in answered(at_once(embedded, most), asked)}
-        for most in (24 * 6, 1)
+        for most in (24 * 4, 1)
     )
     for name, curve in together.items():  # rounding may keep another one of the prefixes that are left to chance
         difference = np.abs(curve.accuracy - alone[name].accuracy)

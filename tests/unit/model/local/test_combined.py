@@ -35,7 +35,7 @@ def test_the_estimate_is_unbiased_and_better_than_counting_trials(cut: Generatio
     for language in range(3):
         table = Table(language)
         expected = truth(table, cut)[COLUMNS]
-        paths = drawn(table, range(300), 4, cut)
+        paths = drawn(table, range(150), 4, cut)
         values = np.array([path.curve.accuracy for path in paths])
         error_of_mean = values.std(axis=0, ddof=1) / np.sqrt(len(values))
         assert np.all(np.abs(values.mean(axis=0) - expected) <= 4 * error_of_mean + 1e-6)

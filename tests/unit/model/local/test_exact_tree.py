@@ -43,7 +43,7 @@ def test_with_nodes_enough_the_probability_is_that_of_the_definition(cut: Genera
 def test_the_estimate_is_unbiased_at_every_temperature():
     for language in range(6):
         table = Table(language)
-        values = np.array([found.curve.accuracy for found in enumerated(table, 16, range(400))])
+        values = np.array([found.curve.accuracy for found in enumerated(table, 16, range(150))])
         error_of_mean = values.std(axis=0, ddof=1) / np.sqrt(len(values))
         assert np.all(np.abs(values.mean(axis=0) - truth(table)) <= 4 * error_of_mean + 1e-6)
         assert error_of_mean.max() > 0  # there is something to be biased about
@@ -53,7 +53,7 @@ def test_the_standard_error_is_honest():
     covered = []
     for language in range(12):
         table = Table(language)
-        curves = [found.curve for found in enumerated(table, 40, range(100))]
+        curves = [found.curve for found in enumerated(table, 40, range(50))]
         errors = np.array([curve.accuracy for curve in curves]) - truth(table)
         claimed = np.array([curve.standard_error for curve in curves])
         covered.append(np.abs(errors) <= 1.96 * claimed + 1e-6)
