@@ -33,7 +33,7 @@ def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
 
     def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
         folder = tmp_path_factory.mktemp("run")
-        settings = ["dataset.limit=40", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
+        settings = ["dataset.limit=30", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
         return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
