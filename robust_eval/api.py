@@ -6,24 +6,19 @@ run = robust_eval.run(["experiment=certainty"], model="smollm2_135m")
 run.figures[["name", "value", "low", "high"]]
 """
 
-import hashlib
 import html
 import io
-import json
 import logging
-import math
-import os
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +26,7 @@ import pyarrow.parquet as pq
 from robust_eval.answer import CURVES, SAMPLER
 from robust_eval.config.overrides import as_override, composed_run, with_own_options
 from robust_eval.config.schema import register
+from robust_eval.dataset.program_table import KeptTable, Rows, json_lines, records
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.metric.estimate import interval
@@ -45,10 +41,6 @@ from robust_eval.report.wording import few
 from robust_eval.runtime.logs import Formatter
 from robust_eval.runtime.printable import printable
 from robust_eval.runtime.rounding import number
-
-Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
-"""A table: a DataFrame, or a row a mapping."""
-
 
 OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""
@@ -235,8 +227,8 @@ def run(
     if isinstance(dataset, str):
         lines.append(as_override("dataset", dataset))
     elif dataset is not None:
-        rows = _records(dataset, "dataset")
-        table = _Kept(_mlruns(lines), _json_lines(rows).encode("utf-8", "surrogatepass"), ".jsonl")
+        rows = records(dataset, "dataset")
+        table = KeptTable(_mlruns(lines), json_lines(rows).encode("utf-8", "surrogatepass"), ".jsonl")
         own = any(row.keys() & OWN_LAYOUT for row in rows)
         lines = [f"dataset={'jsonl' if own else 'local'}", "dataset.name=local", *lines]
         lines.append(as_override("dataset.path", str(table.file)))
@@ -301,34 +293,16 @@ def score(
     if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics):
         raise UserError(f"metrics must be a list of names such as ['certainty'], not {metrics!r}")
     try:
-        table = pa.Table.from_pylist(_records(answers, "answers"))
+        table = pa.Table.from_pylist(records(answers, "answers"))
     except (pa.ArrowException, TypeError) as problem:
         raise UserError(f"answers: {first_line(problem)}") from problem
     written = io.BytesIO()
     pq.write_table(table, written)
     lines = [as_override(name, value) for name, value in settings.items()]
-    kept = _Kept(_mlruns(lines), written.getvalue(), ".parquet")
+    kept = KeptTable(_mlruns(lines), written.getvalue(), ".parquet")
     kept.write()
     file = {"sampler.recorded.file": str(kept.file), "model.name": model}
     return run(["sampler=recorded"], dataset=questions, metric=list(metrics), **file, **settings)
-
-
-class _Kept:
-    """A table that a program gave, as a file under ``mlruns/tables`` whose name follows from its content.
-
-    A run can so be repeated from its folder, and the same table is the same data set in the next call.
-    """
-
-    def __init__(self, mlruns: Path, content: bytes, ending: str) -> None:
-        self.file = mlruns / "tables" / f"{hashlib.sha256(content).hexdigest()[:16]}{ending}"
-        self._content = content
-
-    def write(self) -> None:
-        """Write the file, whole or not at all."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
-        partial.write_bytes(self._content)
-        os.replace(partial, self.file)
 
 
 def _override(line: object) -> str:
@@ -366,44 +340,6 @@ def _mlruns(lines: Sequence[str]) -> Path:
     register()
     config, _ = composed_run([line for line in lines if line.startswith("paths.mlruns=")])
     return Path(config.paths.mlruns)
-
-
-def _records(table: Rows, called: str) -> list[dict[str, Any]]:
-    """Return the rows of a table, without what is missing in them. Raises UserError where it is no table, or empty."""
-    if isinstance(table, pd.DataFrame):
-        if not table.columns.is_unique:
-            raise UserError(f"{called}: several columns of the DataFrame have the same name")
-        rows: Sequence[Any] = table.to_dict("records")
-    elif isinstance(table, Sequence) and not isinstance(table, str):
-        rows = table
-    else:
-        raise UserError(f"{called} must be a DataFrame or a list of mappings, not {type(table).__name__}")
-    if not rows:
-        raise UserError(f"{called}: the table has no rows")
-    for place, row in enumerate(rows):
-        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
-            raise UserError(f"{called}, row {place + 1}: a row is a mapping from names to values, not {row!r:.60}")
-    return [{name: _plain(value) for name, value in row.items() if not _is_missing(value)} for row in rows]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
-
-
-def _json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = []
-    for place, row in enumerate(rows):
-        try:
-            lines.append(json.dumps(row, ensure_ascii=False))
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise UserError(f"dataset, row {place + 1}: {first_line(problem)}") from problem
-    return "\n".join(lines) + "\n"
 
 
 def _finished(run: object) -> list[FinishedRun]:

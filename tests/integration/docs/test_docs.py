@@ -159,7 +159,7 @@ def small(words: list[str]) -> list[str]:
     fewer = [] if dry or own else next(([most] for word, most in FEWER.items() if word in words), [])
     limited = any(word.startswith("dataset.limit=") for word in words)
     few = [] if limited else [f"dataset.limit={limit}"]
-    shuffled = [SHUFFLED] if "experiment=multiqa" in words and not dry else []
+    shuffled = [SHUFFLED] if "experiment=multiqa" in words else []
     return [*changed, *fewer, *few, *shuffled, *([] if "-m" in words else ["tracking=none"])]
 
 

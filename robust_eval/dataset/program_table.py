@@ -1,0 +1,74 @@
+"""Tables that a Python program gives: questions, or answers, as a DataFrame or as mappings."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from robust_eval.error import UserError, first_line
+
+Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
+"""A table: a DataFrame, or a row a mapping."""
+
+
+class KeptTable:
+    """A table that a program gave, as a file under ``mlruns/tables`` whose name follows from its content.
+
+    A run can so be repeated from its folder, and the same table is the same data set in the next call.
+    """
+
+    def __init__(self, mlruns: Path, content: bytes, ending: str) -> None:
+        self.file = mlruns / "tables" / f"{hashlib.sha256(content).hexdigest()[:16]}{ending}"
+        self._content = content
+
+    def write(self) -> None:
+        """Write the file, whole or not at all."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        partial.write_bytes(self._content)
+        os.replace(partial, self.file)
+
+
+def records(table: Rows, called: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, without what is missing in them. Raises UserError where it is no table, or empty."""
+    if isinstance(table, pd.DataFrame):
+        if not table.columns.is_unique:
+            raise UserError(f"{called}: several columns of the DataFrame have the same name")
+        rows: Sequence[Any] = table.to_dict("records")
+    elif isinstance(table, Sequence) and not isinstance(table, str):
+        rows = table
+    else:
+        raise UserError(f"{called} must be a DataFrame or a list of mappings, not {type(table).__name__}")
+    if not rows:
+        raise UserError(f"{called}: the table has no rows")
+    for place, row in enumerate(rows):
+        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
+            raise UserError(f"{called}, row {place + 1}: a row is a mapping from names to values, not {row!r:.60}")
+    return [{name: _plain(value) for name, value in row.items() if not _is_missing(value)} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
+
+
+def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write questions as JSON Lines. Raises UserError for the first row with a value that JSON has not."""
+    lines = []
+    for place, row in enumerate(rows):
+        try:
+            lines.append(json.dumps(row, ensure_ascii=False))
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise UserError(f"dataset, row {place + 1}: {first_line(problem)}") from problem
+    return "\n".join(lines) + "\n"
