@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
-from robust_eval.metric.answer_entropy import answer_entropy, miller_madow
+from robust_eval.metric.certainty import answer_entropy, miller_madow
 from robust_eval.metric.certainty_presentation import FIGURES, presentation
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, Limits
