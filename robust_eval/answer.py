@@ -1,15 +1,19 @@
 """The answer table: a row per answer, the joint between producing answers and scoring them.
 
-A sampler and a model fill the columns up to ``completion_tokens``; a grader fills ``label``, ``correct`` and ``exact``.
-A sampled trial weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
+A sampler and a model fill the columns up to ``reasoning_tokens``, but for ``label``, ``correct`` and ``exact``, which a
+grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that. A sampled trial weighs 1/k, an exactly
+enumerated answer its probability, so every metric serves both.
 """
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
@@ -20,14 +24,16 @@ NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
 """Outcomes without a reply, left out of every denominator; all other outcomes count as replies."""
 NO_ANSWER = ("refused", "empty", "invalid")
 """Outcomes of a reply without an answer, which is wrong whatever its text."""
+OWN = math.nan
+"""The temperature of a model that takes none but its own. NaN equals nothing; this one object is found in a mapping."""
 
 SCHEMA = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
         pa.field("rewrite", pa.int32(), nullable=False),  # 0: the original question
-        pa.field("temperature", pa.float64(), nullable=False),
+        pa.field("temperature", pa.float64(), nullable=False),  # NaN: the model's own
         pa.field("trial", pa.int32(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),  # the reply as it came
         pa.field("label", pa.string()),  # the category of the answer: a letter, or the normalised text
         pa.field("correct", pa.bool_()),  # null: there is no gold answer
         pa.field("exact", pa.bool_()),  # equal to an accepted answer, not only containing one
@@ -40,9 +46,16 @@ SCHEMA = pa.schema(
         pa.field("answer_tokens", pa.int32()),  # leading tokens that carry the answer: an end token does not
         pa.field("finish_reason", pa.string()),  # stop | length
         pa.field("prompt_tokens", pa.int32()),
-        pa.field("completion_tokens", pa.int32()),
+        pa.field("completion_tokens", pa.int32()),  # those of the reasoning as well
+        pa.field("reasoning", pa.string()),  # what came apart from the reply
+        pa.field("reasoning_tokens", pa.int32()),
+        pa.field("answer", pa.string()),  # what was read in the reply, in one line; null: nothing
+        pa.field("rule", pa.string()),  # how it was read
+        pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
     ]
 )
+ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason")
+"""The last columns, which tables of earlier versions lack."""
 
 
 CURVES = pa.schema(
@@ -93,12 +106,45 @@ def gathered(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Iterate over the rows of a table: a tuple of the values of these columns."""
-    return zip(*(table[name].to_pylist() for name in columns), strict=True)
+    """Iterate over the rows of a table: a tuple of the values of these columns. A temperature of NaN is :data:`OWN`."""
+    return zip(
+        *(_values(table[name]) if name == "temperature" else table[name].to_pylist() for name in columns), strict=True
+    )
+
+
+def _values(temperatures: pa.ChunkedArray) -> list[float]:
+    return [OWN if t != t else t for t in temperatures.to_pylist()]
+
+
+def temperatures_of(table: pa.Table) -> list[float]:
+    """Return the temperatures of a table of answers, ascending; :data:`OWN` last."""
+    found = np.unique(table["temperature"].to_numpy()).tolist()
+    return [OWN if t != t else t for t in found]
+
+
+def at_temperature(table: pa.Table, temperature: float) -> pa.Table:
+    """Return the rows of a table that have this temperature."""
+    column = table["temperature"]
+    return table.filter(pc.is_nan(column) if math.isnan(temperature) else pc.equal(column, temperature))
+
+
+def temperature_name(temperature: float) -> str:
+    """Return a temperature as text for names and sentences.
+
+    >>> temperature_name(0.70), temperature_name(OWN)
+    ('0.7', 'own')
+    """
+    return "own" if math.isnan(temperature) else f"{temperature:g}"
 
 
 def validated(table: pa.Table) -> pa.Table:
-    """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it."""
+    """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it.
+
+    Columns that earlier versions had not are null where they are missing.
+    """
+    for name in ADDED:
+        if name not in table.schema.names:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
     missing = [name for name in SCHEMA.names if name not in table.schema.names]
     if missing:
         raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")

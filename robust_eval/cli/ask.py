@@ -119,8 +119,8 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
     models = Models(config, entries, Stopwatch())
     model = models.measured
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
-    requests = sampler.requests([question], config.grader, config.seed)
-    graded = config.grader.grade([question], model.answers(requests, "answers", needs_curves=False).table)
+    requests = sampler.requests([question], config.judge, config.seed)
+    graded = config.judge.grade([question], model.answers(requests, "answers", needs_curves=False).table)
     graded = config.aggregator.aggregate([question], graded)
     metric = next((each for each in config.metric.values() if isinstance(each, AnswerAgreement)), AnswerAgreement())
 
@@ -233,13 +233,15 @@ def _show_temperatures(config: Config, question: Question, model: StoredModel) -
     """Show the accuracy of the original question at rising temperature, and the FRS of this fact."""
     (own,) = config.sampler.values()
     sweep = TemperatureSweep(max_new_tokens=own.max_new_tokens, selection="none", prompts=own.prompts)
-    grader = config.grader
+    judge = config.judge
     metric = FactualRobustness()
-    requests = [replace(each, matcher=None) for each in sweep.requests([question], grader, config.seed)]
-    asked = greedy_requests([question], sweep.prompts, sweep.max_new_tokens, config.seed, metric.top_logprobs)
+    requests = [replace(each, matcher=None) for each in sweep.requests([question], judge, config.seed)]
+    asked = greedy_requests(
+        [question], sweep.prompts, sweep.max_new_tokens, config.seed, metric.top_logprobs, judge.first_line
+    )
     greedy = model.answers(asked, "greedy answer", needs_curves=False).table
     sampled = model.answers(requests, "answers by temperature", needs_curves=False).table
-    baseline, graded = grader.grade([question], greedy), grader.grade([question], sampled)
+    baseline, graded = judge.grade([question], greedy), judge.grade([question], sampled)
     shown = titled(f"Right at rising temperature, {sweep.trials} trials each")
     for name in ("t", "right", "share", "95 % interval"):
         shown.add_column(name, justify="right")
@@ -249,7 +251,7 @@ def _show_temperatures(config: Config, question: Question, model: StoredModel) -
         ]
         shown.add_row(f"{t:g}", str(sum(verdicts)), *_share(sum(verdicts), len(verdicts)))
     terminal().print(shown)
-    if grader.matcher(question) is not None:
+    if config.grader.matcher(question) is not None:
         terminal().print("An answer is right here if it contains one of the cohort's answers as whole words.")
     ((text, known),) = rows(baseline, "text", "correct")
     terminal().print(f"greedy answer: {text} ({'right' if known else 'wrong'})")

@@ -9,8 +9,11 @@ from robust_eval.aggregator.base import Aggregator
 from robust_eval.dataset.base import Dataset
 from robust_eval.engine.base import Engine
 from robust_eval.grader.base import Grader
+from robust_eval.grader.judge import Judge
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
+from robust_eval.reader.base import Reader
+from robust_eval.reader.prompt_style import ByPromptStyle
 from robust_eval.record.tracking import Tracking
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.sampler.base import Sampler
@@ -40,6 +43,7 @@ class Config:
     """The file of answers, with sampler=recorded."""
     metric: dict[str, Metric]
     rewriter: Rewriter
+    reader: Reader | ByPromptStyle = field(default_factory=ByPromptStyle)
     grader: Grader
     aggregator: Aggregator
     engine: Engine
@@ -57,3 +61,14 @@ class Config:
                 f"question_types={self.question_types}: there is no such folder; it must be one where "
                 "robust-eval train-question-types saved a classifier"
             )
+
+    @property
+    def judge(self) -> Judge:
+        """What reads and grades the replies of the model.
+
+        A reply ends with its first line where no more is read, but for a conversation with a server, which answers
+        whole: what was paid for can so be read in another way later.
+        """
+        chat = self.model.terms().chat
+        reader = self.reader.of(chat)
+        return Judge(reader, self.grader, first_line=not reader.whole_reply and not (chat and self.model.remote))

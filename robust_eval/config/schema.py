@@ -40,6 +40,9 @@ from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.recorded_model import RecordedModel
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.prompt_style import ByPromptStyle
+from robust_eval.reader.reply import Reply
 from robust_eval.record.mlflow import Mlflow
 from robust_eval.record.settings import SEVERAL
 from robust_eval.record.tracking import Tracking, Untracked
@@ -90,6 +93,7 @@ _GRADERS: dict[str, type[Grader]] = {
     "cosine": Cosine,
     "references": References,
 }
+_READERS = {"by_prompt_style": ByPromptStyle, "first_line": FirstLine, "reply": Reply}
 _AGGREGATORS: dict[str, type[Aggregator]] = {"text": EqualText, "clusters": Clusters}
 _ENGINES: dict[str, type[Engine]] = {"local": Local, "ray": Ray}
 _STORES: dict[str, type[Store]] = {"sqlite": SqliteStore, "parquet": ParquetStore, "none": NoStore}
@@ -101,6 +105,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "rewriter": _REWRITERS,
     "sampler": _SAMPLERS,
     "metric": _METRICS,
+    "reader": _READERS,
     "grader": _GRADERS,
     "aggregator": _AGGREGATORS,
     "engine": _ENGINES,
@@ -123,6 +128,7 @@ class Schema:
     sampler: dict[str, Any] = field(default_factory=dict)
     metric: dict[str, Any] = field(default_factory=dict)
     rewriter: Any = MISSING
+    reader: Any = MISSING
     grader: Any = MISSING
     aggregator: Any = MISSING
     engine: Any = MISSING

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from robust_eval.model.base import Item, Request
+from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
 
@@ -14,6 +14,9 @@ class Workplace(Protocol):
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """See LanguageModel; of a model that is loaded elsewhere, UserError may come with its first answers instead."""
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        """See LanguageModel."""
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         """Yield the answers to the missing items as they arrive; the progress bar is named ``stage``."""

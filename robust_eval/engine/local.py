@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from robust_eval.model.base import Item, LanguageModel, Request
+from robust_eval.model.base import Item, LanguageModel, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.runtime.gc_tuning import collect_as_usual
@@ -66,6 +66,9 @@ class Here:
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         self._model.check(requests, curves)
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        return self._model.temperatures(wanted)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         with progress(stage, total=len(missing), unit="prompts") as advance:

@@ -1,29 +1,37 @@
 """Where the answers of a run come from: a model is asked for them by samplers, or they are read from a file."""
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, Answers
+from robust_eval.answer import CURVES, SCHEMA, Answers, rows
 from robust_eval.config.config import Config
-from robust_eval.model.base import Request
+from robust_eval.grader.judge import Judge
+from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
-from robust_eval.sampler.base import Conditions, Judge, Sampler, greedy_requests
+from robust_eval.sampler.base import Conditions, Sampler, greedy_requests
+from robust_eval.sampler.possible import highest, possible
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
 
+MAJORITY_OF = 5
+"""Answers of which the most frequent stands for the greedy one, of a model that takes no temperature 0."""
+
 
 class Collection(Protocol):
     """The answers of a run, by the name of the sampler that asks for them."""
 
-    greedy: str
-    """The name of the answers at temperature 0, for the log."""
+    @property
+    def greedy(self) -> str:
+        """The name of the answers at temperature 0, for the log."""
 
     def conditions(self) -> Mapping[str, Conditions]:
         """Return the conditions under which each sampler has answers."""
@@ -51,7 +59,9 @@ class Collection(Protocol):
 class Asked:
     """Answers of a model. All samplers ask the same questions, so that their figures can be joined by question.
 
-    The first sampler says how the greedy answers are asked for, which all samplers share.
+    The first sampler says how the greedy answers are asked for, which all samplers share. Of a model that takes no
+    temperature 0 the most frequent of several answers stands for the greedy one, where questions are selected by it;
+    elsewhere there is none.
     """
 
     samplers: Mapping[str, Sampler]
@@ -60,8 +70,13 @@ class Asked:
     seed: int
     top_logprobs: int
     """How many of the largest log-probabilities of each greedy token are wanted at least."""
+    takes: Temperatures = ALL
+    """The temperatures that the model takes."""
 
-    greedy = "greedy"
+    @property
+    def greedy(self) -> str:
+        """What the answers are called by which questions are selected."""
+        return "greedy" if self.takes.greedy else "most frequent"
 
     def conditions(self) -> Mapping[str, Conditions]:
         """Return the samplers, which are conditions."""
@@ -83,12 +98,24 @@ class Asked:
         """Ask for the greedy answers, once each sampler could make its requests: its mistakes are found before."""
         for name in self.samplers:
             self.requests(name, questions)
-        return self.model.answers(self.greedy_requests(questions), "greedy answers", needs_curves=False).table
+        requests = self.greedy_requests(questions)
+        if not requests:
+            return SCHEMA.empty_table()
+        table = self.model.answers(requests, f"{self.greedy} answers", needs_curves=False).table
+        return table if self.takes.greedy else most_frequent(table, self.judge.grade(questions, table))
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
-        """Return the requests at temperature 0."""
+        """Return the requests at temperature 0, or for those answers of which the most frequent stands for it."""
         sampler = self._first
-        return greedy_requests(questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs)
+        requests = greedy_requests(
+            questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
+        )
+        if self.takes.greedy:
+            return requests
+        if not any(each.selects for each in self.samplers.values()):
+            return []
+        lowest = sampler.temperatures[0]
+        return [replace(request, temperatures=(lowest,), trials=MAJORITY_OF) for request in requests]
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of a sampler for the selected questions."""
@@ -118,8 +145,13 @@ class Asked:
         return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
 
     def identity(self) -> dict[str, Any]:
-        """Return nothing: model and settings identify the answers."""
-        return {}
+        """Return which temperatures the model takes, where it does not take all that were set."""
+        if self.takes.own:
+            return {"loaded.temperatures": "the model's own"}
+        found = {} if math.isinf(self.takes.highest) else {"loaded.temperatures": f"up to {self.takes.highest:g}"}
+        if not self.takes.greedy:
+            found["loaded.greedy"] = f"the most frequent of {MAJORITY_OF} answers at {self._first.temperatures[0]:g}"
+        return found
 
     @property
     def _first(self) -> Sampler:
@@ -168,4 +200,28 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
     if config.recorded is not None:
         return Recorded(config.recorded)
     wanted = max(metric.top_logprobs for metric in config.metric.values())
-    return Asked(config.sampler, model, config.grader, config.seed, wanted)
+    takes = model.temperatures(highest(list(config.sampler.values())))
+    samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in config.sampler.items()}
+    collection = Asked(samplers, model, config.judge, config.seed, wanted, takes)
+    if not takes.greedy and any(sampler.selects for sampler in samplers.values()):
+        log.warning(
+            "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
+            *(config.model.name, MAJORITY_OF),
+        )
+    return collection
+
+
+def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:
+    """Return of each question the first reply that has its most frequent label; of labels as frequent, the first.
+
+    ``graded`` are the same replies with their labels. A reply without a label has no vote.
+    """
+    by_question: dict[str, list[tuple[int, str | None]]] = {}
+    for row, (question_id, label) in enumerate(rows(graded, "question_id", "label")):
+        by_question.setdefault(question_id, []).append((row, label))
+    chosen = []
+    for answers in by_question.values():
+        votes = Counter(label for _, label in answers if label is not None)
+        winner = votes.most_common(1)[0][0] if votes else None
+        chosen.append(next(row for row, label in answers if label == winner))
+    return replies.take(pa.array(chosen, pa.int64()))

@@ -13,7 +13,7 @@ from robust_eval.question import Question
 def grade(
     config: Config, questions: Sequence[Question], answers: Mapping[str, Answers], read: Mapping[str, str]
 ) -> dict[str, pa.Table]:
-    """Grade the answers of each sampler, and give answers that mean the same one label.
+    """Read and grade the answers of each sampler, and give answers that mean the same one label.
 
     ``read`` names the sampler whose answers each metric reads. Only where a metric reads labels is the aggregator
     asked: elsewhere equal texts suffice.
@@ -21,7 +21,7 @@ def grade(
     labelled = {read[name] for name, metric in config.metric.items() if metric.reads_labels}
     return {
         sampler: (config.aggregator if sampler in labelled else EqualText()).aggregate(
-            questions, config.grader.grade(questions, sampled.table)
+            questions, config.judge.grade(questions, sampled.table)
         )
         for sampler, sampled in answers.items()
     }

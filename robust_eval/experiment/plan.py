@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
 from robust_eval.experiment.models import Models
-from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
@@ -42,10 +41,10 @@ def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
         models = Models(config, entries, Stopwatch())
-        source = answering(config, models.measured)
+        source = answering(config, models.measured.closed())
         if isinstance(source, Recorded):
             return []  # it reads answers that are there
-        return plan(config.dataset.load(), config.rewriter, models.writer, source, config.grader, config.seed)
+        return plan(config.dataset.load(), config.rewriter, models.writer, source, config.seed)
 
 
 def check_plan(
@@ -60,7 +59,7 @@ def check_plan(
     source.asked(questions)
     if writer.config.remote or source.model.config.remote:
         with watch.stage("planning"):
-            stages = plan(questions, config.rewriter, writer, source, config.grader, config.seed)
+            stages = plan(questions, config.rewriter, writer, source, config.seed)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
 
@@ -70,7 +69,6 @@ def plan(
     rewriter: Rewriter,
     writer: StoredModel,
     collection: Asked,
-    grader: Grader,
     seed: int,
 ) -> list[Stage]:
     """Return the stages of a run in their order; nothing is asked.
@@ -90,7 +88,7 @@ def plan(
             questions, uncertain = rewriter.expected(questions), True
         kept = candidates = collection.candidates(collection.asked(questions))
         try:
-            kept = collection.select(candidates, grader.grade(candidates, collection.baseline(candidates)))
+            kept = collection.select(candidates, collection.judge.grade(candidates, collection.baseline(candidates)))
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
             for sampler in collection.samplers.values():
@@ -136,10 +134,11 @@ def in_words(stages: Sequence[Stage]) -> str:
         return "nothing, every answer is there"
     most = "at most " if any(stage.at_most for stage in stages) else ""
     cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f}"
+    thought = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
     time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
     return (
         f"{most}{whole.answers:,} answers in {whole.requests:,} requests, about {whole.prompt_tokens:,} prompt tokens, "
-        f"at most {whole.completion_tokens:,} completion tokens{cost}{time}"
+        f"at most {whole.completion_tokens:,} completion tokens{thought}{cost}{time}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import SAMPLER, read_answers, rows
+from robust_eval.answer import SAMPLER, read_answers, rows, temperature_name
 
 SHOWN = 3
 """Answers that differ and are shown."""
@@ -44,7 +44,7 @@ def _where(place: tuple[Any, ...]) -> str:
     question, rewrite, temperature, trial, *sampler = place
     reworded = f", rewrite {rewrite}," if rewrite else ""
     asked_by = f" ({sampler[0]})" if sampler else ""
-    return f"question {question}{reworded} at t = {temperature:g}, trial {trial}{asked_by}"
+    return f"question {question}{reworded} at t = {temperature_name(temperature)}, trial {trial}{asked_by}"
 
 
 def _said(row: _Row | None) -> tuple[str, list[int] | None] | None:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.answer import GREEDY, gathered, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
-from robust_eval.experiment.answering import answering
+from robust_eval.experiment.answering import Recorded, answering
 from robust_eval.experiment.beginning import Beginning
 from robust_eval.experiment.folder import owned
 from robust_eval.experiment.grade import grade
@@ -119,9 +119,10 @@ def _measure(
         greedy = source.baseline(candidates)
         record = begin()
         write_answers(greedy, {}, folder)
-        baseline = config.grader.grade(candidates, greedy)
+        baseline = config.judge.grade(candidates, greedy)
         kept = source.select(candidates, baseline)
-    log.info("%s answers: %d of %d questions kept", source.greedy, len(kept), len(candidates))
+    if greedy.num_rows or isinstance(source, Recorded):
+        log.info("%s answers: %d of %d questions kept", source.greedy, len(kept), len(candidates))
     with watch.stage("sampling"):
         answers = source.answers(kept)
     if models.found and not models.asked:

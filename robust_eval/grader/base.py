@@ -12,6 +12,8 @@ from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.model.base import Matcher
 from robust_eval.normalization import first_line, normalize
 from robust_eval.question import LETTERS, Question
+from robust_eval.reader.base import NO_LETTER
+from robust_eval.reader.reasoning import without_reasoning
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ class Grader(ABC):
     """Which replies choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
     one; strict, those that are one and nothing else."""
 
+    first_line = True
+    """Where a grader stands alone, without a reader: an answer is the first line of a reply."""
+
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
             raise ValueError(f"letter must be anchored or strict, not {self.letter}")
@@ -97,16 +102,23 @@ class Grader(ABC):
         chosen.
         """
         by_id = {question.id: question for question in questions}
-        verdicts = self._verdicts(by_id, dict.fromkeys(rows(answers, "question_id", "text")))
-        columns: dict[str, list[object]] = {"label": [], "correct": [], "exact": [], "outcome": []}
-        for question_id, text, outcome in rows(answers, "question_id", "text", "outcome"):
-            verdict = verdicts[question_id, text]
+        asked = [
+            (question_id, self._said(by_id[question_id], *reply))
+            for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
+        ]
+        verdicts = self._verdicts(by_id, dict.fromkeys(asked))
+        columns: dict[str, list[object]] = {"label": [], "correct": [], "exact": [], "outcome": [], "reason": []}
+        for key, outcome, reason in zip(
+            asked, *(answers[name].to_pylist() for name in ("outcome", "reason")), strict=True
+        ):
+            question_id, verdict = key[0], verdicts[key]
             if outcome in NO_REPLY:
                 verdict = Verdict(None, None, None)
             elif outcome in NO_ANSWER and verdict.correct is not None:
                 verdict = Verdict(None, False, False)
             invalid = outcome == "ok" and verdict.label is None and bool(by_id[question_id].choices)
             columns["outcome"].append("invalid" if invalid else outcome)
+            columns["reason"].append(NO_LETTER if invalid else reason)
             for name in ("label", "correct", "exact"):
                 columns[name].append(getattr(verdict, name))
         graded = answers
@@ -114,6 +126,14 @@ class Grader(ABC):
             field = SCHEMA.field(name)
             graded = graded.set_column(graded.schema.get_field_index(name), field, pa.array(values, field.type))
         return graded
+
+    def _said(self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None) -> str:
+        """Return what is graded of a reply: what a reader found in it; all of it where there was no reader, or where a
+        letter must be all that was said.
+        """
+        if question.choices and self._strict:
+            return without_reasoning(text) or ""
+        return answer or "" if rule or reason else text
 
     def _verdicts(
         self, questions: Mapping[str, Question], texts: Mapping[tuple[str, str], object]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import ENSEMBLE
-from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.agreement import (
     Certainty,
@@ -103,7 +103,7 @@ class AnswerAgreement:
         ids = [question.id for question in questions]
         groups = question_groups(questions)
         result = Score(question_ids=ids, declared=FIGURES)
-        temperatures = [float(t) for t in np.unique(measured.graded["temperature"].to_numpy())]
+        temperatures = temperatures_of(measured.graded)
         by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
         by_question: dict[str, list[Floats]] = {}
         for raters in by_temperature:
@@ -160,7 +160,7 @@ class AnswerAgreement:
         """Return what the raters said at one temperature."""
         place = {question.id: row for row, question in enumerate(questions)}
         columns = ("question_id", "temperature", "rewrite", "trial", "label", "correct", "outcome", ENSEMBLE)
-        answers = [answer for answer in rows(graded, *columns) if answer[1] == temperature]
+        answers = list(rows(at_temperature(graded, temperature), *columns))
         named = sorted({(0, 0), *((rewrite, trial) for _, _, rewrite, trial, *_ in answers)})
         judged = {question_id for question_id, *_, right, _, _ in answers if right is not None}
         rater = {name: column for column, name in enumerate(named)}

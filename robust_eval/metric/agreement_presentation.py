@@ -2,7 +2,8 @@
 
 import math
 
-from robust_eval.metric.figure import DETAIL, Figure, nearest_to_one, point
+from robust_eval.answer import temperature_name
+from robust_eval.metric.figure import DETAIL, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, PaperTable, Presentation
 from robust_eval.metric.score import Score
@@ -95,7 +96,7 @@ def presentation(score: Score) -> Presentation:
         f"chance is κ = {kappa}."
     )
     columns = [
-        Column(name, label, f"{about}, at t = {t:g}", score.by_question[point(name, t)])
+        Column(name, label, f"{about}, {at_words(t)}", score.by_question[point(name, t)])
         for name, label, about in (
             ("agreement.certainty", "agreement H_η", "normalised certainty of all raters"),
             ("agreement.difficulty", "raters right", "share of the raters that answer right"),
@@ -114,5 +115,5 @@ def _table_4(score: Score) -> PaperTable:
         n = sorted({score.n(point(name, t)) or 0 for name in _TABLE_4.values()})
         values = (score.curves[name][t].value for name in _TABLE_4.values())
         figures = (number(value, ".1%").removesuffix("%") for value in values)
-        rows.append([f"{t:g}", " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]])), *figures])
+        rows.append([temperature_name(t), " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]])), *figures])
     return PaperTable("In percent, as in table 4 of MultiQ&A", ["t", "n", *_TABLE_4], rows)

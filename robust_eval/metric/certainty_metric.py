@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.certainty import answer_entropy, miller_madow
 from robust_eval.metric.certainty_presentation import FIGURES, presentation
@@ -67,7 +67,7 @@ class AnswerCertainty:
         exact = measured.estimator == "exact"
         replies = _replies(measured.graded, exact)
         counted = replies if self.invalid == "as_label" else replies.filter(pc.not_equal(replies["label"], _NONE))
-        temperatures = [float(t) for t in np.unique(measured.graded["temperature"].to_numpy())]
+        temperatures = temperatures_of(measured.graded)
         weights = [label_weights(ids, counted, t) for t in temperatures]
         unanswered = np.column_stack([label_weights(ids, replies, t, only=_NONE)[:, 0] for t in temperatures])
         most = np.column_stack([_most(questions, counted, t, self.invalid == "as_label") for t in temperatures])
@@ -131,7 +131,7 @@ def _most(questions: Sequence[Question], answers: pa.Table, temperature: float, 
     answers.
     """
     choices = np.array([len(question.choices) for question in questions], dtype=float)
-    number = Counter(answers.filter(pc.equal(answers["temperature"], temperature))["question_id"].to_pylist())
+    number = Counter(at_temperature(answers, temperature)["question_id"].to_pylist())
     free = np.array([number[question.id] for question in questions])
     most: Floats = np.log(np.maximum(np.where(choices > 0, choices + invalid_is_label, free), 1))
     return most
@@ -166,8 +166,8 @@ def label_weights(
     of this label.
     """
     weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}
-    for question_id, at, label, weight in rows(answers, "question_id", "temperature", "label", "weight"):
-        if at == temperature and only in (None, label):
+    for question_id, label, weight in rows(at_temperature(answers, temperature), "question_id", "label", "weight"):
+        if only in (None, label):
             weights[question_id][label] = weights[question_id].get(label, 0.0) + weight
     table = np.zeros((len(question_ids), max([1, *map(len, weights.values())])))
     for row, labels in enumerate(weights.values()):

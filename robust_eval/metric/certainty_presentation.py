@@ -1,6 +1,6 @@
 """The figures of answer entropy: what they are called, and how a run that measured them is shown."""
 
-from robust_eval.metric.figure import DETAIL, RUN, Figure, nearest_to_one, point
+from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Score
@@ -60,7 +60,7 @@ def presentation(score: Score) -> Presentation:
         f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
     )
     columns = [
-        Column(figure.name, label, f"{about}, at t = {t:g}", score.by_question[point(figure.name, t)])
+        Column(figure.name, label, f"{about}, {at_words(t)}", score.by_question[point(figure.name, t)])
         for figure, label, about in (
             (ENTROPY, "entropy", "entropy of the repeated answers, in nats"),
             (ERROR_RATE, "error rate", "share of the repeated answers that is wrong"),

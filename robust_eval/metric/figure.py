@@ -3,12 +3,14 @@
 The terminal, the report, the comparison and MLflow read these declarations, so that they need not know any metric.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
 
+from robust_eval.answer import OWN
 from robust_eval.metric.interval import UNKNOWN, Limits
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
@@ -84,7 +86,7 @@ class Figure:
             return None
         number = found[1] if found.groups() else ""
         label, of_question = (text.replace("{}", number) for text in (self.label, self.of_question))
-        at = "" if temperature is None else f" at t = {temperature:g}"
+        at = "" if temperature is None else f" {at_words(temperature)}"
         return replace(self, name=name, label=label, of_question=of_question, at=at)
 
     def among(self, names: Iterable[str]) -> dict[float, str]:
@@ -127,8 +129,17 @@ def declared(name: str, figures: Iterable[Figure]) -> Figure | None:
 
 
 def point(name: str, temperature: float) -> str:
-    """Return the name of a curve's figure at one temperature."""
-    return f"{name}.t{temperature:g}"
+    """Return the name of a curve's figure at one temperature.
+
+    >>> point("accuracy", 0.2), point("accuracy", OWN)
+    ('accuracy.t0.2', 'accuracy.own')
+    """
+    return f"{name}.{'own' if math.isnan(temperature) else f't{temperature:g}'}"
+
+
+def at_words(temperature: float) -> str:
+    """Say at which temperature: "at t = 0.2", or "at the model's own temperature"."""
+    return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
 
 
 def curve_and_temperature(figure: str) -> tuple[str, float] | None:
@@ -137,8 +148,8 @@ def curve_and_temperature(figure: str) -> tuple[str, float] | None:
     >>> curve_and_temperature("accuracy.t0.2"), curve_and_temperature("frs.d1")
     (('accuracy', 0.2), None)
     """
-    match = re.fullmatch(r"(.+)\.t(\d[\d.e+-]*)", figure)
-    return (match.group(1), float(match.group(2))) if match else None
+    match = re.fullmatch(r"(.+)\.(?:t(\d[\d.e+-]*)|own)", figure)
+    return (match.group(1), float(match.group(2)) if match.group(2) else OWN) if match else None
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:

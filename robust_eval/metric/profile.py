@@ -9,10 +9,10 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import stats
 
+from robust_eval.answer import at_temperature
 from robust_eval.metric.correlation import spearman
 from robust_eval.metric.estimate import Estimate, bounds
 from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
@@ -145,7 +145,7 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
         "right_share": agreement.by_question[point("agreement.difficulty", reworded)],
         "entropy": certainty.by_question[point("certainty.entropy", repeated)],
         "error_rate": certainty.by_question[point("certainty.error_rate", repeated)],
-        "unanswered": table.filter(pc.equal(table["temperature"], repeated))["invalid"].to_numpy(),
+        "unanswered": at_temperature(table, repeated)["invalid"].to_numpy(),
     }
 
 

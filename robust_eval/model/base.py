@@ -1,5 +1,6 @@
 """What a sampler asks of a language model, and what it gets back."""
 
+import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -72,7 +73,8 @@ class Enumeration:
 class Request:
     """All answers that are wanted to one prompt.
 
-    Temperature 0 is greedy decoding. Every (seed, question, rewrite, temperature, trial) has a stream of random
+    Temperature 0 is greedy decoding; :data:`robust_eval.answer.OWN` leaves the temperature to the model. Every
+    (seed, question, rewrite, temperature, trial) has a stream of random
     numbers of its own, so the same answers come whatever is asked beside them.
     """
 
@@ -110,12 +112,27 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Temperatures:
+    """The temperatures that a model takes; by default all."""
+
+    highest: float = math.inf
+    greedy: bool = True
+    """Whether it takes temperature 0."""
+    own: bool = False
+    """Whether it takes none, and answers at one of its own."""
+
+
+ALL = Temperatures()
+
+
+@dataclass(frozen=True)
 class Completion:
     """One answer. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at temperature 1.
 
     ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
     ones that carry answer text. ``weight`` is 1/k for one of k draws, and the probability of an enumerated answer.
-    What a server does not say is None. ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
+    What a server does not say is None. ``reasoning`` is what the model wrote before its answer, where that comes apart.
+    ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
     the text is. ``prompt_tokens`` are those that are billed with this answer.
     """
 
@@ -132,6 +149,8 @@ class Completion:
     prompt_tokens: int | None
     completion_tokens: int | None = None
     outcome: str | None = None
+    reasoning: str | None = None
+    reasoning_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -186,6 +205,10 @@ class LanguageModel(Protocol):
         another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
         one block of a :class:`robust_eval.model.config.Division`, ``beside`` is what comes with it.
         """
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        """Return which temperatures it takes; by default all. ``wanted`` is the highest that matters."""
+        return Temperatures()
 
     def status(self) -> str:
         """Return what a person may want to see of the model while it works; by default nothing."""

@@ -1,5 +1,6 @@
 """What a server is asked for at once."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -19,10 +20,11 @@ def calls(request: Request, choices: int) -> Iterator[Call]:
 
     Those of one prompt come after one another, so that a server finds the prompt in its cache.
     """
+    known_own = {trial for temperature, trial in request.known if math.isnan(temperature)}
     for temperature in request.temperatures:
         together: list[int] = []
         for trial in range(request.trials):
-            known = (temperature, trial) in request.known
+            known = trial in known_own if math.isnan(temperature) else (temperature, trial) in request.known
             if together and (known or len(together) == choices):
                 yield Call(request, temperature, tuple(together))
                 together = []

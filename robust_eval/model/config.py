@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from robust_eval.model.base import LanguageModel, Request
+from robust_eval.model.base import LanguageModel, Request, Temperatures
 from robust_eval.model.workload import Terms
 
 
@@ -51,6 +51,13 @@ class ModelConfig(Protocol):
     def terms(self) -> Terms:
         """Return prices and limits; by default it costs nothing but time."""
         return Terms(chat=False)
+
+    def temperatures(self, wanted: float) -> Temperatures | None:
+        """Return which temperatures the model takes; None where only the loaded model knows. By default all.
+
+        ``wanted`` is the highest that matters.
+        """
+        return Temperatures()
 
     def tokenizer_file(self) -> Path | None:
         """Return the file of its tokenizer, in the format of the library tokenizers, if it is on this machine."""

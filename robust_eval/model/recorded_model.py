@@ -7,6 +7,7 @@ from typing import Any
 from robust_eval.error import UserError
 from robust_eval.model.base import LanguageModel
 from robust_eval.model.config import ModelConfig
+from robust_eval.model.workload import Terms
 
 
 @dataclass
@@ -22,6 +23,10 @@ class RecordedModel(ModelConfig):
     def identity(self) -> Mapping[str, Any]:
         """Return nothing: the model is not known."""
         return {}
+
+    def terms(self) -> Terms:
+        """Nothing is asked; what was recorded is read as replies of a conversation, which most are."""
+        return Terms(chat=True)
 
     def load(self) -> LanguageModel:
         """See ModelConfig."""

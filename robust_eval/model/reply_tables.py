@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, answer_table
+from robust_eval.answer import ADDED, CURVES, SCHEMA, answer_table
 from robust_eval.model.base import Reply, Request
 
 
@@ -31,17 +31,32 @@ def arrived(replies: Sequence[Reply]) -> list[Arrived]:
     return [Arrived(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
 
 
+_LENGTH = 7
+"""Bytes for the length of a batch. The next one says how many columns it has; 0: as many as in the first version."""
+
+
 def to_bytes(table: pa.Table) -> bytes:
-    """Return the length of a table's Arrow record batch and the batch, compressed; the schema is left out."""
+    """Return a table as bytes: the length of its Arrow record batch, the number of columns, and the batch, compressed.
+
+    The schema is left out.
+    """
     (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     raw = batch.serialize()
-    return len(raw).to_bytes(8, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
+    head = len(raw).to_bytes(_LENGTH, "little") + bytes([table.num_columns])
+    return head + bytes(pa.compress(raw, codec="zstd", asbytes=True))
 
 
 def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
-    """Return the table that :func:`to_bytes` serialized."""
-    raw = pa.decompress(value[8:], decompressed_size=int.from_bytes(value[:8], "little"), codec="zstd")
-    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
+    """Return the table that :func:`to_bytes` serialized; columns that were added to the schema since are null."""
+    length, columns = int.from_bytes(value[:_LENGTH], "little"), value[_LENGTH]
+    raw = pa.decompress(value[_LENGTH + 1 :], decompressed_size=length, codec="zstd")
+    if not columns:
+        columns = len(schema.names) - len(ADDED) if schema is SCHEMA else len(schema.names)
+    written = pa.schema([schema.field(place) for place in range(columns)])
+    table = pa.Table.from_batches([pa.ipc.read_record_batch(raw, written)])
+    for field in list(schema)[columns:]:
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table
 
 
 def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
@@ -64,7 +79,9 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
             "prompt_tokens": completion.prompt_tokens,
             "completion_tokens": completion.completion_tokens
             if completion.token_ids is None
-            else len(completion.token_ids),
+            else len(completion.token_ids) + (completion.reasoning_tokens or 0),
+            "reasoning": completion.reasoning,
+            "reasoning_tokens": completion.reasoning_tokens,
         }
         for reply in replies
         for completion in reply.completions

@@ -1,7 +1,7 @@
 """What it takes to answer requests, as far as it can be told before anything is asked."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -30,6 +30,8 @@ class Workload:
     """At most, about; None where prices are not known."""
     seconds: float = 0.0
     """At least, by the limits of the service; 0 where it has none."""
+    reasoning_tokens: int = 0
+    """Those of the completion tokens that are left for reasoning."""
 
     def __add__(self, other: "Workload") -> "Workload":
         return Workload(
@@ -39,6 +41,7 @@ class Workload:
             self.completion_tokens + other.completion_tokens,
             None if self.cost is None or other.cost is None else self.cost + other.cost,
             self.seconds + other.seconds,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -57,12 +60,14 @@ class Terms:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     budget: float | None = None
+    reply_tokens: Callable[[int], int] = lambda most: most
+    """Tokens of a whole reply at most, from those that the answer may have: what a model thinks comes on top."""
     at_once: int | None = None
     """Requests in flight at most; None for a model that is loaded here."""
 
     def workload(self, requests: Iterable[Request]) -> Workload:
         """Return what it takes to answer what is not known of these requests."""
-        answers = sent = prompt = completion = 0
+        answers = sent = prompt = completion = thought = 0
         for request in requests:
             length = prompt_tokens(request.prompt, self.chat)
             if request.enumeration is not None:
@@ -71,7 +76,8 @@ class Terms:
                 continue
             for call in calls(request, self.choices or 1):
                 answers, sent, prompt = answers + len(call.trials), sent + 1, prompt + length
-                completion += len(call.trials) * request.max_new_tokens
+                completion += len(call.trials) * self.reply_tokens(request.max_new_tokens)
+                thought += len(call.trials) * (self.reply_tokens(request.max_new_tokens) - request.max_new_tokens)
         spending = Spending(self.prompt_price, self.completion_price, None)
         minutes = [
             number / limit
@@ -79,7 +85,7 @@ class Terms:
             if limit is not None
         ]
         cost = spending.price(prompt, completion) if spending.known else None
-        return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0))
+        return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, thought))
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:

@@ -167,10 +167,14 @@ class RunOnServer:
 def integer_steps(temperatures: Sequence[float]) -> list[int]:
     """Turn temperatures into MLflow's integer steps: times 10, or times the least power of ten that keeps them apart.
 
+    A model's own temperature has no number: its step is 0.
+
     >>> integer_steps([0.2, 1.0]), integer_steps([0.2, 0.25])
     ([2, 10], [20, 25])
     """
     scale = 10
+    if any(map(math.isnan, temperatures)):
+        return [0 if math.isnan(t) else round(t * scale) for t in temperatures]
     while any(abs(round(t * scale) - t * scale) > 1e-9 * scale for t in temperatures) and scale < 10**9:
         scale *= 10
     return [round(t * scale) for t in temperatures]

@@ -91,9 +91,15 @@ class Result:
             counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
             counts["rewriting.kept_drifted"] = len(self.drifted())
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
+        unread = Counter[str]()
+        for table in (self.baseline, *self.graded.values()):
+            for reason, weight in zip(table["reason"].to_pylist(), reply_weights(table).tolist(), strict=True):
+                if reason is not None:
+                    unread[reason] += weight
+        counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
         stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}
         for stage, tables in stages.items():
-            for kind in ("prompt", "completion"):
+            for kind in ("prompt", "completion", "reasoning"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
 

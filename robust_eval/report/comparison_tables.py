@@ -101,6 +101,7 @@ _NOTHING = Estimate(0.0)
 _COUNTED = {
     "tokens.rewriting.prompt": "rewriting: prompt tokens",
     "tokens.rewriting.completion": "rewriting: completion tokens",
+    "tokens.rewriting.reasoning": "rewriting: of these reasoning",
     "rewriting.outcomes.filtered_prompt": "rewriting: prompts filtered",
     "rewriting.outcomes.filtered_reply": "rewriting: replies filtered",
     "rewriting.outcomes.error": "rewriting: errors",
@@ -109,6 +110,7 @@ _COUNTED = {
     "greedy.outcomes.error": "greedy answers: errors",
     "tokens.answering.prompt": "answering: prompt tokens",
     "tokens.answering.completion": "answering: completion tokens",
+    "tokens.answering.reasoning": "answering: of these reasoning",
     "outcomes.filtered_prompt": "answering: prompts filtered",
     "outcomes.filtered_reply": "answering: replies filtered",
     "outcomes.error": "answering: errors",

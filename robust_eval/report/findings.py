@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import HEADLINE, Figure, curve_and_temperature, nearest_to_one
@@ -52,8 +52,7 @@ class Findings:
     def nearest_to_one(self, table: str) -> pa.Table:
         """Return the rows of a table at the temperature nearest to 1, the only one of most runs."""
         rows = self.tables[table]
-        nearest = nearest_to_one(pc.unique(rows["temperature"]).to_pylist())
-        return rows.filter(pc.equal(rows["temperature"], nearest))
+        return at_temperature(rows, nearest_to_one(temperatures_of(rows)))
 
 
 class TablesIn(Mapping[str, pa.Table]):

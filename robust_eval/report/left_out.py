@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from robust_eval.reader.base import NOT_ENDED
 from robust_eval.record.result import Result
 from robust_eval.report.question_status import WHY_NOT, standings
 
@@ -27,6 +28,8 @@ def left_out(result: Result) -> Iterator[str]:
     counts = result.counts()
     if said := unanswered(counts):
         yield f"No answer came: {said}. What a filter kept back and what failed is in no denominator."
+    if said := unread(counts):
+        yield f"No answer was found in {said}."
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
         yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded as far as they go."
     for score in result.scores.values():
@@ -50,6 +53,17 @@ def unanswered(counts: Mapping[str, float]) -> str:
         if some := ", ".join(f"{count:g} {words}" for words, count in found.items() if count):
             said.append(f"{stage}: {some}")
     return "; ".join(said)
+
+
+def unread(counts: Mapping[str, float]) -> str:
+    """Return how many replies have no answer that could be read, and why; empty where all have one."""
+    found = {name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")}
+    if not found:
+        return ""
+    reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,.0f}" for reason, count in found.items())
+    room = NOT_ENDED.replace(" ", "_") in found
+    remedy = "; model.max_completion_tokens leaves room for longer reasoning" if room else ""
+    return f"{_counted(sum(found.values()), 'reply', 'replies')}, which count as wrong: {reasons}{remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

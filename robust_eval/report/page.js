@@ -331,7 +331,7 @@
         "tr",
         {},
         reworded ? element("td", {}, again ? "" : quoted(wording(rewrite))) : null,
-        element("td", {}, outcome === "ok" ? quoted(text) : `(${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : ""),
+        element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : ""),
         labelled ? element("td", {}, label) : null,
         element("td", {}, verdict(said)),
         ...counts.map(count),

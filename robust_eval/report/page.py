@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
-from robust_eval.answer import rows
+from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.metric.estimate import bounds
 from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.frs_tables import score_columns
@@ -173,16 +173,16 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     metric = result.metric_of("agreement")
     if metric is None:
         return []
-    table = result.tables["agreement"].to_pylist()
-    temperature = nearest_to_one({row["temperature"] for row in table})
-    certain = {row["question_id"]: row["certainty"] for row in table if row["temperature"] == temperature}
+    table = result.tables["agreement"]
+    temperature = nearest_to_one(temperatures_of(table))
+    certain = dict(rows(at_temperature(table, temperature), "question_id", "certainty"))
     known = [question for question in result.kept if not math.isnan(certain[question.id])]
     chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
     answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
-    columns = ("question_id", "temperature", "rewrite", "text", "label", "correct", "outcome", "ensemble")
-    graded = result.graded[result.sources[metric]]
-    for question_id, t, rewrite, text, label, correct, outcome, elected in rows(graded, *columns):
-        if t == temperature and question_id in answers:
+    columns = ("question_id", "rewrite", "text", "label", "correct", "outcome", "ensemble")
+    graded = at_temperature(result.graded[result.sources[metric]], temperature)
+    for question_id, rewrite, text, label, correct, outcome, elected in rows(graded, *columns):
+        if question_id in answers:
             answer = {"rewrite": rewrite, "text": text, "label": label, "outcome": outcome, "elected": elected}
             answers[question_id].append(answer | {"verdict": verdict(correct, outcome)})
     return [

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import rows
+from robust_eval.answer import rows, temperature_name, temperatures_of
 from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS, Question
@@ -81,23 +81,27 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     """Return the different answers to each question: how often each came at which temperature (its probability, where
     they are enumerated), those that came most first.
     """
-    temperatures = sorted(set(table["temperature"].to_pylist()))
+    temperatures = temperatures_of(table)
     column = {t: place for place, t in enumerate(temperatures)}
     counts: dict[str, dict[_Key, list[float]]] = defaultdict(dict)
     elected: set[tuple[str, _Key]] = set()
-    names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "temperature"]
+    names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "temperature"]
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
     for (question_id, *key, temperature), weight, won in zip(
         rows(table, *names), reply_weights(table).tolist(), voted, strict=True
     ):
-        rewrite, text, label, correct, outcome = key
-        answer = (rewrite, text.strip(), label, verdict(correct, outcome), outcome)
+        rewrite, text, label, correct, outcome, reason = key
+        fate = f"{outcome}: {reason}" if reason and outcome == "invalid" else outcome
+        answer = (rewrite, text.strip(), label, verdict(correct, outcome), fate)
         of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
         of_answer[column[temperature]] += weight
         if won:
             elected.add((question_id, answer))
     return {
-        question_id: {"temperatures": temperatures, **_most_frequent(question_id, found, elected, longest)}
+        question_id: {
+            "temperatures": list(map(temperature_name, temperatures)),
+            **_most_frequent(question_id, found, elected, longest),
+        }
         for question_id, found in counts.items()
     }
 

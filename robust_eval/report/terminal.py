@@ -12,7 +12,7 @@ from robust_eval.metric.presentation import PaperTable
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
-from robust_eval.report.left_out import unanswered
+from robust_eval.report.left_out import unanswered, unread
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
@@ -41,6 +41,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(spent)
     if lacking := unanswered(counts):
         console.print(f"no answer: {lacking}")
+    if said := unread(counts):
+        console.print(f"no answer found in {said}")
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / GRADED}")
     console.print(f"store:   {store}")
@@ -61,9 +63,12 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
     """Return tokens by stage, and what those of this run cost, where that is known; empty where none were counted."""
     said = []
     for stage in ("rewriting", "answering"):
-        prompt, completion = (counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion"))
+        prompt, completion, thought = (
+            counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion", "reasoning")
+        )
         if prompt:
-            said.append(f"{stage} {prompt:,.0f} + {completion:,.0f}")
+            reasoning = f" ({thought:,.0f} of them reasoning)" if thought else ""
+            said.append(f"{stage} {prompt:,.0f} + {completion:,.0f}{reasoning}")
     price = "" if cost is None else f"; this run cost {cost:,.4f}"
     return f"tokens (prompt + completion): {', '.join(said)}{price}" if said else ""
 

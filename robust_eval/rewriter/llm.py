@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA, rows
+from robust_eval.answer import OWN, SCHEMA, rows
 from robust_eval.model.base import Request
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.normalization import normal_form
 from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
+from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.rewriter.base import FOUND, Rewritten
 from robust_eval.rewriter.question_list import asks, finished, listed
 from robust_eval.store.stored_model import StoredModel
@@ -80,8 +81,10 @@ class Llm:
         found: list[dict[str, Any]] = []
         replies = [SCHEMA.empty_table()]
         lacking = list(questions)
+        takes = model.temperatures(self.temperature)
+        at = OWN if takes.own else min(self.temperature, takes.highest)
         for attempt in range(self.attempts):
-            requests = [self._request(question, attempt, seed) for question in lacking]
+            requests = [self._request(question, attempt, seed, at) for question in lacking]
             answers = model.answers(requests, f"rewrites, attempt {attempt + 1}", needs_curves=False).table
             replies.append(answers)
             items = _items({question.id: question for question in lacking}, answers)
@@ -100,12 +103,12 @@ class Llm:
         """Return the questions as if each had all its rewrites, which are about as long as itself."""
         return [replace(question, rewrites=(question.text,) * self.rewrites) for question in questions]
 
-    def _request(self, question: Question, attempt: int, seed: int) -> Request:
+    def _request(self, question: Question, attempt: int, seed: int, temperature: float) -> Request:
         return Request(
             question_id=question.id,
             rewrite=attempt,  # gives each attempt random numbers of its own
             prompt=rewriting_prompt(question, self.rewrites, self.prompts),
-            temperatures=(self.temperature,),
+            temperatures=(temperature,),
             trials=1,
             max_new_tokens=self.max_new_tokens,
             seed=seed,
@@ -150,6 +153,7 @@ def _items(questions: dict[str, Question], answers: pa.Table) -> list[_Item]:
     """
     items = []
     for question_id, text, outcome, finish in rows(answers, "question_id", "text", "outcome", "finish_reason"):
+        text = without_reasoning(text) or ""
         own = _own_list(text)
         texts = listed(own) if outcome == "ok" else []
         for place, item in enumerate(texts, start=1):

@@ -22,7 +22,7 @@ from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_lines, text_lines
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
-COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact"))
+COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact", "answer", "rule", "reason"))
 """What a file may bring: what an answer means and whether it is right is for a grader to say."""
 RECORDED = "recorded"
 """What the column :data:`SAMPLER` says of answers above temperature 0 where the file does not."""

@@ -26,7 +26,12 @@ def ascending(temperatures: Sequence[float]) -> list[float]:
 
 
 def greedy_requests(
-    questions: Sequence[Question], prompts: str, max_new_tokens: int, seed: int, top_logprobs: int
+    questions: Sequence[Question],
+    prompts: str,
+    max_new_tokens: int,
+    seed: int,
+    top_logprobs: int,
+    first_line: bool = True,
 ) -> list[Request]:
     """Return a request for the greedy answer to each question, with the largest log-probabilities of each token."""
     return [
@@ -40,6 +45,7 @@ def greedy_requests(
             seed=seed,
             top_logprobs=max(top_logprobs, TOP_LOGPROBS),
             least_logprobs=top_logprobs,
+            first_line=first_line,
         )
         for question in questions
     ]
@@ -47,6 +53,10 @@ def greedy_requests(
 
 class Judge(Protocol):
     """The part of a grader that a sampler needs: what to look for while the model writes an answer."""
+
+    @property
+    def first_line(self) -> bool:
+        """Whether an answer ends with the first line of a reply."""
 
     def matcher(self, question: Question) -> Matcher | None:
         """Return the matcher of right answers; None where only whole replies can be graded."""

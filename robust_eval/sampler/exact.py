@@ -61,6 +61,7 @@ class Exact(KnownFacts):
             trials=0,
             max_new_tokens=1 if choices else self.max_new_tokens,
             seed=seed,
+            first_line=judge.first_line,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices),
         )

@@ -78,6 +78,7 @@ class Repetition:
                 trials=self.trials,
                 max_new_tokens=self.max_new_tokens,
                 seed=seed,
+                first_line=judge.first_line,
             )
             for question in questions
             for rewrite in range(self.wordings(question))

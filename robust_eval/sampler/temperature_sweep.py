@@ -60,6 +60,7 @@ class TemperatureSweep(KnownFacts):
                 trials=self.trials,
                 max_new_tokens=self.max_new_tokens,
                 seed=seed,
+                first_line=judge.first_line,
                 matcher=judge.matcher(question),
                 whole=self.whole_answers,
             )

@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
 from robust_eval.engine.base import Engine, Workplace
-from robust_eval.model.base import Choices, Item, Matcher, Request
+from robust_eval.model.base import Choices, Item, Matcher, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.logprobs import fault
 from robust_eval.model.reply_tables import from_bytes, to_bytes
@@ -92,6 +93,23 @@ class StoredModel:
     def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
         """Return the requests that the model would be asked, each with the answers to it that are stored already."""
         return self._find(requests, _keys(self.identity, requests), needs_curves).missing
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        """Return which temperatures the model takes; ``wanted`` is the highest that matters.
+
+        A server is asked where nothing else tells: not today's other runs, and not what is stored with its answers. A
+        closed model asks nothing, and is taken to take all.
+        """
+        known = self.config.temperatures(wanted)
+        if known is None and "capability.highest_temperature" in (stored := self.description()):
+            known = Temperatures(
+                stored["capability.highest_temperature"],
+                stored["capability.greedy"],
+                stored.get("capability.own_temperature", False),
+            )
+        if known is None:
+            known = Temperatures() if self._closed else self._model().temperatures(wanted)
+        return known
 
     def check(self, requests: Sequence[Request], needs_curves: bool) -> None:
         """Raise UserError where a model behind a server cannot answer all of these requests."""
@@ -276,9 +294,9 @@ def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
         return table
     there = [table[name].to_numpy() for name in ("temperature", "trial")]
     asked = [np.repeat(request.temperatures, request.trials), np.tile(range(request.trials), len(request.temperatures))]
-    if not all(map(np.array_equal, there, asked)):
-        place = {condition: row for row, condition in enumerate(zip(*there, strict=True))}
-        conditions = list(zip(*asked, strict=True))
+    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(there, asked, strict=True)):
+        place = {condition: row for row, condition in enumerate(_conditions(table))}
+        conditions = list(product(request.temperatures, range(request.trials)))
         if any(condition not in place for condition in conditions):
             return None
         table = table.take([place[condition] for condition in conditions])

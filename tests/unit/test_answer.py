@@ -36,6 +36,11 @@ COLUMNS = [
     "finish_reason",
     "prompt_tokens",
     "completion_tokens",
+    "reasoning",
+    "reasoning_tokens",
+    "answer",
+    "rule",
+    "reason",
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 
@@ -59,6 +64,11 @@ FULL = {
     "finish_reason": "stop",
     "prompt_tokens": 20,
     "completion_tokens": 2,
+    "reasoning": "A Norwegian name.",
+    "reasoning_tokens": 1,
+    "answer": "Zoë",
+    "rule": "first line",
+    "reason": "made up",
 }
 BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
 

@@ -15,7 +15,7 @@ from robust_eval.engine.ray.pool import streamed
 from robust_eval.engine.ray.shared_admission import ROOM, GateKeeper
 from robust_eval.engine.ray.worker import Block, Outcome, Worker
 from robust_eval.error import UserError
-from robust_eval.model.base import Item, Request
+from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.model.served.openai import OpenAI
@@ -55,6 +55,10 @@ class Actors:
         self._curves = curves
         if self._server is not None:
             self._server.check(requests, curves)
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        """See LanguageModel; all, of a model that the actors load."""
+        return Temperatures() if self._server is None else self._server.temperatures(wanted)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         """Yield what comes of the requests. Blocks that fail are tried again by other actors, one by one; the requests

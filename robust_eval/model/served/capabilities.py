@@ -3,12 +3,15 @@
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 from robust_eval.error import UserError
+from robust_eval.model.base import Temperatures
 from robust_eval.model.logprobs import fault, is_whole
 from robust_eval.model.served.service import Answered, UnansweredError
 from robust_eval.prompt.prompt import Prompt
@@ -33,6 +36,8 @@ TEMPERED = 1.5
 """How much further log-probabilities at t = 0.5 are apart than at t = 1 where they follow the temperature: twice."""
 BELIEVED = 3
 """Times that log-probabilities which cannot be believed are asked for, before the server is taken to have none."""
+THOUGHTFUL = 512
+"""Tokens that a model is allowed which may think before it answers: of fewer some services make an error."""
 LONG = 12
 """Tokens of an answer that is long enough to differ by chance."""
 
@@ -51,7 +56,7 @@ class Capabilities:
     """The name of the length limit: max_tokens | max_completion_tokens."""
     system_role: bool
     greedy: bool
-    """Whether it takes temperature 0; reasoning models take none but their own."""
+    """Whether it takes temperature 0."""
     truncation_off: dict[str, Any]
     """Settings that turn off truncation, as far as it takes any."""
     highest_temperature: float
@@ -70,10 +75,16 @@ class Capabilities:
     """The temperature asked for."""
     whole_vocabulary: bool = False
     """Whether ``top_logprobs`` are all tokens that the model has."""
+    own_temperature: bool = False
+    """Whether it takes no temperature but its own, as many reasoning models do."""
 
     def tells_of(self, temperature: float) -> bool:
         """Tell whether it is known if the server takes this temperature."""
-        return temperature <= self.highest_temperature or temperature == self.probed_for
+        return self.own_temperature or temperature <= self.highest_temperature or temperature == self.probed_for
+
+    def temperatures(self, highest: float | None = None) -> Temperatures:
+        """Return which temperatures it takes; ``highest`` where settings know that it takes none beyond."""
+        return Temperatures(min(self.highest_temperature, highest or math.inf), self.greedy, self.own_temperature)
 
     def to_text(self) -> str:
         """Write the capabilities for a file; :meth:`from_text` reads it."""
@@ -100,10 +111,8 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
     ``server`` is what it is called in errors, ``temperature`` the highest that is wanted. Raises UserError where it
     answers nothing at all.
     """
-    limit, system_role, greedy, truncation_off = await _accepted(ask, server)
-    if not greedy:  # no sampler can ask it: the rest does not matter
-        return Capabilities(limit, system_role, False, {}, 1.0, 0, False, 1, False, False, temperature)
-    settings: dict[str, Any] = {limit: 1, **truncation_off}
+    limit, system_role, first, truncation_off = await _accepted(ask, server)
+    settings: dict[str, Any] = {limit: 1 if first == 0 else THOUGHTFUL, **truncation_off}
 
     async def takes(prompt: Prompt, **more: Any) -> Answered | None:
         try:
@@ -116,7 +125,7 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
     async def logprobs(number: int, at: float) -> list[float]:
         wanted = {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
         for _ in range(BELIEVED):
-            answered = await takes(_SHORT, temperature=at, **wanted)
+            answered = await takes(_SHORT, **({} if own else {"temperature": at}), **wanted)
             tokens = answered.choices[0].tokens if answered else None
             if not tokens:
                 return []
@@ -127,17 +136,18 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
         return []
 
     highest, top, tempered, whole, choices = 1.0, 0, False, False, 1
-    for at in sorted({temperature, 2.0, 1.0}, reverse=True):
+    own = first is None or (first > 0 and await takes(_SHORT, temperature=0.5) is None)
+    for at in () if own else sorted({temperature, 2.0, 1.0}, reverse=True):
         if await takes(_SHORT, temperature=at):
             highest = at
             break
     for number in TOP_LOGPROBS:
         if found := await logprobs(number, 1.0):
             top, whole = len(found), len(found) < number and is_whole(found)
-            cold, warm = await logprobs(top, 0.5), await logprobs(top, 1.0)
+            cold, warm = ([], []) if own else (await logprobs(top, 0.5), await logprobs(top, 1.0))
             tempered = bool(cold and warm) and _spread(cold) > TEMPERED * _spread(warm)
             break
-    hot = {"temperature": 1.0}
+    hot = {} if own else {"temperature": 1.0}
     for number in CHOICES:
         answered = await takes(_SHORT, n=number, **hot)
         if answered and len(answered.choices) > 1:
@@ -145,13 +155,13 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
             break
     texts = []
     for seed in (1, 1, 1, 2, 3):
-        answered = await takes(_LONG, seed=seed, **hot, **{limit: LONG})
+        answered = await takes(_LONG, seed=seed, **hot, **({limit: LONG} if first == 0 else {}))
         texts.append(answered.choices[0].text if answered else None)
     takes_seed = None not in texts
     same = takes_seed and len(set(texts[:3])) == 1 and len(set(texts)) > 1
     return Capabilities(
-        *(limit, system_role, True, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
-        *(temperature, whole),
+        *(limit, system_role, first == 0, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
+        *(temperature, whole, own),
     )
 
 
@@ -162,24 +172,27 @@ def _spread(logprobs: list[float]) -> float:
     return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
 
 
-async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
-    """Return the first combination of settings that the server takes: those that are best to have come first."""
+async def _accepted(ask: Ask, server: str) -> tuple[str, bool, float | None, Mapping[str, Any]]:
+    """Return the first combination of settings that the server takes: those that are best to have come first.
+
+    Its parts are the name of the limit, whether there is a system role, the temperature (None: none is sent), and what
+    turns off truncation.
+    """
     refusals: dict[str, None] = {}
-    for greedy in (True, False):
-        for system_role in (True, False):
-            for limit in LIMITS:
-                for truncation_off in TRUNCATION_OFF if greedy else ({},):
-                    settings = {limit: 16 if not greedy else 1, **truncation_off}
-                    if greedy:
-                        settings["temperature"] = 0.0
-                    try:
-                        await ask(_SHORT, system_role, settings)
-                    except UnansweredError as problem:
-                        if problem.kind == "filtered":
-                            return limit, system_role, greedy, truncation_off
-                        if problem.kind != "wrong":
-                            raise UserError(f"{server} does not answer: {problem}") from None
-                        refusals[str(problem)] = None
-                    else:
-                        return limit, system_role, greedy, truncation_off
+    for temperature, (system_role, limit), truncation_off in product(
+        (0.0, 1.0, None), product((True, False), LIMITS), TRUNCATION_OFF
+    ):
+        settings = {limit: 1 if temperature == 0 else THOUGHTFUL, **truncation_off}
+        if temperature is not None:
+            settings["temperature"] = temperature
+        try:
+            await ask(_SHORT, system_role, settings)
+        except UnansweredError as problem:
+            if problem.kind == "filtered":
+                return limit, system_role, temperature, truncation_off
+            if problem.kind != "wrong":
+                raise UserError(f"{server} does not answer: {problem}") from None
+            refusals[str(problem)] = None
+        else:
+            return limit, system_role, temperature, truncation_off
     raise UserError(f"{server} takes no request: {'; '.join(list(refusals)[:3])}")

@@ -3,10 +3,12 @@
 import codecs
 import hashlib
 from collections.abc import Sequence
+from itertools import accumulate
 
 from robust_eval.model.base import Completion
 from robust_eval.model.calls import Call
 from robust_eval.model.served.service import FILTERED, Answered, Choice, Token
+from robust_eval.reader.reasoning import without_reasoning
 
 _MOST_SEEDS = 2**31 - 2**20
 
@@ -31,6 +33,7 @@ def completions(call: Call, trials: Sequence[int], answered: Answered, style: st
     found = []
     for place, (trial, choice) in enumerate(zip(trials, answered.choices, strict=False)):  # some send more than asked
         share, rest = divmod(answered.completion_tokens, number)
+        thought, more = divmod(answered.reasoning_tokens or 0, number)
         found.append(
             _completion(
                 call,
@@ -39,13 +42,20 @@ def completions(call: Call, trials: Sequence[int], answered: Answered, style: st
                 style,
                 prompt_tokens=0 if place else answered.prompt_tokens,
                 completion_tokens=len(choice.tokens) if choice.tokens else share + (rest if not place else 0),
+                reasoning_tokens=None if answered.reasoning_tokens is None else thought + (more if not place else 0),
             )
         )
     return found
 
 
 def _completion(
-    call: Call, trial: int, choice: Choice, style: str, prompt_tokens: int, completion_tokens: int
+    call: Call,
+    trial: int,
+    choice: Choice,
+    style: str,
+    prompt_tokens: int,
+    completion_tokens: int,
+    reasoning_tokens: int | None,
 ) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
     outcome = None
@@ -54,6 +64,10 @@ def _completion(
     elif choice.refused:
         outcome = "refused"
     tokens = choice.tokens
+    spoken = without_reasoning(text)
+    if tokens and (choice.reasoning or spoken != text.strip()):
+        tokens = _spoken(tokens, spoken or "")
+        end = len(spoken or "")
     return Completion(
         temperature=call.temperature,
         trial=trial,
@@ -68,6 +82,8 @@ def _completion(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         outcome=outcome,
+        reasoning=choice.reasoning,
+        reasoning_tokens=reasoning_tokens,
     )
 
 
@@ -99,6 +115,13 @@ def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
     start = len(text) - len(text.lstrip()) if style == "chat" else 0
     line, broken, _ = text[start:].partition("\n")
     return line.strip(), start + len(line.rstrip()) if line.strip() else 0, bool(broken)
+
+
+def _spoken(tokens: Sequence[Token], text: str) -> list[Token] | None:
+    """Return the tokens that write a text behind the reasoning; None where they do not tell."""
+    ends = list(accumulate(len(token.text) for token in tokens))
+    place = b"".join(token.text for token in tokens).rfind(text.encode())
+    return [token for token, end in zip(tokens, ends, strict=True) if end > place] if text and place >= 0 else None
 
 
 def _carrying(tokens: Sequence[Token], end: int) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robust_eval.error import UserError
+from robust_eval.model.base import Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.served.settings import ServerSettings
 from robust_eval.model.workload import Terms
@@ -26,6 +27,7 @@ class OpenAI(ServerSettings, ModelConfig):
         return Terms(
             chat=self.prompt_style == "chat",
             choices=known.choices if known else None,
+            reply_tokens=self.reply_tokens,
             prompt_price=self.prompt_price,
             completion_price=self.completion_price,
             requests_per_minute=self.requests_per_minute,
@@ -33,6 +35,17 @@ class OpenAI(ServerSettings, ModelConfig):
             budget=self.budget,
             at_once=self.at_once,
         )
+
+    def temperatures(self, wanted: float) -> Temperatures | None:
+        """Return what the settings say, or the server if it was asked that today; see ModelConfig."""
+        if self.takes_temperature is False:
+            return Temperatures(greedy=False, own=True)
+        from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
+
+        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
+        if known is None or not known.tells_of(wanted):
+            return None
+        return known.temperatures(self.highest_temperature)
 
     def load(self) -> "ServedModel":
         """Return a client of the server, which loads nothing; UserError where the key is missing."""

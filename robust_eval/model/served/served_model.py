@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import queue
 import random
 import time
@@ -11,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
@@ -68,7 +69,7 @@ class ServedModel(LanguageModel):
             )
         if not all(request.whole for request in requests):
             raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
-        hottest = max([t for request in requests for t in request.temperatures], default=0.0)
+        hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
         can = self.capabilities(max(hottest, 1.0), requests)
         if refusal := self._refusal(can, requests):
             raise UserError(refusal)
@@ -77,15 +78,17 @@ class ServedModel(LanguageModel):
         """Say why a server that ``can`` do so much cannot answer these requests, and what would work; None
         if it can.
         """
-        if not can.greedy:
+        takes = self._takes(can)
+        temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
+        if temperatures and (takes.own or (temperatures[0] == 0 and not takes.greedy)):
             return (
-                f"model {self.settings.model} takes no temperature, as reasoning models do not: no sampler can ask it"
+                f"model {self.settings.model} takes no temperature {'but its own' if takes.own else '0'}, and is asked "
+                f"at {temperatures[0]:g}: sampler=repetition and sampler=perturbation ask at the model's own"
             )
-        temperatures = sorted({t for request in requests for t in request.temperatures})
-        if temperatures and temperatures[-1] > can.highest_temperature:
-            within = [f"{t:g}" for t in temperatures if 0 < t <= can.highest_temperature]
+        if temperatures and temperatures[-1] > takes.highest:
+            within = [f"{t:g}" for t in temperatures if 0 < t <= takes.highest]
             return (
-                f"{self.settings.base_url} takes temperatures up to {can.highest_temperature:g}, and the sampler asks "
+                f"{self.settings.base_url} takes temperatures up to {takes.highest:g}, and the sampler asks "
                 f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
             )
         needed = max((request.least_logprobs for request in requests), default=0)
@@ -106,6 +109,15 @@ class ServedModel(LanguageModel):
                 f"{needed} needs {needed}: {would}"
             )
         return None
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        """Return what the settings say, or else the server."""
+        return self._takes(self.capabilities(max(wanted, 1.0)))
+
+    def _takes(self, can: Capabilities) -> Temperatures:
+        if self.settings.takes_temperature is False:
+            return Temperatures(greedy=False, own=True)
+        return can.temperatures(self.settings.highest_temperature)
 
     def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
         """Return what the server can do, asked once a day; ``temperature`` is the highest that is wanted.
@@ -258,7 +270,7 @@ class ServedModel(LanguageModel):
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
         most = int(about * self._more_tokens) + 1
-        completion_tokens = number * request.max_new_tokens
+        completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
@@ -318,9 +330,10 @@ class ServedModel(LanguageModel):
         """Return what is sent beside the prompt."""
         can, request = self._capabilities, call.request
         assert can is not None
-        body = self._truncation(can) | self._extra | {can.limit: request.max_new_tokens}
-        body["temperature"] = call.temperature
-        if call.temperature > 0 and can.takes_seed:
+        body = self._truncation(can) | self._extra | {can.limit: self.settings.reply_tokens(request.max_new_tokens)}
+        if not math.isnan(call.temperature):
+            body["temperature"] = call.temperature
+        if call.temperature != 0 and can.takes_seed:
             body["seed"] = seed_of(call)
         if len(call.trials) > 1:
             body["n"] = len(call.trials)
@@ -345,7 +358,9 @@ class ServedModel(LanguageModel):
 
     @property
     def _extra(self) -> dict[str, Any]:
-        return dict(self.settings.extra_body or {})
+        settings = self.settings
+        named = {name: getattr(settings, name) for name in ("reasoning_effort", "thinking_token_budget")}
+        return {**(settings.extra_body or {}), **{name: value for name, value in named.items() if value is not None}}
 
     def _give(self, call: Call, completions: list[Completion], give: Callable[[Reply], None]) -> None:
         self._answered.add(call.request.item)

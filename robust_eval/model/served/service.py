@@ -37,6 +37,8 @@ class Choice(NamedTuple):
     finish_reason: str
     refused: bool
     tokens: list[Token] | None
+    reasoning: str | None = None
+    """What the server says apart from the text of how the model came to it."""
 
 
 class Answered(NamedTuple):
@@ -45,6 +47,8 @@ class Answered(NamedTuple):
     choices: list[Choice]
     prompt_tokens: int
     completion_tokens: int
+    reasoning_tokens: int | None = None
+    """Those of the completion tokens that the model thought with; None where the server does not say."""
 
 
 @dataclass
@@ -151,13 +155,16 @@ class Service:
             choices = [_choice(each, self._chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
             usage = reply.get("usage") or {}
             counted = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+            details = usage.get("completion_tokens_details") or {}
+            thought = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
+            thought = None if thought is None else _count(thought)
         except _CountError as problem:
             raise UnansweredError("lost", self._clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise UnansweredError("lost", f"the server sent no completion: {self._clean(text)[:80]!r}") from None
         if not choices:
             raise UnansweredError("lost", "the server sent no choices")
-        return Answered(choices, *counted)
+        return Answered(choices, counted[0], counted[1], thought)
 
     def _clean(self, said: str) -> str:
         """Write a text in one line, without the key."""
@@ -188,12 +195,23 @@ def _count(said: Any) -> int:
 def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
     message = choice["message"] if chat else {"content": choice["text"]}
     refusal = message.get("refusal")
+    content, thought = message.get("content"), [message.get(name) for name in ("reasoning_content", "reasoning")]
+    if isinstance(content, list):  # parts, of which some are reasoning (Mistral)
+        thought += [_joined(part.get("thinking")) for part in content if part.get("type") == "thinking"]
+        content = "".join(_text(part["text"]) for part in content if part.get("type") == "text")
+    reasoning = next((_text(text) for text in thought if text and isinstance(text, str)), None)
     return Choice(
-        text=_text(message.get("content") or refusal or ""),
+        text=_text(content or refusal or ""),
         finish_reason=_text(choice.get("finish_reason") or ""),
         refused=bool(refusal),
         tokens=_tokens(choice.get("logprobs")),
+        reasoning=reasoning,
     )
+
+
+def _joined(parts: Any) -> str:
+    """Return the text of parts of a message, or of the one that is a text itself."""
+    return parts if isinstance(parts, str) else "".join(_text(part["text"]) for part in parts or ())
 
 
 def _text(value: Any) -> str:

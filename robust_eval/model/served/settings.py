@@ -1,5 +1,6 @@
 """The settings of a model behind a server, and what is refused of them."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +35,18 @@ class ServerSettings:
     """Truncation is turned off wherever the server lets it be; preset repository leaves it to the server."""
     extra_body: Any = None
     """More settings for the body of every request, for example {chat_template_kwargs: {enable_thinking: false}}."""
+    takes_temperature: bool | None = None
+    """false: the model answers at a temperature of its own, whatever it is sent (some servers drop it in silence);
+    null: found by asking."""
+    highest_temperature: float | None = None
+    """Of a service that takes higher ones and makes this of them in silence; null: found by asking."""
+    max_completion_tokens: int | None = None
+    """Tokens of a reply, reasoning and answer together; null: those that the sampler allows an answer."""
+    reasoning_effort: str | None = None
+    """How much a reasoning model thinks, as the service calls it: low, medium, high, …; null: its own default."""
+    thinking_token_budget: int | None = None
+    """Tokens of reasoning after which a server that knows this setting (vLLM) lets the model answer; the answer has
+    its own beside them."""
     at_once: int = 64
     """Requests in flight at most; there are fewer while the server does not keep up."""
     requests_per_minute: float | None = None
@@ -74,6 +87,12 @@ class ServerSettings:
             )
         if own := [name for name in _OWN if name in (self.extra_body or {})]:
             raise ValueError(f"extra_body must not hold {own[0]}, which follows from other settings")
+        for name in ("max_completion_tokens", "thinking_token_budget"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if self.highest_temperature is not None and not 0 < self.highest_temperature < math.inf:
+            raise ValueError(f"highest_temperature must be above 0, not {self.highest_temperature:g}")
         for name in ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -93,12 +112,20 @@ class ServerSettings:
             "prompt_style": self.prompt_style,
             "generation": asdict(self.generation),
             "extra_body": self.extra_body or {},
+            **{name: value for name in _THINKING if (value := getattr(self, name)) is not None},
         }
 
+    def reply_tokens(self, max_new_tokens: int) -> int:
+        """Return how many tokens a reply has at most whose answer may have ``max_new_tokens``."""
+        return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)
 
+
+_THINKING = ("max_completion_tokens", "reasoning_effort", "thinking_token_budget")
+"""Settings that change answers, and are part of the identity where they are given."""
 _OWN = (
+    *_THINKING,
     *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),
-    *("max_tokens", "max_completion_tokens", "logprobs", "top_logprobs"),
+    *("max_tokens", "logprobs", "top_logprobs"),
 )
 """What the program itself says in the body of a request."""
 

@@ -29,8 +29,8 @@ def making(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_it_holds_every_option_with_its_settings(cache: Path):
     found = catalogue()
     assert list(found.groups) == [
-        *("model", "dataset", "rewriter", "sampler", "metric", "grader", "aggregator", "store", "engine", "tracking"),
-        "experiment",
+        *("model", "dataset", "rewriter", "sampler", "metric", "reader", "grader", "aggregator", "store", "engine"),
+        *("tracking", "experiment"),
     ]
     assert {name: list(group.options) for name, group in found.groups.items()} == {
         name: options(name) for name in found.groups

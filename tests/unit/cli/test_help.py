@@ -101,7 +101,7 @@ def test_a_command_is_explained_by_itself(said, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("usage: robust-eval version")
 
 
-GROUPS = "model, dataset, rewriter, sampler, metric, grader, aggregator, store, engine, tracking, experiment"
+GROUPS = "model, dataset, rewriter, sampler, metric, reader, grader, aggregator, store, engine, tracking, experiment"
 
 
 @pytest.mark.parametrize(

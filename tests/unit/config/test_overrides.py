@@ -37,7 +37,7 @@ MODELS = (
 METRICS = "agreement, certainty, frs"
 GRADERS = "cosine, levenshtein, matching, references"
 ROOT = (
-    "seed, model, dataset, sampler, metric, rewriter, grader, aggregator, engine, store, tracking, paths, "
+    "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
     "question_types"
 )
 

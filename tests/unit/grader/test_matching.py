@@ -281,7 +281,7 @@ def test_grading_fills_its_columns_and_keeps_every_other_one_and_the_order_of_th
         {"label": "B", "correct": True, "exact": True},
         {"label": None, "correct": None, "exact": None},
         {"label": "herman", "correct": False, "exact": False},
-        {"label": None, "correct": False, "exact": False, "outcome": "invalid"},
+        {"label": None, "correct": False, "exact": False, "outcome": "invalid", "reason": "no letter"},
         {"label": "twain", "correct": True, "exact": True},
     ]
     expected = [before | after for before, after in zip(given, filled, strict=True)]

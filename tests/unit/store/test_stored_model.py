@@ -157,6 +157,11 @@ def test_a_completion_is_a_row_of_the_answer_table():
         "finish_reason": "stop",
         "prompt_tokens": 11,
         "completion_tokens": 2,
+        "reasoning": None,
+        "reasoning_tokens": None,
+        "answer": None,
+        "rule": None,
+        "reason": None,
     }
     assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
     assert curves == CURVES.empty_table()

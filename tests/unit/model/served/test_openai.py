@@ -144,9 +144,12 @@ def test_how_fast_how_often_and_for_how_much_it_is_asked_is_no_part_of_the_answe
         "prompt_price": 1.0,
         "completion_price": 1.0,
         "budget": 1.0,
+        "takes_temperature": True,
+        "highest_temperature": 1.0,
     }
     same = {"model", "base_url", "prompt_style", "generation"}
-    assert {field.name for field in fields(OpenAI)} == others.keys() | same
+    thinking = {"max_completion_tokens", "reasoning_effort", "thinking_token_budget"}
+    assert {field.name for field in fields(OpenAI)} == others.keys() | same | thinking
     assert configured(**others).identity() == configured().identity()
 
 

@@ -1,0 +1,37 @@
+"""What every reader does: it says of a reply what its answer is, by which rule, or why there is none."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from robust_eval.question import Question
+
+NOT_ENDED = "reasoning not ended"
+NOTHING = "nothing said"
+NO_LETTER = "no letter"
+"""Reasons why a reply has no answer."""
+
+
+class Reading(NamedTuple):
+    """The answer that was read in a reply: a text in one line, or a letter; empty where there is none.
+
+    ``rule`` says how it was found. ``reason`` says why there is none.
+    """
+
+    answer: str
+    rule: str
+    reason: str = ""
+
+
+class Reader(ABC):
+    """A way of reading replies. It asks no model, so stored replies can be read anew."""
+
+    whole_reply = True
+    """Whether it needs all of a reply, and not its first line alone."""
+
+    def of(self, chat: bool) -> "Reader":
+        """Return the reader for a model that is prompted by conversation (``chat``) or by plain text: this one."""
+        return self
+
+    @abstractmethod
+    def read(self, reply: str, question: Question) -> Reading:
+        """Return what a reply to a question answers."""

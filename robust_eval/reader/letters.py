@@ -1,0 +1,313 @@
+"""The letter that a reply of a chat model chooses, in English, German, French, Spanish and Chinese.
+
+An explicit statement counts most ("the answer is C", a box, "I would choose C", "C is correct"), then a letter that a
+line begins with or is, then the only letter that is named and not denied, then the text of exactly one choice.
+Different letters are none, unless a word of correction leads from one to the other (docs/methods.md, §7).
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from robust_eval.normalization import has_words, normal_form
+from robust_eval.question import LETTERS
+from robust_eval.reader.base import NO_LETTER, Reading
+from robust_eval.reader.explicit import marked, sentences, stated
+from robust_eval.reader.markup import compatible, plain
+from robust_eval.reader.phrases import (
+    AFTER_A_LETTER,
+    AND,
+    BUT,
+    CHOOSE,
+    CONCLUSION,
+    CORRECTED,
+    CORRECTION,
+    DENIAL,
+    FILLER,
+    FITS,
+    HEDGE,
+    HENCE,
+    IS,
+    IT_IS,
+    NOUN,
+    OPTION,
+    RIGHT,
+    SIGNS,
+    THINGS,
+    WHETHER,
+    WORD,
+)
+
+SEVERAL = "several letters"
+BEYOND = "a letter beyond the choices"
+DISAGREE = "letter and text differ"
+
+# --- a letter that is named -------------------------------------------------------------------------------------------
+_NO_ARTICLE = rf"(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"
+_NO_SYMBOL = r"(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
+_NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
+_NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
+_CAPITAL = (
+    rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}(?:[(\[{{]\s*)?([A-Z])(?![{WORD}])(?:\s*[)\]}}])?{_NO_SYMBOL}"
+)
+_SMALL = rf"[(\[]?(?<![{WORD}])([a-z])[)\]](?![{WORD}])|(?<![{WORD}'’])([a-z])(?=[.:,]*\s*(?:\n|\Z))"
+_LETTER = rf"(?:{_CAPITAL}|{_SMALL})"
+_BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-])*?"
+_END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{RIGHT}))"
+_GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
+_NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
+_MORE = re.compile(rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([A-Z]){_NO_NAME}")
+_EARLIER = re.compile(rf"(?<![{WORD}'’.])([A-Z])[).\]]?{AND}(?:{OPTION}\s+)?[(\[]?\Z")
+_THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
+
+# --- statements -------------------------------------------------------------------------------------------------------
+_IS_THEN = rf"(?:{IS}\s*[:：]?|[:：=→]|\n|[-–—](?=\s))"
+_STATEMENTS = [
+    re.compile(pattern)
+    for pattern in (
+        rf"{NOUN}[^.:!?\n;。；：]{{0,90}}?\s*{_IS_THEN}\s*{_BEFORE}{_LETTER}",
+        rf"{RIGHT}\s*(?:{IS}\s*[:：]?|[:：=→])\s*{_BEFORE}{_LETTER}",
+        rf"{CHOOSE}\s*[:：]?\s*{_BEFORE}{_LETTER}",
+        rf"{CONCLUSION}[^.:!?\n;]{{1,80}}?{IS}\s*{_BEFORE}{_LETTER}{_END}",
+        rf"{IT_IS}\s*{_BEFORE}{_LETTER}{_END}",
+        rf"{HENCE}\s*[,:，：]?\s*(?:{IS}\s*)?{_BEFORE}{_LETTER}{_END}",
+        rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
+        rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
+        rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
+        rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
+    )
+]
+_LETTER_IS_RIGHT = [
+    re.compile(pattern)
+    for pattern in (
+        rf"{_CAPITAL}[.:)]?[^.!?\n;。；]{{0,60}}?(?:\s*{IS}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{RIGHT}",
+        rf"{_CAPITAL}\s*(?:项|选项)?\s*(?:是)?\s*正确",
+        rf"{_CAPITAL}\s+{FITS}",
+        rf"{_CAPITAL}[^\n]{{0,80}}?\s*[✓✔✅☑]",
+    )
+]
+_CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (CORRECTION, DENIAL, HEDGE, WHETHER))
+_DENIED_NEXT = re.compile(rf"\s*(?:{IS}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
+_CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][A-Z])[)\]][^,.;:!?\n，。；]*)?")
+_CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([A-Za-z])\s*[)\]}}.:,;!✓✔✅]*\Z")
+_FIRST = re.compile(
+    rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([A-Z])\s*[)\]]|([A-Z])\s*[).:\]](?!\s*[A-Z]\.)|([a-z])\)"
+    rf"|{_NO_PRONOUN}([A-Z])(?=\s+[-–—]\s|\s*[,，、。（(]))"
+)
+_ONLY_LETTERS = re.compile(rf"\W*[A-Z](?:(?:{AND}|\s)*[A-Z])+\W*")
+_IN_A_LIST = [
+    re.compile(pattern, re.M)
+    for pattern in (
+        rf"^[\W_]*(?:{OPTION}\s+)?[(\[]?([A-J])\s*[).:\]]",
+        rf"{OPTION}\s+[(\[]?([A-J])[)\]]?\s*:",
+        rf"(?<![{WORD}])[(]?([A-J])\)",
+        rf"(?<![{WORD}])([A-J])项",
+    )
+]
+"""Forms in which choices are listed."""
+
+
+class _Statement(NamedTuple):
+    place: int
+    letters: frozenset[str]
+
+
+def chosen(reply: str, choices: Sequence[str]) -> Reading:
+    """Return the letter that a reply, without reasoning and marks of a template, chooses among choices.
+
+    >>> chosen("It cannot be A. I would go with **C) iron**.", ["tin", "lead", "iron"]).answer
+    'C'
+    >>> chosen("The answer is A or B.", ["tin", "lead", "iron"]).reason
+    'several letters'
+    """
+    text = compatible(reply)
+    found = [statement for place, inside in marked(text) if (statement := _marked(place, plain(inside), choices))]
+    if found:
+        return _decided(text, found, choices, "marked letter")
+    text = _unquoted(plain(text))
+    if letter := _letter_of_text(text, choices):
+        return Reading(letter, "text of a choice")
+    for rule, find in (("stated letter", _stated), ("letter of a line", _in_lines), ("only letter", _named)):
+        if found := find(text):
+            return _decided(text, found, choices, rule)
+    return _by_text(text, choices)
+
+
+def _decided(text: str, found: Sequence[_Statement], choices: Sequence[str], rule: str) -> Reading:
+    """Return the one letter that the statements choose together."""
+    last = found[-1]
+    before = next((each for each in reversed(found) if each.letters != last.letters), None)
+    if before is not None and not _CORRECTION.search(text[before.place : last.place]):
+        return Reading("", rule, SEVERAL)
+    if len(last.letters) != 1:
+        return Reading("", rule, SEVERAL)
+    (letter,) = last.letters
+    if letter not in LETTERS[: len(choices)]:
+        return Reading("", rule, BEYOND)
+    if _names_another(text[last.place :], letter, choices):
+        return Reading("", rule, DISAGREE)
+    return Reading(letter, rule)
+
+
+def _marked(place: int, inside: str, choices: Sequence[str]) -> _Statement | None:
+    """Return the letters of what stands in a box or the like; None where it has none."""
+    inside = _unquoted(inside).strip()
+    if whole := _WHOLE.match(inside):
+        return _Statement(place, frozenset(whole[1].upper()))
+    if first := _FIRST.match(inside):
+        return _Statement(place, frozenset({_first(first)} | _further(inside[first.end() :])))
+    if _ONLY_LETTERS.fullmatch(inside):
+        return _Statement(place, frozenset(re.findall(r"[A-Z]", inside)))
+    if found := _stated(inside):
+        return found[-1]
+    letter = _letter_of_text(inside, choices)
+    return _Statement(place, frozenset(letter)) if letter else None
+
+
+def _stated(text: str) -> list[_Statement]:
+    """Return the statements that choose letters, in their order; the letters of a list of choices state nothing."""
+    found: dict[int, _Statement] = {}
+    listed = _listed(text)
+    for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
+        begin, end, letter = _letter(match)
+        between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
+        denied = _DENIAL.search(between) or _denied_after(text[end:], further)
+        if not denied and begin not in listed and not _THING_BEFORE.search(between):
+            found.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
+    for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
+        begin, end, letter = _letter(match)
+        clause = _CLAUSE_END.split(text[max(0, begin - 40) : begin])[-1]
+        denied = [_DENIAL.search(text[end : match.end()]), _DENIAL.search(clause), _WHETHER.search(clause)]
+        if not any(denied) and not _THING_BEFORE.search(text[:begin]):
+            found.setdefault(begin, _Statement(begin, frozenset({letter} | _earlier(text[:begin]))))
+    return [found[place] for place in sorted(found)]
+
+
+def _in_lines(text: str) -> list[_Statement]:
+    """Return the letters that lines are or begin with."""
+    found = []
+    listed = _listed(text)
+    lines = list(re.finditer(r"[^\n]*\S[^\n]*", text))
+    for line in lines:
+        stripped = line.group().strip()
+        begin = line.start() + line.group().index(stripped)
+        if whole := _WHOLE.match(stripped):
+            if whole[1].isupper() or len(lines) == 1 or not stripped[-1].isalpha():
+                found.append(_Statement(begin, frozenset(whole[1].upper())))
+        elif _ONLY_LETTERS.fullmatch(stripped):
+            found.append(_Statement(begin, frozenset(re.findall(r"[A-Z]", stripped))))
+        elif first := _FIRST.match(stripped):
+            rest = stripped[first.end() :]
+            if begin + first.start(first.lastindex or 0) not in listed and not _denied_after(rest):
+                found.append(_Statement(begin, frozenset({_first(first)} | _further(rest))))
+    return found
+
+
+def _named(text: str) -> list[_Statement]:
+    """Return the letters that are named as choices are, and not denied; none where other letters are named besides."""
+    found, denied = [], set()
+    for clause in _CLAUSES.finditer(text):
+        for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([A-Z])(?=\))", clause.group()):
+            begin, _, letter = _letter(match)
+            if _THING_BEFORE.search(text[: clause.start() + begin]):
+                continue
+            if _DENIAL.search(clause.group()) or _HEDGE.search(clause.group()):
+                denied.add(letter)
+            else:
+                found.append(_Statement(clause.start() + begin, frozenset(letter)))
+    loose = {match[1] for match in re.finditer(_CAPITAL, text) if not _THING_BEFORE.search(text[: match.start(1)])}
+    others = loose - denied - {letter for statement in found for letter in statement.letters}
+    return [] if others else [statement for statement in found if not statement.letters & denied]
+
+
+def _by_text(text: str, choices: Sequence[str]) -> Reading:
+    """Return the letter of the one choice whose text the reply says that the answer is, or names in one sentence."""
+    for _, answer in reversed(stated(text)):
+        if letter := _letter_of_text(answer, choices):
+            return Reading(letter, "text of a choice")
+    said = normal_form(text)
+    named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(said, normal_form(choice))]
+    if len(named) == 1 and not _DENIAL.search(text) and not _HEDGE.search(text) and len(sentences(text)) == 1:
+        return Reading(named[0], "text of a choice")
+    return Reading("", "", NO_LETTER)
+
+
+def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield matches that may overlap: a statement may begin within another."""
+    place = 0
+    while (match := pattern.search(text, place)) is not None:
+        yield match
+        place = match.start() + 1
+
+
+def _letter(match: re.Match[str]) -> tuple[int, int, str]:
+    """Return where the letter of a match begins and ends, and the letter."""
+    number = next(number for number, value in enumerate(match.groups(), 1) if value)
+    return match.start(number), match.end(number), match[number].upper()
+
+
+def _first(match: re.Match[str]) -> str:
+    return next(letter for letter in match.groups() if letter).upper()
+
+
+def _listed(text: str) -> set[int]:
+    """Return the places of letters with which the choices are listed: A, B and C at least, each in the same form."""
+    for form in _IN_A_LIST:
+        places = {match.start(1): match[1] for match in form.finditer(text)}
+        if set(places.values()) >= set("ABC"):
+            return set(places)
+    return set()
+
+
+def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
+    """Tell whether letters are denied by what follows the first of them: "B is wrong"."""
+    rest = rest[max((rest.find(letter) + 1 for letter in further), default=0) :]
+    if re.match(r"[^，。；,;\n]{0,6}[不错]", rest):
+        return True
+    clause = _CLAUSE_END.split(rest.lstrip(")] "), maxsplit=1)[0]
+    return _DENIED_NEXT.match(clause) is not None and _DENIAL.search(clause) is not None
+
+
+def _further(rest: str) -> set[str]:
+    """Return the letters that follow a first one: "A and B", "A, B or C"."""
+    letters = set()
+    while more := _MORE.match(rest):
+        letters.add(more[1])
+        rest = rest[more.end(1) :]
+    return letters
+
+
+def _earlier(text: str) -> set[str]:
+    """Return the letters before one, as in "both A and B are correct"."""
+    letters = set()
+    while match := _EARLIER.search(text):
+        letters.add(match[1])
+        text = text[: match.start(1)]
+    return letters
+
+
+def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
+    """Tell whether the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
+    behind = re.match(r"[A-Za-z]\s*[)\].:]+\s*([^\n]+)", text)
+    if behind is None:
+        return False
+    said = f"{normal_form(behind[1])} "
+    named = [
+        other for other, choice in zip(LETTERS, choices, strict=False) if said.startswith(f"{normal_form(choice)} ")
+    ]
+    return bool(named) and letter not in named
+
+
+def _letter_of_text(text: str, choices: Sequence[str]) -> str | None:
+    """Return the letter of the one choice whose text this is; None where there is none, or several."""
+    form = normal_form(text)
+    same = [letter for letter, choice in zip(LETTERS, choices, strict=False) if form and normal_form(choice) == form]
+    return same[0] if len(same) == 1 else None
+
+
+def _unquoted(text: str) -> str:
+    """Return a text without quotation marks."""
+    return re.sub(r"[\"“”„«»‘`]|(?<!\w)['’]|['’](?!\w)", "", text)

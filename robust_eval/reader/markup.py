@@ -1,0 +1,71 @@
+"""What surrounds an answer and is none of it: marks of chat templates, fences, Markdown, LaTeX, tags."""
+
+import re
+import unicodedata
+
+_MARK = re.compile(
+    r"<\|[\w ]{2,30}\|>|</?s>|<(?:start|end)_of_turn>|<(?:eos|bos|pad)>|\[/?INST\]|<</?SYS>>|<｜[^｜\n]{2,30}｜>"
+)
+"""A mark that a chat template writes between the turns of a conversation."""
+_ROLE = re.compile(r"\A\s*(?:assistant|model)\s*(?=\n|<\|)|\A\s*ASSISTANT:\s*")
+_ANOTHER_TURN = re.compile(
+    r"^[#*\s]*(?:(?:Question|Q|Frage|Pregunta|问题)\s*\d*\s*[:：]|(?:User|Human|USER|HUMAN)\s*:|Instruction\s*:)", re.M
+)
+"""The first line of a turn that is not the model's: it wrote on where it should have ended."""
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?|```", re.M)
+_LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox|emph|boldsymbol)\s*\{([^{}]*)\}")
+_LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$?|\\[,;!]|\\(?:quad|left|right)\b")
+_TAG = re.compile(r"</?(?:b|i|u|em|strong|p|br|span|div|code|pre|center|h\d|li|ul|ol)\b[^<>]*>", re.I)
+_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+_HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)", re.M)
+_EMPHASIS = re.compile(
+    r"(?<!\w)\*{1,3}(?=\S)(.+?)(?<=\S)\*{1,3}(?!\w)|(?<!\w)_{1,3}(?=\S)(.+?)(?<=\S)_{1,3}(?!\w)|`([^`\n]+)`"
+)
+_STRAY_EMPHASIS = re.compile(r"\*\*|(?<!\w)__(?!\w)")
+_BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
+
+
+def without_template(reply: str) -> str:
+    r"""Return a reply without the marks of its chat template, and without what the model wrote of further turns.
+
+    >>> without_template("Paris<|im_end|>\n<|im_start|>user\nAnd Spain?")
+    'Paris'
+    >>> without_template("Paris\nQuestion: What is the capital of Germany?\nAnswer: Berlin")
+    'Paris'
+    """
+    reply = _ROLE.sub("", reply)
+    while (mark := _MARK.match(reply.lstrip())) is not None:  # marks before the answer
+        reply = _ROLE.sub("", reply.lstrip()[mark.end() :])
+        if mark.group().startswith("<|start_header"):
+            reply = reply.partition("<|end_header_id|>")[2]
+    if (mark := _MARK.search(reply)) is not None:
+        reply = reply[: mark.start()]
+    for turn in _ANOTHER_TURN.finditer(reply):
+        if reply[: turn.start()].strip():
+            reply = reply[: turn.start()]
+            break
+    return reply.strip()
+
+
+def plain(reply: str) -> str:
+    r"""Return a reply as plain text: without fences, headings, emphasis, bullets, tags, and the signs of LaTeX.
+
+    >>> plain("### Answer\n\n**Paris** is the `capital`.")
+    'Answer\n\nParis is the capital.'
+    """
+    reply = _FENCE.sub("", reply)
+    reply = _TAG.sub(" ", reply)
+    reply = _LINK.sub(r"\1", reply)
+    before = None
+    while before != reply:
+        before, reply = reply, _LATEX_WORD.sub(r"\1", reply)
+    reply = _LATEX_SIGNS.sub("", reply)
+    reply = _BULLET.sub("", _HEADING.sub("", reply))
+    for _ in range(2):  # ***both*** and **_nested_**
+        reply = _EMPHASIS.sub(lambda found: next(text for text in found.groups() if text is not None), reply)
+    return _STRAY_EMPHASIS.sub("", reply).strip()
+
+
+def compatible(reply: str) -> str:
+    """Return a reply with full-width and circled characters as the plain ones: "（Ｃ）" is "(C)"."""
+    return unicodedata.normalize("NFKC", reply)

@@ -1,0 +1,129 @@
+"""Phrases in five languages that lead to an answer, affirm, deny or correct it, as parts of regular expressions."""
+
+WORD = "A-Za-zÀ-ÖØ-öø-ÿ0-9_"
+"""What words are made of; Chinese ones are not parted by spaces."""
+
+
+def phrases(*, zh: str = "", **languages: str) -> str:
+    """Return a pattern of any of these phrases: words apart from others, in capitals or not; Chinese ones anywhere.
+
+    Phrases are parted by "|". A space stands for any white space, an apostrophe for either of its forms.
+    """
+    words = "|".join("".join(text.split("\n")) for text in languages.values())
+    apart = rf"(?<![{WORD}])(?i:{words})(?![{WORD}])".replace(" ", r"\s+").replace("'", "['’]")
+    return f"(?:{apart}|{zh})" if zh else f"(?:{apart})"
+
+
+NOUN = phrases(
+    en="(?:answer|choice|option|alternative|solution|selection|pick|response|letter|statement|conclusion|diagnosis)s?",
+    de="Antwort(?:möglichkeit|option)?|Lösung|Wahl|Auswahl|Aussage|Möglichkeit",
+    fr="réponses?|choix|propositions?",
+    es="respuestas?|opción|opciones|alternativas?|elección|solución|letra",
+    zh="答案|选项|正确的?是|选择",
+)
+"""What an answer is called."""
+OPTION = phrases(
+    en="option|choice|letter|alternative|answer|statement|item",
+    de="Antwort(?:möglichkeit|option)?|Möglichkeit|Lösung|Aussage|Auswahl(?:möglichkeit)?|Buchstabe|Variante",
+    fr="réponse|proposition|choix|lettre|case",
+    es="opción|respuesta|alternativa|letra|inciso|solución|apartado",
+    zh="选项|答案|选择",
+)
+"""What one of the choices is called in front of its letter."""
+IS = phrases(
+    en="is|are|was|would be|should be|must be|has to be|will be|seems to be|appears to be|remains",
+    de="ist|lautet|wäre|sei|heißt",
+    fr="est|serait",
+    es="es|sería|debe ser|será",
+    zh="应该是|应当是|应是|是|应为|为|選|选|选择",
+)
+RIGHT = phrases(
+    en="correct|right|true|best|accurate|appropriate|valid|only",
+    de="richtige?|korrekte?|zutreffend|wahr",
+    fr="correcte?|exacte?|juste|vraie?|bonne",
+    es="correct[ao]|verdader[ao]|adecuad[ao]",
+    zh="正确的?|对的|符合",
+)
+FITS = phrases(en="fits|it is|it's", de="stimmt|trifft zu|passt")
+"""What affirms the letter before it by itself."""
+FILLER = phrases(
+    en="the|number|indeed|in fact|actually|clearly|most|likely|probably|definitely|therefore|thus|then|hence|simply"
+    "|listed under|only",
+    de="die|der|das|eindeutig|wohl|daher|also|somit|doch",
+    fr="la|le|les|donc|bien|en fait|plutôt",
+    es="el|lo|por|tanto|entonces",
+)
+"""What may stand between a statement and its letter."""
+CHOOSE = phrases(
+    en="choose|choosing|pick|select|selecting|go with|going with|opt for|settle on|lean towards?|vote for|mark|tick"
+    "|I say|I would say|I answer|I would answer|(?:changing|change) my answer to"
+    "|my (?:choice|pick|guess|vote|selection|best guess)(?: is| would be| goes to|:)",
+    de="wähle|nehme|tippe auf|entscheide mich für|ankreuzen|ich würde(?: mich für)?",
+    fr="je (?:choisis|choisirais|prends|dirais|répondrais|réponds|sélectionne)|opte pour|opterais pour|penche pour"
+    "|retenir|cocher",
+    es="elijo|elegiría|escojo|escogería|optaría por|opto por|selecciono|seleccionaría|diría que|diría|marco|marcaría"
+    "|me quedo con|nos quedamos con|me inclino por|rectifico",
+    zh="应?该?选择?|故选|则选|本题选|答选",
+)
+IT_IS = phrases(
+    en="it is|it's|it must be|it should be|it has to be|that is|that's|that would be|that'd be|this is",
+    de="es ist|das ist|es wäre|es muss|es handelt sich(?: also)? um",
+    fr="c'est|ce serait|il (?:s'agit|reste)(?: donc)?(?: de)?",
+    es="es la|sería la|es el",
+)
+HENCE = phrases(
+    en="so|thus|therefore|hence|consequently|which (?:is|means|matches|corresponds to|gives)|leaves|leaving|makes it"
+    "|matches|corresponds to|correction",
+    de="daher|also|somit|folglich|deshalb|korrektur|fazit|bleibt(?: nur)?|entspricht",
+    fr="donc|ainsi|soit|à savoir|correspond(?:ant)? à",
+    es="por lo tanto|por tanto|por eso|así que|luego|entonces|corrección|es decir|corresponde a",
+)
+CONCLUSION = phrases(
+    en="thus|therefore|hence|so|consequently|most likely",
+    de="daher|also|somit",
+    fr="donc|ainsi",
+    es="por lo tanto|por tanto",
+)
+"""What opens a sentence that concludes: "thus the best ground is A"."""
+SIGNS = "(?:→|=>|⇒|∴|➡️?|因此|所以|故|综上)"
+CORRECTED = "(?:更正为|改为|改选|修正为|应为)"
+BUT = phrases(en="but|but rather|rather|instead", de="sondern", fr="mais", es="sino", zh="而是")
+CORRECTION = phrases(
+    en="actually|wait|correction|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
+    "|re-?(?:check|consider|examin|evaluat|think|calculat|read)(?:e|ed|ing|ation)?|I was wrong|I misread|hold on|oops"
+    "|let me (?:correct|fix|double|re)|revis(?:e|ed|ing)|changing my answer|hmm",
+    de="moment|doch|tatsächlich|eigentlich|korrektur|korrigiere|stopp|halt|verzeihung|entschuldigung|irrtum|nochmals?",
+    fr=r"en fait|pardon|attend(?:s|ez)|erreur|excuse\w*|rectifi\w+|plutôt|trompée?|en relisant",
+    es=r"en realidad|perdón|espera|un momento|corrección|corrijo|disculpa\w*|mejor dicho|rectifico|de hecho",
+    zh=r"\b(?i:no|nein|non)\b\s*[,.!—–-]|实际上|其实|不对|等等|等一下|更正|重新|抱歉|错了|修正|再想|再看",
+)
+"""What leads from one answer to another that replaces it."""
+DENIAL = phrases(
+    en="not|isn't|can't|cannot|wasn't|neither|nor|never|no|incorrect|wrong|false|unlikely|rule out|ruled out"
+    "|eliminated?|excluded?|discarded?|out",
+    de="nicht|keine?|weder|noch|falsch|unzutreffend|inkorrekt|ausscheiden|scheide[nt]",
+    fr="pas|ni|faux|fausses?|incorrecte?s?|exclue?|éliminée?",
+    es="falsas?|falsos?|incorrectas?|incorrectos?|tampoco|descartamos|descarto|descartada",
+    zh="n['’]est|不|错|排除|❌|✗|✘",
+)
+HEDGE = phrases(en="could be|might be|may be|can be", de="könnte", fr="pourrait", es="podría|puede ser", zh="可能")
+WHETHER = phrases(en="why|if|whether", de="ob|wenn|falls|warum", fr="si|pourquoi", es="por qué|si")
+AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)\s*)+"
+AFTER_A_LETTER = (
+    "(?i:and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that|the|though"
+    "|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks|matches"
+    "|remains|alone|only|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt|passt|zu|sein"
+    "|heißen|wäre|würde|et|est|ou|la|le|parce|car|puisque|vu|bien|mais|répond|correspond|serait|es|y|o|porque|ya|aunque"
+    "|sería)"
+)
+"""Words that follow a letter that is chosen, but no noun that the letter A would be the article of."""
+THINGS = phrases(
+    things="type|class|grade|group|plan|point|schedule|figure|fig|phase|block|part|section|car|train|city|town|line|node"
+    "|vertex|angle|side|player|company|team|person|object|body|box|bag|appendix|chapter|room|gate|wire|lamp|bulb|planet"
+    "|star|plate|substance|element|gas|liquid|metal|sample|tank|container|blood type|blood group|symbol|drive|level"
+    "|variable|sets?|event|matrix|vector|note|key of|size|area|zone|region|district|route|bus|program|language|number",
+    titles="dr|mr|mrs|ms|prof|sir|king",
+    vitamins="vitamine?|vitamina|hepatitis|hépatite|groupe sanguin|grupo sanguíneo|blutgruppe",
+    others="typ|tipo|klasse|clase|classe|gruppe|groupe|grupo|punkt|punto|abbildung|figura|teil",
+)
+"""What a letter after it names something else than a choice of: "vitamin C", "point A"."""

@@ -1,0 +1,56 @@
+"""The answer in a reply of a chat model (docs/methods.md, §7)."""
+
+import re
+from dataclasses import dataclass
+
+from robust_eval.question import Question
+from robust_eval.reader.base import NOT_ENDED, NOTHING, Reader, Reading
+from robust_eval.reader.explicit import marked, sentences, stated
+from robust_eval.reader.letters import chosen
+from robust_eval.reader.markup import compatible, plain, without_template
+from robust_eval.reader.reasoning import without_reasoning
+
+WORDS = 60
+"""Words of a reply that is taken whole, at most; in a longer one much is said besides the answer."""
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
+_POLITE = "|".join(
+    (
+        r"sure(?: thing)?|certainly|of course|absolutely|(?:great|good) question|no problem|hello|hi(?: there)?",
+        r"natürlich|gerne?|klar|selbstverständlich|bien sûr|avec plaisir|bonjour|claro|por supuesto|hola",
+        r"当然|好的|你好",
+    )
+)
+_OPENING = re.compile(rf"\A\s*(?:(?:{_POLITE})[!,.:！，。：]+\s*)+", re.I)
+
+
+@dataclass
+class Reply(Reader):
+    """reader=reply. Reads an explicit answer, or else the whole reply if it is short, or else its last sentence."""
+
+    def read(self, reply: str, question: Question) -> Reading:
+        """See Reader."""
+        spoken = without_reasoning(reply)
+        if spoken is None:
+            return Reading("", "", NOT_ENDED)
+        spoken = without_template(spoken)
+        if not spoken:
+            return Reading("", "", NOTHING)
+        return chosen(spoken, question.choices) if question.choices else _answer(spoken)
+
+
+def _answer(spoken: str) -> Reading:
+    """Return the answer in free text."""
+    if found := [answer for _, answer in marked(spoken) if plain(answer)]:
+        return Reading(_line(plain(found[-1])), "marked answer")
+    text = plain(spoken)
+    if found := [answer for _, answer in stated(text) if answer]:
+        return Reading(_line(found[-1]), "stated answer")
+    text = _OPENING.sub("", text).strip() or text
+    if len(_WORD.findall(text)) <= WORDS:
+        return Reading(_line(text), "whole reply") if text else Reading("", "", NOTHING)
+    return Reading(_line(sentences(text)[-1]), "last sentence")
+
+
+def _line(text: str) -> str:
+    """Return a text as one line."""
+    return " ".join(compatible(text).split())
