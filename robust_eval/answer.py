@@ -162,6 +162,24 @@ def validated(table: pa.Table) -> pa.Table:
     return table
 
 
+_FIRST_LINES = b"robust_eval.first_lines"
+
+
+def with_first_lines(table: pa.Table, first_lines: bool) -> pa.Table:
+    """Return a table of answers, marked as one of replies that ended with their ``first_lines``, or not."""
+    mark = {_FIRST_LINES: b"true" if first_lines else b"false"}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **mark})
+
+
+def answers_are_first_lines(path: Path) -> bool | None:
+    """Tell whether replies ended with their first lines, as a file of answers is marked; None where it is not."""
+    try:
+        mark = (pq.read_schema(path).metadata or {}).get(_FIRST_LINES)
+    except (OSError, pa.ArrowInvalid):  # no Parquet, or none that can be read: reading the answers says which
+        return None
+    return None if mark is None else mark == b"true"
+
+
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name."""
     partial = path.with_name(path.name + ".partial")

@@ -67,8 +67,10 @@ class Config:
         """What reads and grades the replies of the model.
 
         A reply ends with its first line where no more is read, but for a conversation with a server, which answers
-        whole: what was paid for can so be read in another way later.
+        whole: what was paid for can so be read in another way later. A file of recorded answers that a run left
+        says itself how the model was prompted.
         """
-        chat = self.model.terms().chat
+        marked = None if self.recorded is None else self.recorded.first_lines
+        chat = self.model.terms().chat if marked is None else not marked
         reader = self.reader.of(chat)
         return Judge(reader, self.grader, first_line=not reader.whole_reply and not (chat and self.model.remote))

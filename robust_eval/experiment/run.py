@@ -118,7 +118,7 @@ def _measure(
     with watch.stage("baseline"):
         greedy = source.baseline(candidates)
         record = begin()
-        write_answers(greedy, {}, folder)
+        write_answers(greedy, {}, config.judge.first_line, folder)
         baseline = config.judge.grade(candidates, greedy)
         kept = source.select(candidates, baseline)
     if greedy.num_rows or isinstance(source, Recorded):
@@ -127,7 +127,7 @@ def _measure(
         answers = source.answers(kept)
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
-    write_answers(greedy, answers, folder)
+    write_answers(greedy, answers, config.judge.first_line, folder)
 
     with watch.stage("grading"):
         graded = grade(config, kept, answers, read)

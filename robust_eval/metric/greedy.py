@@ -27,6 +27,6 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     """
     presentation = Presentation("Greedy answers", columns=[])
     score = Score([question.id for question in asked], declared=[FIGURE], presentation=presentation)
-    accuracy = grid(score.question_ids, baseline, [0.0]).accuracy[:, 0]
+    accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
     score.add_share(FIGURE.name, accuracy, question_groups(asked), seed)
     return score

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple, Protocol
 from robust_eval.model.base import LanguageModel, Request, Temperatures
 from robust_eval.model.workload import Terms
 
+PROMPT_STYLES = ("plain", "chat")
+"""How a model is prompted: with text that it continues, or with messages of a conversation."""
+
 
 class Division(NamedTuple):
     """Requests in blocks, each of which can be answered by itself, on another machine, with the same numbers.

@@ -6,7 +6,7 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.model.base import LanguageModel
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.workload import Terms
 
 
@@ -16,6 +16,8 @@ class RecordedModel(ModelConfig):
 
     name: str
     """The name of the model in logs, tables and the tracker."""
+    prompt_style: str = "plain"
+    """plain | chat: how it was prompted, and so how its replies are read, unless a file that a run left says so."""
 
     remote = True
     recorded = True
@@ -24,9 +26,13 @@ class RecordedModel(ModelConfig):
         """Return nothing: the model is not known."""
         return {}
 
+    def __post_init__(self) -> None:
+        if self.prompt_style not in PROMPT_STYLES:
+            raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
+
     def terms(self) -> Terms:
-        """Nothing is asked; what was recorded is read as replies of a conversation, which most are."""
-        return Terms(chat=True)
+        """Nothing is asked; see ModelConfig."""
+        return Terms(chat=self.prompt_style == "chat")
 
     def load(self) -> LanguageModel:
         """See ModelConfig."""

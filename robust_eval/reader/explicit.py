@@ -28,7 +28,7 @@ _DENIED = re.compile(r"(?:not|nicht|keine?|pas|no|不)\b", re.I)
 _NOT_AN_END = (
     r"(?<!\b[A-Z])(?<!\b(?:St|Mr|Dr|Mt|Ft|Jr|Sr|vs|No|ca))(?<!\b(?:Mrs|Rev|Gen|Col|Inc|Ltd|bzw))(?<!\b(?:Prof|Capt))"
 )
-_END = re.compile(rf"(?<=[\w)\]\"'”’%°]){_NOT_AN_END}[.!?](?=[\"'”’)]*(?:\s|\Z))|[。！？]")
+_END = re.compile(rf"(?<=[\w)\]\"'”’%°]){_NOT_AN_END}[.!?](?P<closing>[\"'”’)]*)(?=\s|\Z)|[。！？]")
 
 
 class Statement(NamedTuple):
@@ -69,7 +69,7 @@ def stated(text: str) -> list[Statement]:
     place = 0
     while (match := _STATEMENT.search(text, place)) is not None:
         answer = first_sentence(match["answer"])
-        if not _DENIED.match(answer):
+        if any(map(str.isalnum, answer)) and not _DENIED.match(answer):
             found.append(Statement(match.start(), answer))
         place = match.start("answer")
     return found
@@ -88,7 +88,7 @@ def sentences(text: str) -> list[str]:
         rest = line.strip()
         while rest:
             end = _END.search(rest)
-            sentence, rest = (rest[: end.start()], rest[end.end() :]) if end else (rest, "")
+            sentence, rest = (rest[: end.start()] + (end["closing"] or ""), rest[end.end() :]) if end else (rest, "")
             if any(letter.isalnum() for letter in sentence):
                 found.append(sentence.strip())
     return found

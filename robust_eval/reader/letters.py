@@ -180,8 +180,8 @@ def _stated(text: str) -> list[_Statement]:
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
         clause = _CLAUSE_END.split(text[max(0, begin - 40) : begin])[-1]
-        denied = [_DENIAL.search(text[end : match.end()]), _DENIAL.search(clause), _WHETHER.search(clause)]
-        if not any(denied) and not _THING_BEFORE.search(text[:begin]):
+        doubts = [_DENIAL.search(text[end : match.end()]), _DENIAL.search(clause), _WHETHER.search(clause)]
+        if not any(doubts) and not _THING_BEFORE.search(text[:begin]):
             found.setdefault(begin, _Statement(begin, frozenset({letter} | _earlier(text[:begin]))))
     return [found[place] for place in sorted(found)]
 

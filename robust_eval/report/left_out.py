@@ -62,7 +62,11 @@ def unread(counts: Mapping[str, float]) -> str:
         return ""
     reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,.0f}" for reason, count in found.items())
     room = NOT_ENDED.replace(" ", "_") in found
-    remedy = "; model.max_completion_tokens leaves room for longer reasoning" if room else ""
+    remedy = (
+        "; model.max_completion_tokens, or model.thinking_budget where the model is loaded here, makes room"
+        if room
+        else ""
+    )
     return f"{_counted(sum(found.values()), 'reply', 'replies')}, which count as wrong: {reasons}{remedy}"
 
 

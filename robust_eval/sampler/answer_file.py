@@ -256,7 +256,7 @@ class AnswerFile:
         }
         self._refuse_unknown_values(columns)
         said = found[SAMPLER].fill_null(RECORDED) if SAMPLER in found else pa.array([RECORDED] * number)
-        above = columns["temperature"].to_numpy() > 0
+        above = columns["temperature"].to_numpy() != 0
         self._refuse_where(
             above & pc.equal(said, GREEDY).to_numpy(zero_copy_only=False),
             lambda row: f"{self._theirs(SAMPLER)!r} is {GREEDY}, which is what the answers at temperature 0 are called",
@@ -282,11 +282,11 @@ class AnswerFile:
                 lambda row: f"{self._theirs(name)!r} must be {said}, not {_shown(column[row].as_py())}",
             )
 
-        for name in ("rewrite", "trial", "answer_tokens", "prompt_tokens", "completion_tokens"):
+        for name in ("rewrite", "trial", "answer_tokens", "prompt_tokens", "completion_tokens", "reasoning_tokens"):
             if name in columns:
                 refuse(name, columns[name].fill_null(0).to_numpy() >= 0, "0 or more")
         t = columns["temperature"].to_numpy()
-        refuse("temperature", (t >= 0) & np.isfinite(t), "0 or more")
+        refuse("temperature", ((t >= 0) & np.isfinite(t)) | np.isnan(t), "0 or more")  # NaN: the model's own
         if "weight" in columns:
             weight = columns["weight"].fill_null(1).to_numpy()
             refuse("weight", (weight >= 0) & (weight <= 1), "a share between 0 and 1")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import SAMPLER
+from robust_eval.answer import SAMPLER, answers_are_first_lines, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
@@ -35,7 +35,7 @@ class RecordedAnswers:
     columns: Any = None
     """What the file calls the columns that have another name here, for example {text: reply}; null: none has."""
     temperature: float | None = None
-    """At which all answers were drawn, where the file has no column that says so."""
+    """At which all answers were drawn, where the file has no column that says so; .nan: at the model's own."""
     selection: str = "none"
     """Which questions go on: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
     or all (none: no selection)."""
@@ -48,7 +48,7 @@ class RecordedAnswers:
             raise ValueError(f"columns must name some of {', '.join(COLUMNS)}, not {unknown[0]}")
         if len(set(self.columns.values())) < len(self.columns):
             raise ValueError(f"columns must name a column of the file once, not as in {self.columns}")
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
+        if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
             raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
@@ -70,6 +70,11 @@ class RecordedAnswers:
         """Return what tells the file from another, for the record."""
         with open(self.file, "rb") as content:
             return {"sha256": hashlib.file_digest(content, "sha256").hexdigest()}
+
+    @property
+    def first_lines(self) -> bool | None:
+        """Whether the file is that of a run in which a reply ended with its first line; None: it is of no run."""
+        return answers_are_first_lines(Path(self.file))
 
     def answered(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that have an answer; UserError names the first answer to a question that is none of
@@ -128,7 +133,7 @@ class RecordedAnswers:
         return {name: sampled.filter(pc.equal(sampled[SAMPLER], name)).drop_columns(SAMPLER) for name in names}
 
     def _sampled(self) -> pa.Table:
-        return self._answers().filter(pc.field("temperature") > 0)
+        return self._answers().filter(pc.field("temperature") != 0)
 
     def _baseline(self) -> pa.Table:
         return self._answers().filter(pc.field("temperature") == 0)
@@ -153,7 +158,7 @@ class RecordedConditions:
     """Under which conditions a sampler has answers, by its name, if it is one of ours, and its answers above t = 0."""
 
     def __init__(self, name: str, answers: pa.Table) -> None:
-        self.temperatures: list[float] = np.unique(answers["temperature"].to_numpy()).tolist()
+        self.temperatures = temperatures_of(answers)
         weight = answers["weight"].to_numpy()
         same = groups(answers["question_id"], answers["rewrite"], answers["temperature"])
         first = np.unique(same, return_index=True)[1][same]

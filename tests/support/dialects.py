@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from support.scripted_server import Body
+from scripted_server import Body
 
 from robust_eval.dataset.jsonl import JsonLines
 

@@ -1,30 +1,66 @@
 """Prompts as the token ids that a causal language model reads."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.model.base import Request
+from robust_eval.model.local.thinking import Thinking
 from robust_eval.prompt.prompt import Prompt
 
 TODAY = "26 Jul 2024"
 """The date for chat templates that write one (Llama 3): today's would change the answers from day to day."""
 
 
-class PromptEncoder:
-    """Encodes prompts with a tokenizer of transformers, as plain text or (``chat``) by its chat template."""
+@dataclass
+class ChatTemplate:
+    """How the chat template of a model is filled."""
 
-    def __init__(self, tokenizer: Any, prompt_style: str) -> None:
+    enable_thinking: bool | None = None
+    """For templates that can turn thinking on and off (Qwen3); null: as the template has it by itself."""
+    system_role: bool | None = None
+    """Whether the system line is a message of its own; false: it opens the first message of the user. null: wherever
+    the template shows such a message."""
+    date: str = TODAY
+    """What templates are told that write today's date."""
+    thinking_end: str = "</think>"
+    """The tag with which the model ends its reasoning. It begins with the same tag without the slash."""
+
+    def __post_init__(self) -> None:
+        if "/" not in self.thinking_end:
+            raise ValueError(f"chat_template.thinking_end must be a tag with a slash, not {self.thinking_end}")
+
+
+class PromptEncoder:
+    """Encodes prompts with a tokenizer of transformers, as plain text or (``chat``) by its chat template.
+
+    A model that is ``thinking`` has its reasoning opened.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        prompt_style: str,
+        template: ChatTemplate | None = None,
+        thinking: Thinking | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
         self._chat = prompt_style == "chat"
-        self._system_role = self._chat and _takes_system_role(tokenizer)
+        self._thinking = thinking
+        template = template or ChatTemplate()
+        self._options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True, "date_string": template.date}
+        if template.enable_thinking is not None:
+            self._options["enable_thinking"] = template.enable_thinking
+        shown = _takes_system_role(tokenizer) if self._chat and template.system_role is None else template.system_role
+        self._system_role = self._chat and bool(shown)
 
     def __call__(self, prompt: Prompt) -> list[int]:
         if not self._chat:
             text, special = prompt.text(), True
         else:  # the template writes the special tokens itself
             messages = prompt.messages(self._system_role)
-            options = {"tokenize": False, "add_generation_prompt": True, "date_string": TODAY}
-            text = self._tokenizer.apply_chat_template(messages, **options)
+            text = self._tokenizer.apply_chat_template(messages, **self._options)
+            text = text if self._thinking is None else self._thinking.opened(text)
             special = False
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.config import PROMPT_STYLES, Division, ModelConfig
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.batching import PADDING, Beside, blocks, growing_blocks
 from robust_eval.model.local.embedded import CONVERSION, converted_model, package_folder
 from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
 from robust_eval.model.local.memory import bytes_per_question, cuda_is_there, free_memory, out_of_memory
-from robust_eval.model.local.prompt_encoder import PromptEncoder
+from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
+from robust_eval.model.local.thinking import Thinking
 from robust_eval.model.local.tokenizer_file import tokenizer_file
 from robust_eval.model.token_texts import token_texts
 from robust_eval.model.workload import Terms
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 VERSION = 1
 """To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-PROMPT_STYLES = ("plain", "chat")
 MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
 """On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
 
@@ -63,9 +63,18 @@ class Transformers(ModelConfig):
     many."""
     stop: list[str] = field(default_factory=list)
     """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
+    chat_template: ChatTemplate = field(default_factory=ChatTemplate)
+    """How the chat template is filled."""
+    thinking_budget: int | None = None
+    """Tokens that the model may think before each answer; then the end of its reasoning is written for it. 0: it
+    answers without thinking. null: nothing is done about thinking."""
     generation: Generation = field(default_factory=Generation)
 
     def __post_init__(self) -> None:
+        if self.thinking_budget is not None and self.prompt_style != "chat":
+            raise ValueError("thinking_budget needs prompt_style=chat: a model does not think on plain text")
+        if self.thinking_budget is not None and self.thinking_budget < 0:
+            raise ValueError(f"thinking_budget must be 0 or more, not {self.thinking_budget}")
         if self.prompt_style not in PROMPT_STYLES:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
         if self.dtype not in DTYPES:
@@ -100,6 +109,8 @@ class Transformers(ModelConfig):
             "prompt_style": self.prompt_style,
             "stop": self.stop,
             "generation": asdict(self.generation),
+            **({} if self.chat_template == ChatTemplate() else {"chat_template": asdict(self.chat_template)}),
+            **({} if self.thinking_budget is None else {"thinking_budget": self.thinking_budget}),
         }
 
     def tokenizer_file(self) -> Path | None:
@@ -132,10 +143,17 @@ class Transformers(ModelConfig):
 
     def divide(self, requests: Sequence[Request]) -> Division:
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
-        encode = PromptEncoder(self._tokenizer(), self.prompt_style)
+        tokenizer = self._tokenizer()
+        encode = PromptEncoder(tokenizer, self.prompt_style, self.chat_template, self.thinking(tokenizer))
         encoded = encode.by_length(requests)
         divided = growing_blocks(encoded, self.most_answers_at_once)
         return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
+
+    def thinking(self, tokenizer: Any) -> Thinking | None:
+        """Return how the model thinks; None where it does not."""
+        if self.thinking_budget is None:
+            return None
+        return Thinking(tokenizer, self.thinking_budget, self.chat_template.thinking_end)
 
     @property
     def most_answers_at_once(self) -> int:
@@ -195,7 +213,8 @@ class TransformersModel(LanguageModel):
         self.generation = config.generation.effective(model.generation_config)
         self._parameters = model.num_parameters()
         self._linear = use_faster_linear(model)
-        self._encode = PromptEncoder(tokenizer, config.prompt_style)
+        self._thinking = config.thinking(tokenizer)
+        self._encode = PromptEncoder(tokenizer, config.prompt_style, config.chat_template, self._thinking)
         self._vocabularies = {first_line: self._read_vocabulary(first_line) for first_line in (True, False)}
         self._at_once = config.answers_at_once  # less once that was too many
         self._packs: bool | None = None
@@ -221,17 +240,32 @@ class TransformersModel(LanguageModel):
             "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
             "bytes_per_question_at_most": self._bytes_per_question,
             "prompt_style": self.config.prompt_style,
+            "thinking_budget": self.config.thinking_budget,
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
         }
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """Accept all requests: a local model can do all that is asked."""
+        """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds."""
+        if self._thinks and (curves or any(request.enumeration for request in requests)):
+            raise UserError(
+                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact and "
+                "sampler.estimator=combined need the probabilities of its answers whatever it thinks: choose "
+                "sampler=temperature_sweep, or model.thinking_budget=0"
+            )
+
+    @property
+    def _thinks(self) -> bool:
+        return self._thinking is not None and self._thinking.budget > 0
 
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None
     ) -> Iterator[list[Reply]]:
         """Answer the missing requests in blocks of prompts of about the same length."""
         if not requests:
+            return
+        if self._thinks:
+            for request in (request for request in requests if request.item in missing):
+                yield [Reply(request, self._thoughtful(request))]
             return
         encoded = self._encode.by_length(self._readable(requests))
         divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
@@ -245,6 +279,37 @@ class TransformersModel(LanguageModel):
             for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
                 if wanted := [pair for pair in block if pair[1].item in missing]:
                     yield from self._replies(prefixes, wanted)
+
+    def _thoughtful(self, request: Request) -> list[Completion]:
+        """Return the answers to a request, each behind a thought of its own.
+
+        Thoughts of one question are written together, and then the answers. No other question has a part in it, so
+        that the numbers do not depend on what is asked beside it.
+        """
+        thinking = self._thinking
+        assert thinking is not None
+        prompt = self._encode(request.prompt)
+        thoughts = self._written([(prompt, thinking.request(request))], (thinking.end.encode(),))[0]
+        behind = [(thinking.prompt(prompt, thought), thinking.answer(request, thought)) for thought in thoughts]
+        answers = self._written(behind)
+        return [thinking.with_thought(answer, thought) for (answer,), thought in zip(answers, thoughts, strict=True)]
+
+    def _written(
+        self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
+    ) -> list[list[Completion]]:
+        """Return the completions of each request, in their order; ``stop`` are strings that end them besides."""
+        order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
+        ascending = [encoded[place] for place in order]
+        beside = Beside.of(ascending)
+        prefixes, packs = self._prefixes_after(beside)
+        size = bytes_per_question(self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens)
+        fit = max(1, free_memory(self.model.device) // 2 // (size // beside.answers))
+        most = self.config.most_answers_at_once
+        found: list[list[Completion]] = []
+        for block in blocks(ascending, lambda: min(self._at_once or fit, most), PADDING if packs else 0):
+            for replies in self._replies(prefixes, block, stop):
+                found += [reply.completions for reply in replies]
+        return [found[order.index(place)] for place in range(len(encoded))]
 
     def _prefixes_after(self, beside: Beside) -> "tuple[Prefixes, bool]":
         """Return what evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
@@ -272,13 +337,15 @@ class TransformersModel(LanguageModel):
             return [replace(request, matcher=None) for request in requests]
         return requests
 
-    def _replies(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> Iterator[list[Reply]]:
+    def _replies(
+        self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
+    ) -> Iterator[list[Reply]]:
         """Yield the replies to a block of requests; where they do not fit into the memory, to one half
         after the other.
         """
         problem = None
         try:
-            replies = self._answered(prefixes, block)
+            replies = self._answered(prefixes, block, stop)
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
@@ -292,15 +359,18 @@ class TransformersModel(LanguageModel):
         self._at_once = max(1, sum(request.answers for _, request in block) // 2)
         log.warning("out of memory with %d prompts at once; going on with half of them", len(block))
         for half in (block[: len(block) // 2], block[len(block) // 2 :]):
-            yield from self._replies(prefixes, half)
+            yield from self._replies(prefixes, half, stop)
 
-    def _answered(self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]]) -> list[Reply]:
+    def _answered(
+        self, prefixes: "Prefixes", block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...]
+    ) -> list[Reply]:
         from robust_eval.model.local.answer_tree import sample_answers
         from robust_eval.model.local.choice_probabilities import enumerate_choices
         from robust_eval.model.local.exact_tree import enumerate_answers
 
         prompts, asked = [ids for ids, _ in block], [request for _, request in block]
         enumeration, vocabulary = asked[0].enumeration, self._vocabularies[asked[0].first_line]
+        vocabulary = replace(vocabulary, stop=(*vocabulary.stop, *stop)) if stop else vocabulary
         if enumeration is None:
             drawn = sample_answers(prefixes, asked, prompts, vocabulary, self.generation)
             read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from robust_eval.model.config import PROMPT_STYLES
 from robust_eval.model.generation import Generation
 from robust_eval.model.spending import Spending
 from robust_eval.runtime.secret_names import secret_setting
 
 VERSION = 1
 """To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
-PROMPT_STYLES = ("plain", "chat")
 
 
 @dataclass

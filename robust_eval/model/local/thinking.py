@@ -1,0 +1,70 @@
+"""Reasoning of a model that is loaded here: it thinks first, and its answer goes on behind what it thought."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from robust_eval.model.base import Completion, Request
+
+_AFTER = "\n\n"
+"""What stands between the end of thinking and the answer, as templates write it."""
+_APART = 1_000_003
+"""Seeds of answers to different thoughts are so far apart; answers to the same thought would be the same otherwise."""
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """How a model thinks: at most ``budget`` tokens, up to the tag ``end``, which is written for it if it goes on."""
+
+    tokenizer: Any
+    budget: int
+    end: str
+
+    @property
+    def start(self) -> str:
+        """The tag that opens the reasoning: the end without its slash."""
+        return self.end.replace("/", "", 1)
+
+    def opened(self, prompt: str) -> str:
+        """Return the text of a prompt after which a model thinks, or with a budget of 0 answers at once.
+
+        Some templates open the reasoning, others do not.
+        """
+        opened = prompt if prompt.rstrip().endswith(self.start) else f"{prompt}{self.start}\n"
+        return opened if self.budget else f"{opened}\n{self.end}{_AFTER}"
+
+    def request(self, request: Request) -> Request:
+        """Return the request for the thoughts that lead to the answers of a request, one for each of them."""
+        return replace(request, max_new_tokens=self.budget, top_logprobs=0, matcher=None, first_line=False, whole=True)
+
+    def prompt(self, prompt: Sequence[int], thought: Completion) -> list[int]:
+        """Return the tokens after which the model answers: prompt, thought, and the end of thinking."""
+        ids = list(thought.token_ids or ())
+        if self.end in self._text(ids):
+            return [*prompt, *ids]
+        if thought.finish_reason == "stop":
+            ids = ids[:-1]  # it ended its reply, and not its thought
+        return [*prompt, *ids, *self.tokenizer(f"\n{self.end}{_AFTER}", add_special_tokens=False).input_ids]
+
+    def answer(self, request: Request, thought: Completion) -> Request:
+        """Return the request for the one answer that follows on a thought, with random numbers of its own."""
+        seed = request.seed + _APART * (thought.trial + 1)
+        one = replace(request, temperatures=(thought.temperature,), trials=1, seed=seed)
+        return replace(one, matcher=None, whole=True)
+
+    def with_thought(self, answer: Completion, thought: Completion) -> Completion:
+        """Return an answer with what was thought before it, in the place of the thought."""
+        ids = list(thought.token_ids or ())
+        return replace(
+            answer,
+            trial=thought.trial,
+            weight=thought.weight,
+            prompt_tokens=thought.prompt_tokens,
+            reasoning=self._text(ids, whole=False).split(self.end)[0].strip(),
+            reasoning_tokens=len(ids),
+        )
+
+    def _text(self, ids: Sequence[int], whole: bool = True) -> str:
+        """Return what tokens write, with the special ones if it is the ``whole`` text."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=not whole)
+        return text

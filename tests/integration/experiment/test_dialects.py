@@ -1,0 +1,202 @@
+"""Runs of models behind services that speak the protocol each in its way: with reasoning, without a temperature."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from dialects import DIALECTS, FACTS, THOUGHT, Dialect
+from experiments import run_experiment
+from scripted_server import Body, ScriptedServer, scripted_server
+
+from robust_eval.error import UserError
+from robust_eval.record.result import Result
+
+CERTAINTY = ["experiment=certainty", "dataset=facts", "dataset.limit=3", "sampler.repetition.trials=4"]
+MULTIQA = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]
+ROOM = ["sampler.repetition.max_new_tokens=64"]
+OWN = ("openai", "no temperature")
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server(dialect: str) -> Iterator[ScriptedServer]:
+    with scripted_server(DIALECTS[dialect]) as server:
+        yield server
+
+
+def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
+    folder.mkdir()
+    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m"]
+    return run_experiment(folder, *served, "tracking=none", f"paths.mlruns={folder.parent}", *overrides)
+
+
+def test_each_question_is_asked_again_and_again(dialect: str, server: ScriptedServer, tmp_path: Path):
+    result = ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
+    table = result.graded["repetition"]
+    own = dialect in OWN
+    assert set(table["outcome"].to_pylist()) == {"ok"}
+    assert set(map(str, table["temperature"].to_pylist())) == {"nan" if own else "0.7"}
+    assert all(read in (*FACTS_SAID, "Xanadu", "It is Xanadu.") for read in table["answer"].to_pylist())
+    assert sum(table["correct"].to_pylist()) > table.num_rows / 2
+    figures = result.summary()
+    at = "own" if own else "t0.7"
+    assert figures[f"certainty.entropy.{at}"] is not None
+    assert ("accuracy.greedy" in figures) == (not own)
+    thinks = DIALECTS[dialect].thinks
+    assert figures["tokens.answering.reasoning"] == (40 * (table.num_rows + result.baseline.num_rows) if thinks else 0)
+    if dialect in ("deepseek", "vllm", "mistral"):
+        assert set(table["reasoning"].to_pylist()) == {THOUGHT}
+
+
+FACTS_SAID = [text for fact in FACTS for text in (fact.answers[0], f"It is {fact.answers[0]}.")]
+
+
+def test_each_question_is_asked_in_other_words(dialect: str, server: ScriptedServer, tmp_path: Path):
+    result = ask(server, tmp_path / "run", *MULTIQA, "sampler.perturbation.max_new_tokens=64")
+    at = "own" if dialect in OWN else "t1"
+    assert set(result.graded["perturbation"]["outcome"].to_pylist()) == {"ok"}
+    assert 0 <= result.summary()[f"agreement.worst.{at}"] <= result.summary()[f"agreement.best.{at}"] <= 1
+
+
+def test_a_second_run_asks_nothing_and_a_recorded_one_says_the_same(
+    dialect: str, server: ScriptedServer, tmp_path: Path
+):
+    first = ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
+    asked = len(server.received)
+    again = ask(server, tmp_path / "again", *CERTAINTY, *ROOM, "reader=first_line", "seed=0")
+    assert (len(server.received), again.prompts_asked) == (asked, 0)  # read in another way, and not asked again
+    file = tmp_path / "run" / "answers.parquet"
+    (tmp_path / "recorded").mkdir()
+    recorded = run_experiment(
+        tmp_path / "recorded",
+        *("sampler=recorded", f"sampler.recorded.file={file}", "model=recorded", "model.name=m", "metric=certainty"),
+        *("dataset=facts", "dataset.limit=3", "tracking=none", f"paths.mlruns={tmp_path}"),
+    )
+    assert _figures(recorded) == _figures(first)
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    return {name: value for name, value in result.summary().items() if name.startswith("certainty.")}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_path: Path):
+    with scripted_server(DIALECTS[name]) as server, pytest.raises(UserError) as said:
+        ask(server, tmp_path / "run", "dataset.limit=3")
+    assert str(said.value) == (
+        "sampler=temperature_sweep asks at several temperatures, and m takes none but its own: without them no fact "
+        "can be seen to break, and there is no FRS. experiment=certainty (each question again and again) and "
+        "experiment=multiqa (each in other words) ask at the model's own temperature"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_temperature_that_is_dropped_in_silence_is_not_sent_where_settings_say_so(tmp_path: Path):
+    with scripted_server(DIALECTS["deepseek"]) as server:
+        result = ask(server, tmp_path / "run", *CERTAINTY, *ROOM, "model.takes_temperature=false")
+        asked = [body for body in server.bodies if body["max_tokens"] == 64]
+    assert asked
+    assert not any("temperature" in body for body in asked)
+    assert all(map(math.isnan, result.graded["repetition"]["temperature"].to_pylist()))
+    assert result.description["loaded.temperatures"] == "the model's own"
+
+
+def test_reasoning_that_eats_the_limit_leaves_no_answer_and_more_room_leaves_one(tmp_path: Path):
+    with scripted_server(DIALECTS["vllm"]) as server:
+        eaten = ask(server, tmp_path / "eaten", *CERTAINTY)
+        table = eaten.graded["repetition"]
+        assert set(zip(table["outcome"].to_pylist(), table["reason"].to_pylist(), strict=True)) == {
+            ("invalid", "reasoning not ended")
+        }
+        assert eaten.summary()["invalid.reasoning_not_ended"] == table.num_rows + eaten.baseline.num_rows
+        fed = ask(server, tmp_path / "fed", *CERTAINTY, "model.max_completion_tokens=500")
+        assert set(fed.graded["repetition"]["outcome"].to_pylist()) == {"ok"}
+        assert server.bodies[-1]["max_tokens"] == 500
+
+
+def test_what_a_reasoning_model_is_told_is_sent_and_tells_answers_apart(tmp_path: Path):
+    with scripted_server(DIALECTS["tags"]) as server:
+        told = ["model.reasoning_effort=low", "model.thinking_token_budget=100"]
+        ask(server, tmp_path / "low", *CERTAINTY, *told)
+        assert {
+            name: server.bodies[-1][name] for name in ("reasoning_effort", "thinking_token_budget", "max_tokens")
+        } == {
+            "reasoning_effort": "low",
+            "thinking_token_budget": 100,
+            "max_tokens": 116,
+        }
+        high = ask(server, tmp_path / "high", *CERTAINTY, "model.reasoning_effort=high", told[1])
+    assert high.prompts_found == 0
+
+
+def logprobs(body: Body, text: str) -> dict[str, Any] | None:
+    """Of one token, which writes all of a text."""
+    if not body.get("logprobs"):
+        return None
+    top = [{"token": str(k), "bytes": None, "logprob": -1.0 - k} for k in range(body["top_logprobs"])]
+    return {"content": [{"token": text, "bytes": None, "logprob": -1.0, "top_logprobs": top}]}
+
+
+def with_logprobs(dialect: Dialect, lowest: float, highest: float) -> Any:
+    """A service that takes a range of temperatures and gives log-probabilities."""
+
+    def answer(body: Body) -> tuple[int, dict[str, str], Any]:
+        if not lowest <= body["temperature"] <= highest:
+            return 400, {}, {"error": {"message": f"temperature: {lowest:g} to {highest:g}"}}
+        status, headers, said = dialect(body)
+        for choice in said["choices"]:
+            choice["logprobs"] = logprobs(body, choice["message"]["content"])
+        return status, headers, said
+
+    return answer
+
+
+def test_a_range_of_temperatures_that_ends_at_one_censors_facts_there(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    with scripted_server(with_logprobs(DIALECTS["tags"], 0, 1)) as server:
+        result = ask(
+            server,
+            tmp_path / "run",
+            "dataset.limit=12",
+            "sampler.temperature_sweep.selection=contains",
+            *("sampler.temperature_sweep.max_new_tokens=64", "sampler.temperature_sweep.trials=3"),
+        )
+    table = result.tables["frs_accuracy"]
+    assert sorted(set(table["temperature"].to_pylist())) == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert result.summary()["frs.unbroken_share"] > 0
+    assert (
+        "m takes temperatures up to 1: sampler=temperature_sweep leaves out 1.2, 1.4, 1.6, 1.8, 2; a fact that is "
+        "unbroken at the last is censored there"
+    ) in caplog.messages
+
+
+def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_greedy_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    settings = ["sampler.temperature_sweep.selection=contains", "sampler.temperature_sweep.max_new_tokens=64"]
+    with scripted_server(with_logprobs(replace(DIALECTS["tags"], thinks=False), 0.1, 2)) as server:
+        result = ask(server, tmp_path / "run", "dataset.limit=12", *settings, "sampler.temperature_sweep.trials=2")
+    assert result.baseline["temperature"].to_pylist() == [0.2] * 12
+    assert len(result.kept) > 6
+    assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"
+    assert "m takes no temperature 0: the most frequent of 5 answers stands for the greedy one" in caplog.messages
+
+
+def test_what_was_read_stands_beside_the_reply(tmp_path: Path):
+    with scripted_server(DIALECTS["tags"]) as server:
+        ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
+    graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pylist()
+    assert {row["rule"] for row in graded} <= {"whole reply", "stated answer"}
+    for row in graded:
+        assert row["text"].startswith(f"<think>\n{THOUGHT}\n</think>\n\n")
+        assert row["answer"] in (*FACTS_SAID, "Xanadu", "It is Xanadu.")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert "NaN" not in json.dumps(summary)

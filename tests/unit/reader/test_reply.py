@@ -1,0 +1,98 @@
+import pytest
+
+from robust_eval.question import Question
+from robust_eval.reader.base import Reading
+from robust_eval.reader.explicit import sentences
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.prompt_style import ByPromptStyle
+from robust_eval.reader.reply import Reply
+
+FRANCE = Question("france", "What is the capital of France?", ("Paris",))
+UNIT = Question("unit", "Which is the unit of force?", choices=("joule", "newton", "watt"), correct=1)
+LONG = "France is a country in western Europe with many large cities. " * 8
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "rule"),
+    [
+        ("Paris", "Paris", "whole reply"),
+        ("Sure!\nParis", "Paris", "whole reply"),
+        ("Certainly! Great question!\n\n**Paris**", "Paris", "whole reply"),
+        ("The capital of France is Paris.", "The capital of France is Paris.", "whole reply"),
+        ("Paris\nQuestion: And of Germany?\nAnswer: Berlin", "Paris", "whole reply"),
+        ("<think>\nLyon?\n</think>\nParis<|im_end|>", "Paris", "whole reply"),
+        # stated
+        ("The answer is Paris.", "Paris", "stated answer"),
+        ("Let me think. The final answer is **Paris**. It lies on the Seine.", "Paris", "stated answer"),
+        ("Answer:\nParis", "Paris", "stated answer"),
+        ("**Answer:** Paris", "Paris", "stated answer"),
+        ("### Final answer\n\nParis", "Paris", "stated answer"),
+        ("The answer to your question is: Paris", "Paris", "stated answer"),
+        ("The correct answer would be St. Louis. Not Chicago.", "St. Louis", "stated answer"),
+        ("The answer is J. R. R. Tolkien. He wrote it in 1937.", "J. R. R. Tolkien", "stated answer"),
+        ("The answer is 3.5 km.", "3.5 km", "stated answer"),
+        ("The answer is Lyon. No, the answer is Paris.", "Paris", "stated answer"),
+        ("Die Antwort lautet Paris.", "Paris", "stated answer"),
+        ("La réponse est Paris.", "Paris", "stated answer"),
+        ("La respuesta correcta es París.", "París", "stated answer"),
+        ("答案是巴黎。", "巴黎", "stated answer"),
+        (f"{LONG} The answer is Paris.", "Paris", "stated answer"),
+        # marked
+        (r"So it is \boxed{Paris}.", "Paris", "marked answer"),
+        (r"So it is $\boxed{\text{Paris}}$, not \boxed", "Paris", "marked answer"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", "marked answer"),
+        ("<answer>Paris</answer>", "Paris", "marked answer"),
+        ('```json\n{"reasoning": "…", "answer": "Paris"}\n```', "Paris", "marked answer"),
+        ('{"answer": 42}', "42", "marked answer"),
+        ("2 + 2 = 4\n#### 4", "4", "marked answer"),
+        ("The answer is Lyon. <answer>Paris</answer>", "Paris", "marked answer"),
+        # long
+        (f"{LONG}\nIts capital is Paris.", "Its capital is Paris", "last sentence"),
+        # not stated after all
+        ("I do not know the answer. Perhaps Paris.", "I do not know the answer. Perhaps Paris.", "whole reply"),
+        ("The answer is not Lyon.", "The answer is not Lyon.", "whole reply"),
+        ("The answer is:", "The answer is:", "whole reply"),
+    ],
+)
+def test_a_reply_is_read_by_the_first_rule_that_finds_an_answer(reply: str, answer: str, rule: str):
+    assert Reply().read(reply, FRANCE) == Reading(answer, rule)
+
+
+@pytest.mark.parametrize("reader", [Reply(), FirstLine()])
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("<think>France, so Paris", "reasoning not ended"),
+        ("<think>Paris</think>", "nothing said"),
+        ("<|im_end|>", "nothing said"),
+        ("", "nothing said"),
+    ],
+)
+def test_a_reply_without_an_answer_has_a_reason(reader: Reply | FirstLine, reply: str, reason: str):
+    assert reader.read(reply, FRANCE) == reader.read(reply, UNIT) == Reading("", "", reason)
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Paris\nQuestion: And of Germany?\nAnswer: Berlin", "Paris"),
+        ("The answer is Lyon.\nThe answer is Paris.", "The answer is Lyon."),
+        ("**Paris**\nLyon", "**Paris**"),
+        ("Sure!\nParis", "Sure!"),
+        ("<think>Lyon?</think>Paris\nLyon", "Paris"),
+    ],
+)
+def test_the_first_line_is_read_and_nothing_below(reply: str, answer: str):
+    assert FirstLine().read(reply, FRANCE) == Reading(answer, "first line")
+
+
+def test_a_plain_prompt_is_read_by_its_first_line_and_a_conversation_whole():
+    assert (ByPromptStyle().of(chat=False), ByPromptStyle().of(chat=True)) == (FirstLine(), Reply())
+    assert Reply().of(chat=False) == Reply()
+
+
+def test_sentences_end_where_a_person_would_end_them():
+    text = "Dr. Who met J. R. R. Tolkien. It was 3.5 km away! Was it?\nYes (truly.) 是的。好"
+    assert sentences(text) == [
+        *("Dr. Who met J. R. R. Tolkien", "It was 3.5 km away", "Was it", "Yes (truly)", "是的", "好"),
+    ]
