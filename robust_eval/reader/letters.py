@@ -2,7 +2,7 @@
 
 An explicit statement counts most ("the answer is C", a box, "I would choose C", "C is correct"), then a letter that a
 line begins with or is, then the only letter that is named and not denied, then the text of exactly one choice.
-Different letters are none, unless a word of correction leads from one to the other (docs/methods.md, §7).
+Different letters are none, unless a word of correction leads from one to the other (docs/methods.md, §6).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The answer in a reply of a chat model (docs/methods.md, §7)."""
+"""The answer in a reply of a chat model (docs/methods.md, §6)."""
 
 import re
 from dataclasses import dataclass

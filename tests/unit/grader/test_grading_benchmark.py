@@ -93,7 +93,7 @@ def test_every_grader_judges_free_text_and_letters_are_judged_apart():
         "levenshtein": {"1": False, "3": True},
         "cosine": {"1": True, "3": True},
         "references": {"1": True, "3": True},
-        "letters": {"2": True, "4": False},
+        "letters": {"2": True, "4": True},
     }
 
 
@@ -119,7 +119,7 @@ def test_the_disagreements_of_most_graders_come_first():
         ("[1]", "a record is a JSON object, not list"),
         (
             FREE | {"answer": "x"},
-            "unknown field 'answer'; known are question, answers, choices, correct_choice, incorrect, reply, correct",
+            "unknown field 'answer'; known are question, answers, choices, correct_choice, incorrect, reply, correct, slice",
         ),
         (FREE | {"question": 3}, "'question' must be a text, not 3"),
         (FREE | {"reply": None}, "'reply' must be a text, not None"),
