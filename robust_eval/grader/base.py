@@ -1,7 +1,7 @@
 """What every grader does alike, and what each has to say for itself: whether a free-text reply is right."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from robust_eval.normalization import first_line, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import NO_LETTER
 from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.reader.reply import LAST_SENTENCE, spoken
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,13 @@ class Verdict:
     exact: bool | None
 
 
+class _Said(NamedTuple):
+    """What is graded of a reply: the answer, and a longer text in which accepted answers are ``searched``, if any."""
+
+    answer: str
+    searched: str | None = None
+
+
 class FreeReply(NamedTuple):
     """A free-text reply to a question that has accepted answers."""
 
@@ -34,6 +42,9 @@ class FreeReply(NamedTuple):
     """Its normal form, never empty."""
     accepted: Sequence[str]
     """The distinct normal forms of the accepted answers, at least one."""
+    searched: str
+    """The normal form in which accepted answers are looked for: that of the answer, or of all that was said in a reply
+    that is too long for its answer to be told. There they stand first as often as last."""
 
     @property
     def exact(self) -> bool:
@@ -127,33 +138,36 @@ class Grader(ABC):
             graded = graded.set_column(graded.schema.get_field_index(name), field, pa.array(values, field.type))
         return graded
 
-    def _said(self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None) -> str:
+    def _said(self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None) -> _Said:
         """Return what is graded of a reply: what a reader found in it; all of it where there was no reader, or where a
         letter must be all that was said.
         """
         if question.choices and self._strict:
-            return without_reasoning(text) or ""
-        return answer or "" if rule or reason else text
+            return _Said(without_reasoning(text) or "")
+        if not rule and not reason:
+            return _Said(text)
+        return _Said(answer or "", spoken(text) if rule == LAST_SENTENCE else None)
 
     def _verdicts(
-        self, questions: Mapping[str, Question], texts: Mapping[tuple[str, str], object]
-    ) -> dict[tuple[str, str], Verdict]:
-        """Return one verdict for each distinct (question, text); all free text is judged in one call."""
+        self, questions: Mapping[str, Question], replies: Iterable[tuple[str, _Said]]
+    ) -> dict[tuple[str, _Said], Verdict]:
+        """Return one verdict for each distinct (question, reply); all free text is judged in one call."""
         accepted = {question_id: accepted_answers(question)[0] for question_id, question in questions.items()}
-        verdicts: dict[tuple[str, str], Verdict] = {}
-        free: dict[tuple[str, str], FreeReply] = {}
-        for question_id, text in texts:
+        verdicts: dict[tuple[str, _Said], Verdict] = {}
+        free: dict[tuple[str, _Said], FreeReply] = {}
+        for key in replies:
+            question_id, (text, searched) = key
             question, forms = questions[question_id], accepted[question_id]
             if question.choices:
                 letter = chosen_letter(text, len(question.choices), self._strict)
                 right = None if question.correct is None else letter == LETTERS[question.correct]
-                verdicts[question_id, text] = Verdict(letter, right, right)
+                verdicts[key] = Verdict(letter, right, right)
             elif not forms:
-                verdicts[question_id, text] = Verdict(normalize(text) or None, None, None)
+                verdicts[key] = Verdict(normalize(text) or None, None, None)
             elif not normalize(text):
-                verdicts[question_id, text] = Verdict(None, False, False)
+                verdicts[key] = Verdict(None, False, False)
             else:
-                free[question_id, text] = FreeReply(question, text, normalize(text), forms)
+                free[key] = FreeReply(question, text, normalize(text), forms, normalize(searched or text))
         for (key, reply), right in zip(free.items(), self.right(list(free.values())), strict=True):
             verdicts[key] = Verdict(reply.form, right, reply.exact)
         return verdicts

@@ -27,7 +27,7 @@ class Matching(Grader):
         """Tell whether each reply contains an accepted answer, or is one."""
         if self.contains == "equal":
             return [reply.exact for reply in replies]
-        return [any(self._contains(reply.form, alias) for alias in reply.accepted) for reply in replies]
+        return [any(self._contains(reply.searched, alias) for alias in reply.accepted) for reply in replies]
 
     def _contains(self, reply: str, alias: str) -> bool:
         return has_words(reply, alias) if self.contains == "word" or is_one_character(alias) else alias in reply

@@ -12,6 +12,8 @@ from robust_eval.reader.reasoning import without_reasoning
 
 WORDS = 60
 """Words of a reply that is taken whole, at most; in a longer one much is said besides the answer."""
+LAST_SENTENCE = "last sentence"
+"""The rule for longer ones."""
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
 _POLITE = "|".join(
     (
@@ -29,26 +31,31 @@ class Reply(Reader):
 
     def read(self, reply: str, question: Question) -> Reading:
         """See Reader."""
-        spoken = without_reasoning(reply)
-        if spoken is None:
+        said = without_reasoning(reply)
+        if said is None:
             return Reading("", "", NOT_ENDED)
-        spoken = without_template(spoken)
-        if not spoken:
+        said = without_template(said)
+        if not said:
             return Reading("", "", NOTHING)
-        return chosen(spoken, question.choices) if question.choices else _answer(spoken)
+        return chosen(said, question.choices) if question.choices else _answer(said)
 
 
-def _answer(spoken: str) -> Reading:
+def _answer(said: str) -> Reading:
     """Return the answer in free text."""
-    if found := [answer for _, answer in marked(spoken) if plain(answer)]:
+    if found := [answer for _, answer in marked(said) if plain(answer)]:
         return Reading(_line(plain(found[-1])), "marked answer")
-    text = plain(spoken)
+    text = plain(said)
     if found := [answer for _, answer in stated(text) if answer]:
         return Reading(_line(found[-1]), "stated answer")
     text = _OPENING.sub("", text).strip() or text
     if len(_WORD.findall(text)) <= WORDS:
         return Reading(_line(text), "whole reply") if text else Reading("", "", NOTHING)
-    return Reading(_line(sentences(text)[-1]), "last sentence")
+    return Reading(_line(sentences(text)[-1]), LAST_SENTENCE)
+
+
+def spoken(reply: str) -> str:
+    """Return all that a reply says besides its reasoning, as plain text in one line."""
+    return _line(plain(without_template(without_reasoning(reply) or "")))
 
 
 def _line(text: str) -> str:

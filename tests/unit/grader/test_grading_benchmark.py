@@ -119,8 +119,10 @@ def test_the_disagreements_of_most_graders_come_first():
         ("[1]", "a record is a JSON object, not list"),
         (
             FREE | {"answer": "x"},
-            "unknown field 'answer'; known are question, answers, choices, correct_choice, incorrect, reply, correct, "
-            "slice",
+            (
+                "unknown field 'answer'; known are question, answers, choices, correct_choice, incorrect, reply, "
+                "correct, slice"
+            ),
         ),
         (FREE | {"question": 3}, "'question' must be a text, not 3"),
         (FREE | {"reply": None}, "'reply' must be a text, not None"),
