@@ -153,7 +153,7 @@ def _rewritten(
 
     Raises UserError where there is no rewrite.
     """
-    rewriter = config.rewriter
+    rewriter = config.rewriter.within(writer.temperatures)
     # recorded rewrites are those of a whole data set, of which this may be one question
     of_others = [] if rewriter.asks else [each for each in questions if each.id != asked.id]
     found = rewriter.rewrite([asked, *of_others], writer, config.seed)

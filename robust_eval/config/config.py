@@ -73,4 +73,5 @@ class Config:
         marked = None if self.recorded is None else self.recorded.first_lines
         chat = self.model.terms().chat if marked is None else not marked
         reader = self.reader.of(chat)
-        return Judge(reader, self.grader, first_line=not reader.whole_reply and not (chat and self.model.remote))
+        served = self.model.remote
+        return Judge(reader, self.grader, not reader.whole_reply and not (chat and served), served)

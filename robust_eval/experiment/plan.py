@@ -44,7 +44,7 @@ def stages_of(config: Config) -> list[Stage]:
         source = answering(config, models.measured.closed())
         if isinstance(source, Recorded):
             return []  # it reads answers that are there
-        return plan(config.dataset.load(), config.rewriter, models.writer, source, config.seed)
+        return plan(config.dataset.load(), config.rewriter, models.writer.closed(), source, config.seed)
 
 
 def check_plan(
@@ -82,6 +82,7 @@ def plan(
     collection = replace(collection, model=model.closed())
     with _quiet():
         try:
+            rewriter = rewriter.within(writer.temperatures)
             questions = rewriter.rewrite(questions, writer.closed(), seed).questions
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))

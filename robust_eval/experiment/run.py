@@ -106,7 +106,8 @@ def _measure(
     check_plan(config, loaded.questions, models.writer, source, watch)
 
     with watch.stage("rewriting"):
-        rewritten = config.rewriter.rewrite(loaded.questions, models.writer, config.seed)
+        rewriter = config.rewriter.within(models.writer.temperatures)
+        rewritten = rewriter.rewrite(loaded.questions, models.writer, config.seed)
     models.release_writer()
     digest = fingerprint(rewritten.questions, loaded.whole.edition)
     log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))

@@ -20,6 +20,8 @@ class Judge:
     grader: Grader
     first_line: bool
     """Whether a model may end its reply with the first line."""
+    served: bool = False
+    """Whether the model is behind a server, which says itself that it cannot use a matcher."""
 
     def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
         """Return the table of replies with what was read in them, and graded."""
@@ -27,7 +29,7 @@ class Judge:
 
     def matcher(self, question: Question) -> Matcher | None:
         """Return the rule of the grader for an answer that is being written; None where all of the reply is read."""
-        return self.grader.matcher(question) if self.first_line else None
+        return self.grader.matcher(question) if self.first_line or self.served else None
 
     def choices(self, question: Question) -> Choices | None:
         """Return the letters of a multiple-choice question."""

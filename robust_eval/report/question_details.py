@@ -99,7 +99,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
             elected.add((question_id, answer))
     return {
         question_id: {
-            "temperatures": list(map(temperature_name, temperatures)),
+            "temperatures": [temperature_name(t) if math.isnan(t) else t for t in temperatures],
             **_most_frequent(question_id, found, elected, longest),
         }
         for question_id, found in counts.items()

@@ -1,11 +1,12 @@
 """What every rewriter can be asked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
+from robust_eval.model.base import Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.question import Question
 from robust_eval.store.stored_model import StoredModel
@@ -43,6 +44,9 @@ class Rewriter(Protocol):
     @property
     def asks(self) -> bool:
         """Whether a model is asked for rewrites."""
+
+    def within(self, takes: Callable[[float], Temperatures]) -> "Rewriter":
+        """Return the rewriter as far as a model can be asked; ``takes`` says which temperatures it takes, up to one."""
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
         """Return the questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""

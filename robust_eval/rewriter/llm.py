@@ -8,14 +8,15 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from robust_eval.answer import OWN, SCHEMA, rows
-from robust_eval.model.base import Request
+from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.normalization import normal_form
 from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
@@ -68,6 +69,13 @@ class Llm:
         if not -1 <= self.similarity <= 1:
             raise ValueError(f"similarity must lie between -1 and 1, not {self.similarity:g}")
 
+    def within(self, takes: Callable[[float], Temperatures]) -> "Llm":
+        """Return the same at the model's own temperature, or at the highest that it takes, where it takes no other."""
+        taken = takes(self.temperature)
+        other = copy(self)
+        other.temperature = OWN if taken.own else min(self.temperature, taken.highest)
+        return other
+
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
         """Return the questions with up to ``rewrites`` rewrites each, in place of those that they had.
 
@@ -81,10 +89,8 @@ class Llm:
         found: list[dict[str, Any]] = []
         replies = [SCHEMA.empty_table()]
         lacking = list(questions)
-        takes = model.temperatures(self.temperature)
-        at = OWN if takes.own else min(self.temperature, takes.highest)
         for attempt in range(self.attempts):
-            requests = [self._request(question, attempt, seed, at) for question in lacking]
+            requests = [self._request(question, attempt, seed) for question in lacking]
             answers = model.answers(requests, f"rewrites, attempt {attempt + 1}", needs_curves=False).table
             replies.append(answers)
             items = _items({question.id: question for question in lacking}, answers)
@@ -103,12 +109,12 @@ class Llm:
         """Return the questions as if each had all its rewrites, which are about as long as itself."""
         return [replace(question, rewrites=(question.text,) * self.rewrites) for question in questions]
 
-    def _request(self, question: Question, attempt: int, seed: int, temperature: float) -> Request:
+    def _request(self, question: Question, attempt: int, seed: int) -> Request:
         return Request(
             question_id=question.id,
             rewrite=attempt,  # gives each attempt random numbers of its own
             prompt=rewriting_prompt(question, self.rewrites, self.prompts),
-            temperatures=(temperature,),
+            temperatures=(self.temperature,),
             trials=1,
             max_new_tokens=self.max_new_tokens,
             seed=seed,

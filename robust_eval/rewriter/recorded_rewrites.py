@@ -3,12 +3,13 @@
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from robust_eval.error import UserError
+from robust_eval.model.base import Temperatures
 from robust_eval.normalization import normal_form, normalize
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten
@@ -36,6 +37,10 @@ class Recorded:
     def __post_init__(self) -> None:
         if self.originals is not None and self.file is None:
             raise ValueError("originals are of no use without a file of rewrites")
+
+    def within(self, takes: Callable[[float], Temperatures]) -> "Recorded":
+        """Return the rewriter as it is: no model is asked."""
+        return self
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions as they are: no rewrite has to be waited for."""

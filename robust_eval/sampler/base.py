@@ -65,6 +65,11 @@ class Judge(Protocol):
         """Return the choices of a multiple-choice question; None for other questions."""
 
 
+def matching(judge: Judge) -> str:
+    """Return the settings with which answers are judged while they are written, for an error."""
+    return "grader=matching with grader.contains=word" + ("" if judge.first_line else " and reader=first_line")
+
+
 class Conditions(Protocol):
     """The conditions under which each question has answers, sampled here or recorded elsewhere."""
 

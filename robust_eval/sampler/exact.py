@@ -13,7 +13,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge
+from robust_eval.sampler.base import Judge, matching
 from robust_eval.sampler.known_facts import KnownFacts
 
 
@@ -51,7 +51,7 @@ class Exact(KnownFacts):
         if matcher is None and choices is None:
             raise UserError(
                 f"sampler=exact cannot tell which answers to question {question.id} are right: it needs accepted "
-                "answers, and a grader that compares whole words (grader=matching, grader.contains=word)"
+                f"answers, and {matching(judge)}"
             )
         return Request(
             question_id=question.id,

@@ -10,7 +10,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge
+from robust_eval.sampler.base import Judge, matching
 from robust_eval.sampler.known_facts import KnownFacts
 
 ESTIMATORS = ("trials", "combined")
@@ -48,8 +48,7 @@ class TemperatureSweep(KnownFacts):
                 if judge.matcher(question) is None:
                     raise UserError(
                         f"sampler.estimator=combined cannot tell which answers to question {question.id} are right "
-                        "while they are written: it needs free text with accepted answers, and grader=matching with "
-                        "grader.contains=word"
+                        f"while they are written: it needs free text with accepted answers, and {matching(judge)}"
                     )
         return [
             Request(

@@ -111,8 +111,8 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
     ``server`` is what it is called in errors, ``temperature`` the highest that is wanted. Raises UserError where it
     answers nothing at all.
     """
-    limit, system_role, first, truncation_off = await _accepted(ask, server)
-    settings: dict[str, Any] = {limit: 1 if first == 0 else THOUGHTFUL, **truncation_off}
+    limit, system_role, greedy, truncation_off = await _accepted(ask, server)
+    settings: dict[str, Any] = {limit: 1 if greedy else THOUGHTFUL, **truncation_off}
 
     async def takes(prompt: Prompt, **more: Any) -> Answered | None:
         try:
@@ -136,7 +136,12 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
         return []
 
     highest, top, tempered, whole, choices = 1.0, 0, False, False, 1
-    own = first is None or (first > 0 and await takes(_SHORT, temperature=0.5) is None)
+    own = not greedy and await takes(_SHORT, temperature=0.5) is None
+    if not greedy and not own:  # it takes temperatures above 0
+        for off in TRUNCATION_OFF:
+            if await takes(_SHORT, temperature=0.5, **off):
+                settings |= (truncation_off := off)
+                break
     for at in () if own else sorted({temperature, 2.0, 1.0}, reverse=True):
         if await takes(_SHORT, temperature=at):
             highest = at
@@ -155,12 +160,12 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
             break
     texts = []
     for seed in (1, 1, 1, 2, 3):
-        answered = await takes(_LONG, seed=seed, **hot, **({limit: LONG} if first == 0 else {}))
+        answered = await takes(_LONG, seed=seed, **hot, **({limit: LONG} if greedy else {}))
         texts.append(answered.choices[0].text if answered else None)
     takes_seed = None not in texts
     same = takes_seed and len(set(texts[:3])) == 1 and len(set(texts)) > 1
     return Capabilities(
-        *(limit, system_role, first == 0, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
+        *(limit, system_role, greedy, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
         *(temperature, whole, own),
     )
 
@@ -172,27 +177,34 @@ def _spread(logprobs: list[float]) -> float:
     return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
 
 
-async def _accepted(ask: Ask, server: str) -> tuple[str, bool, float | None, Mapping[str, Any]]:
-    """Return the first combination of settings that the server takes: those that are best to have come first.
+async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
+    """Return the settings that the server takes: those that are best to have, if it takes them.
 
-    Its parts are the name of the limit, whether there is a system role, the temperature (None: none is sent), and what
-    turns off truncation.
+    They are the name of the limit, whether there is a system role, whether temperature 0 is taken, and what turns off
+    truncation.
     """
     refusals: dict[str, None] = {}
-    for temperature, (system_role, limit), truncation_off in product(
-        (0.0, 1.0, None), product((True, False), LIMITS), TRUNCATION_OFF
-    ):
-        settings = {limit: 1 if temperature == 0 else THOUGHTFUL, **truncation_off}
-        if temperature is not None:
-            settings["temperature"] = temperature
+
+    async def accepts(system_role: bool, **settings: Any) -> bool:
         try:
             await ask(_SHORT, system_role, settings)
         except UnansweredError as problem:
-            if problem.kind == "filtered":
-                return limit, system_role, temperature, truncation_off
-            if problem.kind != "wrong":
+            if problem.kind not in ("wrong", "filtered"):
                 raise UserError(f"{server} does not answer: {problem}") from None
             refusals[str(problem)] = None
-        else:
-            return limit, system_role, temperature, truncation_off
-    raise UserError(f"{server} takes no request: {'; '.join(list(refusals)[:3])}")
+            return problem.kind == "filtered"
+        return True
+
+    best: dict[str, Any] = {LIMITS[0]: 1, "temperature": 0.0, **TRUNCATION_OFF[0]}
+    if await accepts(True, **best):
+        return LIMITS[0], True, True, TRUNCATION_OFF[0]
+    for system_role, limit in product((True, False), LIMITS):
+        if await accepts(system_role, **{limit: THOUGHTFUL}):
+            break
+    else:
+        raise UserError(f"{server} takes no request: {'; '.join(list(refusals)[:3])}")
+    for off in TRUNCATION_OFF:
+        settings = {limit: 1, "temperature": 0.0, **off}
+        if (not system_role or settings != best) and await accepts(system_role, **settings):
+            return limit, system_role, True, off
+    return limit, system_role, False, {}

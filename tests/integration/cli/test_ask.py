@@ -25,7 +25,7 @@ from robust_eval.cli.ask import Cohort, cohorts_of
 from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.config.schema import PROJECT
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
-from robust_eval.model.base import Request
+from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.normalization import normalize
 
@@ -151,6 +151,10 @@ class Scripted:
     def __call__(self, config: Any, *_: object, begin: object) -> "Scripted":
         self.models.append(config.name)
         return self
+
+    def temperatures(self, wanted: float) -> Temperatures:
+        assert wanted == 1.0
+        return Temperatures()
 
     def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Answers:
         assert stage

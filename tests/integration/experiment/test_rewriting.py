@@ -91,6 +91,8 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
             length(rewriting_prompt(by_id[row["question_id"]], 2, FEW_SHOT).text()) for row in replies
         ),
         "tokens.rewriting.completion": sum(len(row["token_ids"]) for row in replies),
+        "tokens.rewriting.reasoning": 0,
+        "tokens.answering.reasoning": 0,
         "tokens.answering.prompt": sum(
             length(prompt_for(by_id[row["question_id"]], row["rewrite"]).text()) for row in graded
         ),

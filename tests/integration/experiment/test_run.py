@@ -138,7 +138,7 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
     assert answers.schema.equals(SCHEMA.append(pa.field("sampler", pa.string())))
     assert set(answers["sampler"].to_pylist()) == {"greedy", "temperature_sweep"}
     assert answers.num_rows == 12 + 12 * 10 * 3
-    grading = ["label", "correct", "exact"]
+    grading = ["label", "correct", "exact", "answer", "rule", "reason"]
     assert answers.drop_columns(grading) == graded.drop_columns([*grading, "ensemble"])
     summary = json.loads((folder / "summary.json").read_text())
     assert summary == result.summary()

@@ -269,7 +269,8 @@ def test_the_exact_sampler_refuses_settings_that_make_no_sense():
 
 WRITES = ["experiment=multiqa", "rewriter=llm"]
 MODEL_HAS = (
-    "name, path, revision, sha256, prompt_style, dtype, device, trust_remote_code, answers_at_once, stop, generation"
+    "name, path, revision, sha256, prompt_style, dtype, device, trust_remote_code, answers_at_once, stop, "
+    "chat_template, thinking_budget, generation"
 )
 
 

@@ -4,11 +4,13 @@ import math
 import pytest
 
 from robust_eval.error import UserError
+from robust_eval.grader.judge import Judge as ByReply
 from robust_eval.grader.letter import LetterChoices
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Enumeration, Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
+from robust_eval.reader.reply import Reply
 from robust_eval.sampler.exact import Exact
 
 FREE = Question("free", "Capital of Italy?", ("Rome", "Roma"))
@@ -118,8 +120,18 @@ def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question:
     with pytest.raises(UserError) as problem:
         Exact().requests([FREE, question] if grader.contains == "word" else [question], grader, seed=0)
     assert str(problem.value) == (
-        "sampler=exact cannot tell which answers to question q7 are right: it needs accepted answers, and a grader "
-        "that compares whole words (grader=matching, grader.contains=word)"
+        "sampler=exact cannot tell which answers to question q7 are right: it needs accepted answers, and "
+        "grader=matching with grader.contains=word"
+    )
+
+
+def test_an_answer_that_is_looked_for_in_a_whole_reply_cannot_be_enumerated():
+    judge = ByReply(Reply(), Matching(), first_line=False)
+    with pytest.raises(UserError) as problem:
+        Exact().requests([FREE], judge, seed=0)
+    assert str(problem.value) == (
+        "sampler=exact cannot tell which answers to question free are right: it needs accepted answers, and "
+        "grader=matching with grader.contains=word and reader=first_line"
     )
 
 

@@ -869,12 +869,6 @@ REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
             "(vLLM gives them with --logprobs-mode raw_logprobs)"
         ),
     ),
-    "reasoning": (
-        question(0),
-        False,
-        {"greedy": False},
-        "model m takes no temperature, as reasoning models do not: no sampler can ask it",
-    ),
 }
 
 

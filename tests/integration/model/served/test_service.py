@@ -4,6 +4,7 @@ import logging
 import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -453,7 +454,7 @@ def test_whatever_stands_in_a_reply_it_is_an_answer_that_can_be_stored_or_lost(
     for place, junk in changes:
         places = list(parts(reply))
         holder, name = places[place % len(places)]
-        holder[name] = junk
+        holder[name] = deepcopy(junk)  # the next change may be made in it
     came: Answered | UnansweredError
     try:
         came = services[chat](replied(reply))
