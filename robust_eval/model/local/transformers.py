@@ -88,7 +88,11 @@ class Transformers(ModelConfig):
 
     def terms(self) -> Terms:
         """It costs nothing but time."""
-        return Terms(chat=self.prompt_style == "chat")
+        return Terms(chat=self.prompt_style == "chat", reply_tokens=self.reply_tokens)
+
+    def reply_tokens(self, max_new_tokens: int) -> int:
+        """Return how many tokens a reply has at most whose answer may have ``max_new_tokens``."""
+        return max_new_tokens + (self.thinking_budget or 0)
 
     def identity(self) -> dict[str, Any]:
         """Return the files of the model, its number format, and how it is prompted; see ModelConfig."""

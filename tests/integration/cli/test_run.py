@@ -46,8 +46,8 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines()[0] == (
         "# aggregator=clusters dataset=facts engine=local experiment=multiqa grader=matching "
-        "metric=[agreement,certainty] model=smollm2_135m rewriter.model=smollm2_360m rewriter=llm sampler=perturbation "
-        "store=sqlite tracking=mlflow"
+        "metric=[agreement,certainty] model=smollm2_135m rewriter.model=smollm2_360m "
+        "reader=by_prompt_style rewriter=llm sampler=perturbation store=sqlite tracking=mlflow"
     )
     assert yaml.safe_load(shown.stdout)["sampler"]["perturbation"]["trials"] == 3
 

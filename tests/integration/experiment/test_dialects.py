@@ -150,7 +150,7 @@ def with_logprobs(dialect: Dialect, lowest: float, highest: float) -> Any:
     """A service that takes a range of temperatures and gives log-probabilities."""
 
     def answer(body: Body) -> tuple[int, dict[str, str], Any]:
-        if not lowest <= body["temperature"] <= highest:
+        if not lowest <= body.get("temperature", 1.0) <= highest:
             return 400, {}, {"error": {"message": f"temperature: {lowest:g} to {highest:g}"}}
         status, headers, said = dialect(body)
         for choice in said["choices"]:

@@ -5,7 +5,7 @@ import pytest
 
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.model.base import Enumeration, Request
-from robust_eval.model.local.transformers import TransformersModel
+from robust_eval.model.local.transformers import Transformers, TransformersModel
 from robust_eval.model.workload import Terms, Workload, prompt_tokens
 from robust_eval.prompt.prompt import Prompt, prompt_for
 
@@ -69,3 +69,9 @@ def test_workloads_add_up_and_an_unknown_cost_makes_the_sum_unknown():
     assert one + other == Workload(11, 22, 33, 44, 0.75, 66.0)
     assert (one + replace(other, cost=None)).cost is None
     assert math.isclose((Workload() + one).cost or 0, 0.5)
+
+
+def test_the_thoughts_of_a_model_that_is_loaded_here_are_planned_for():
+    thinking = Transformers("m", "path", prompt_style="chat", thinking_budget=100)
+    found = thinking.terms().workload([ASKED])
+    assert (found.answers, found.completion_tokens, found.reasoning_tokens) == (10, 10 * 107, 10 * 100)
