@@ -29,6 +29,7 @@ from robust_eval.reader.phrases import (
     HENCE,
     IS,
     IT_IS,
+    MAY_BE,
     NOUN,
     OPTION,
     RIGHT,
@@ -52,16 +53,19 @@ _CAPITAL = (
 )
 _SMALL = rf"[(\[]?(?<![{WORD}])([a-z])[)\]](?![{WORD}])|(?<![{WORD}'’])([a-z])(?=[.:,]*\s*(?:\n|\Z))"
 _LETTER = rf"(?:{_CAPITAL}|{_SMALL})"
+_IN_BRACKETS = rf"[(\[]?(?<![{WORD}])([a-z])[)\]](?![{WORD}])"
 _BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-])*?"
 _END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{RIGHT}))"
 _GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
 _NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
 _MORE = re.compile(rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([A-Z]){_NO_NAME}")
 _EARLIER = re.compile(rf"(?<![{WORD}'’.])([A-Z])[).\]]?{AND}(?:{OPTION}\s+)?[(\[]?\Z")
+_IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
+_DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
 
 # --- statements -------------------------------------------------------------------------------------------------------
-_IS_THEN = rf"(?:{IS}\s*[:：]?|[:：=→]|\n|[-–—](?=\s))"
+_IS_THEN = rf"(?:{IS}\s*[:：]?|{MAY_BE}|[:：=→]|\n|[-–—](?=\s))"
 _STATEMENTS = [
     re.compile(pattern)
     for pattern in (
@@ -75,12 +79,14 @@ _STATEMENTS = [
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
         rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
         rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
+        rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{RIGHT}",  # "also ist B richtig"
     )
 ]
+_OTHERWISE = r"\b(?i:but|however|although|though|while|whereas|aber|jedoch|mais|pero|aunque)\b"
 _LETTER_IS_RIGHT = [
     re.compile(pattern)
     for pattern in (
-        rf"{_CAPITAL}[.:)]?[^.!?\n;。；]{{0,60}}?(?:\s*{IS}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{RIGHT}",
+        rf"(?:{_CAPITAL}|{_IN_BRACKETS})[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；]){{0,60}}?(?:\s*{IS}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{RIGHT}",
         rf"{_CAPITAL}\s*(?:项|选项)?\s*(?:是)?\s*正确",
         rf"{_CAPITAL}\s+{FITS}",
         rf"{_CAPITAL}[^\n]{{0,80}}?\s*[✓✔✅☑]",
@@ -92,7 +98,7 @@ _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][A-Z])[)
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 
 # --- lines ------------------------------------------------------------------------------------------------------------
-_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([A-Za-z])\s*[)\]}}.:,;!✓✔✅]*\Z")
+_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([A-Za-z])\s*[^\w=<>+°%²³\n]*\Z")
 _FIRST = re.compile(
     rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([A-Z])\s*[)\]]|([A-Z])\s*[).:\]](?!\s*[A-Z]\.)|([a-z])\)"
     rf"|{_NO_PRONOUN}([A-Z])(?=\s+[-–—]\s|\s*[,，、。（(]))"
@@ -138,6 +144,8 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
 
 def _decided(text: str, found: Sequence[_Statement], choices: Sequence[str], rule: str) -> Reading:
     """Return the one letter that the statements choose together."""
+    possible = set(LETTERS[: len(choices)])
+    found = [each for each in found if each.letters & possible] or found
     last = found[-1]
     before = next((each for each in reversed(found) if each.letters != last.letters), None)
     if before is not None and not _CORRECTION.search(text[before.place : last.place]):
@@ -145,7 +153,7 @@ def _decided(text: str, found: Sequence[_Statement], choices: Sequence[str], rul
     if len(last.letters) != 1:
         return Reading("", rule, SEVERAL)
     (letter,) = last.letters
-    if letter not in LETTERS[: len(choices)]:
+    if letter not in possible:
         return Reading("", rule, BEYOND)
     if _names_another(text[last.place :], letter, choices):
         return Reading("", rule, DISAGREE)
@@ -174,7 +182,8 @@ def _stated(text: str) -> list[_Statement]:
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
         between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
-        denied = _DENIAL.search(between) or _denied_after(text[end:], further)
+        denied = _DENIAL.search(between) or _DENIED_BEFORE.search(text[: match.start()])
+        denied = denied or _denied_after(text[end:], further)
         if not denied and begin not in listed and not _THING_BEFORE.search(between):
             found.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
@@ -212,7 +221,8 @@ def _named(text: str) -> list[_Statement]:
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([A-Z])(?=\))", clause.group()):
             begin, _, letter = _letter(match)
-            if _THING_BEFORE.search(text[: clause.start() + begin]):
+            before = text[: clause.start() + begin]
+            if _THING_BEFORE.search(before) or _IN_A_WORD.search(before):
                 continue
             if _DENIAL.search(clause.group()) or _HEDGE.search(clause.group()):
                 denied.add(letter)
@@ -229,10 +239,15 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
         if letter := _letter_of_text(answer, choices):
             return Reading(letter, "text of a choice")
     said = normal_form(text)
-    named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(said, normal_form(choice))]
+    named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if _names(said, normal_form(choice))]
     if len(named) == 1 and not _DENIAL.search(text) and not _HEDGE.search(text) and len(sentences(text)) == 1:
         return Reading(named[0], "text of a choice")
     return Reading("", "", NO_LETTER)
+
+
+def _names(said: str, choice: str) -> bool:
+    """Tell whether a reply holds the text of a choice: as whole words, which Chinese ones are anywhere."""
+    return has_words(said, choice) or (re.fullmatch(r"[\u4e00-\u9fff]{2,}", choice) is not None and choice in said)
 
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -254,11 +269,17 @@ def _first(match: re.Match[str]) -> str:
 
 
 def _listed(text: str) -> set[int]:
-    """Return the places of letters with which the choices are listed: A, B and C at least, each in the same form."""
+    """Return the places of letters with which the choices are listed: A, B and C at least, each in the same form, and
+    in their order.
+    """
     for form in _IN_A_LIST:
         places = {match.start(1): match[1] for match in form.finditer(text)}
         if set(places.values()) >= set("ABC"):
-            return set(places)
+            listed: dict[int, str] = {}
+            for place, letter in places.items():
+                if letter == "A" or (listed and letter > max(listed.values())):
+                    listed[place] = letter
+            return set(listed)
     return set()
 
 

@@ -67,5 +67,5 @@ def plain(reply: str) -> str:
 
 
 def compatible(reply: str) -> str:
-    """Return a reply with full-width and circled characters as the plain ones: "（Ｃ）" is "(C)"."""
-    return unicodedata.normalize("NFKC", reply)
+    """Return a reply with full-width and circled characters as the plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
+    return unicodedata.normalize("NFKC", re.sub("[ⓐ-ⓩ]", lambda circled: circled.group().upper(), reply))

@@ -44,19 +44,25 @@ RIGHT = phrases(
     es="correct[ao]|verdader[ao]|adecuad[ao]",
     zh="正确的?|对的|符合",
 )
-FITS = phrases(en="fits|it is|it's", de="stimmt|trifft zu|passt")
+FITS = phrases(
+    en="fits|it is|it's|remains|is left|is the only one left",
+    de="stimmt|trifft zu|passt|bleibt(?: als einzige)? übrig",
+    fr="convient",
+    es="queda",
+    zh="正确",
+)
 """What affirms the letter before it by itself."""
 FILLER = phrases(
     en="the|number|indeed|in fact|actually|clearly|most|likely|probably|definitely|therefore|thus|then|hence|simply"
     "|listed under|only",
-    de="die|der|das|eindeutig|wohl|daher|also|somit|doch",
+    de="die|der|das|eindeutig|wohl|daher|also|somit|doch|nur|noch",
     fr="la|le|les|donc|bien|en fait|plutôt",
     es="el|lo|por|tanto|entonces",
 )
 """What may stand between a statement and its letter."""
 CHOOSE = phrases(
-    en="choose|choosing|pick|select|selecting|go with|going with|opt for|settle on|lean towards?|vote for|mark|tick"
-    "|I say|I would say|I answer|I would answer|(?:changing|change) my answer to"
+    en="choose|choosing|pick|select|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?|vote for|mark|tick"
+    "|I say|I would say|I'd say|I'll say|I answer|I would answer|I'd answer|(?:changing|change) my answer to"
     "|my (?:choice|pick|guess|vote|selection|best guess)(?: is| would be| goes to|:)",
     de="wähle|nehme|tippe auf|entscheide mich für|ankreuzen|ich würde(?: mich für)?",
     fr="je (?:choisis|choisirais|prends|dirais|répondrais|réponds|sélectionne)|opte pour|opterais pour|penche pour"
@@ -73,10 +79,12 @@ IT_IS = phrases(
 )
 HENCE = phrases(
     en="so|thus|therefore|hence|consequently|which (?:is|means|matches|corresponds to|gives)|leaves|leaving|makes it"
-    "|matches|corresponds to|correction",
+    "|matches|corresponds to|correction|leaves (?:us with|only)|leaving (?:us with|only)|left with(?: only)?",
     de="daher|also|somit|folglich|deshalb|korrektur|fazit|bleibt(?: nur)?|entspricht",
-    fr="donc|ainsi|soit|à savoir|correspond(?:ant)? à",
-    es="por lo tanto|por tanto|por eso|así que|luego|entonces|corrección|es decir|corresponde a",
+    fr="donc|ainsi|soit|à savoir|correspond(?:ant)? à|il ne reste(?: donc| plus)? que|ne reste que",
+    es="por lo tanto|por tanto|por eso|así que|luego|entonces|corrección|es decir|corresponde a|s[oó]lo (?:nos )?queda"
+    "|queda(?: solo| únicamente)?",
+    zh="只剩下?|剩下的?是?|故",
 )
 CONCLUSION = phrases(
     en="thus|therefore|hence|so|consequently|most likely",
@@ -87,6 +95,10 @@ CONCLUSION = phrases(
 """What opens a sentence that concludes: "thus the best ground is A"."""
 SIGNS = "(?:→|=>|⇒|∴|➡️?|因此|所以|故|综上)"
 CORRECTED = "(?:更正为|改为|改选|修正为|应为)"
+MAY_BE = phrases(
+    en="might be|may be|may well be|might well be", de="dürfte|könnte", fr="pourrait être", es="podría ser"
+)
+"""What leads to an answer of which the model is not sure."""
 BUT = phrases(en="but|but rather|rather|instead", de="sondern", fr="mais", es="sino", zh="而是")
 CORRECTION = phrases(
     en="actually|wait|correction|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
@@ -101,7 +113,7 @@ CORRECTION = phrases(
 DENIAL = phrases(
     en="not|isn't|can't|cannot|wasn't|neither|nor|never|no|incorrect|wrong|false|unlikely|rule out|ruled out"
     "|eliminated?|excluded?|discarded?|out",
-    de="nicht|keine?|weder|noch|falsch|unzutreffend|inkorrekt|ausscheiden|scheide[nt]",
+    de=r"nicht|keine?|weder|(?<!nur\s)noch|falsch|unzutreffend|inkorrekt|ausscheiden|scheide[nt]",
     fr="pas|ni|faux|fausses?|incorrecte?s?|exclue?|éliminée?",
     es="falsas?|falsos?|incorrectas?|incorrectos?|tampoco|descartamos|descarto|descartada",
     zh="n['’]est|不|错|排除|❌|✗|✘",
@@ -112,9 +124,9 @@ AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或
 AFTER_A_LETTER = (
     "(?i:and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that|the|though"
     "|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks|matches"
-    "|remains|alone|only|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt|passt|zu|sein"
+    "|remains|alone|only|left|remaining|übrig|restante|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt|passt|zu|sein"
     "|heißen|wäre|würde|et|est|ou|la|le|parce|car|puisque|vu|bien|mais|répond|correspond|serait|es|y|o|porque|ya|aunque"
-    "|sería)"
+    "|sería|korrekt|richtig|falsch|correct[ao]|incorrect[ao]|correcte|juste|exacte|fausse|incorrecte)"
 )
 """Words that follow a letter that is chosen, but no noun that the letter A would be the article of."""
 THINGS = phrases(
@@ -124,6 +136,7 @@ THINGS = phrases(
     "|variable|sets?|event|matrix|vector|note|key of|size|area|zone|region|district|route|bus|program|language|number",
     titles="dr|mr|mrs|ms|prof|sir|king",
     vitamins="vitamine?|vitamina|hepatitis|hépatite|groupe sanguin|grupo sanguíneo|blutgruppe",
-    others="typ|tipo|klasse|clase|classe|gruppe|groupe|grupo|punkt|punto|abbildung|figura|teil",
+    others="typ|tipo|klasse|clase|classe|gruppe|groupe|grupo|punkt|punto|abbildung|figura|teil|símbolo|symbole|zeichen"
+    "|plano|saal|raum|halle|salle|sala|aula|avenida",
 )
 """What a letter after it names something else than a choice of: "vitamin C", "point A"."""
