@@ -182,9 +182,13 @@ def _stated(text: str) -> list[_Statement]:
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
         between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
-        denied = _DENIAL.search(between) or _DENIED_BEFORE.search(text[: match.start()])
-        denied = denied or _denied_after(text[end:], further)
-        if not denied and begin not in listed and not _THING_BEFORE.search(between):
+        denied = [_DENIAL.search(between), _DENIED_BEFORE.search(text[: match.start()])]
+        if (
+            not any(denied)
+            and not _denied_after(text[end:], further)
+            and begin not in listed
+            and not _THING_BEFORE.search(between)
+        ):
             found.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
         begin, end, letter = _letter(match)

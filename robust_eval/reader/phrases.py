@@ -61,7 +61,8 @@ FILLER = phrases(
 )
 """What may stand between a statement and its letter."""
 CHOOSE = phrases(
-    en="choose|choosing|pick|select|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?|vote for|mark|tick"
+    en="choose|choosing|pick|select|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?"
+    "|vote for|mark|tick"
     "|I say|I would say|I'd say|I'll say|I answer|I would answer|I'd answer|(?:changing|change) my answer to"
     "|my (?:choice|pick|guess|vote|selection|best guess)(?: is| would be| goes to|:)",
     de="wähle|nehme|tippe auf|entscheide mich für|ankreuzen|ich würde(?: mich für)?",
