@@ -5,6 +5,7 @@ grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that. A 
 enumerated answer its probability, so every metric serves both.
 """
 
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,6 +77,15 @@ SAMPLER = "sampler"
 """The column of a run's files that names the sampler of an answer; it is not in :data:`SCHEMA`."""
 GREEDY = "greedy"
 """The value of that column for greedy answers, which all samplers share."""
+
+
+class Undecided(NamedTuple):
+    """How far answers were asked for that are no more than breaking temperatures need (docs/methods.md, §6): those at
+    these ``temperatures``, each until it was settled whether the accuracy falls below the ``threshold`` there.
+    """
+
+    temperatures: tuple[float, ...]
+    threshold: float
 
 
 class Answers(NamedTuple):
@@ -162,22 +172,33 @@ def validated(table: pa.Table) -> pa.Table:
     return table
 
 
-_FIRST_LINES = b"robust_eval.first_lines"
+_ASKED = b"robust_eval.asked"
 
 
-def with_first_lines(table: pa.Table, first_lines: bool) -> pa.Table:
-    """Return a table of answers, marked as one of replies that ended with their ``first_lines``, or not."""
-    mark = {_FIRST_LINES: b"true" if first_lines else b"false"}
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), **mark})
+class HowAsked(NamedTuple):
+    """What a file of answers says of how they were asked for: whether a reply ended with its first line, and which
+    samplers asked no more than breaking temperatures need.
+    """
+
+    first_lines: bool
+    undecided: Mapping[str, Undecided]
 
 
-def answers_are_first_lines(path: Path) -> bool | None:
-    """Tell whether replies ended with their first lines, as a file of answers is marked; None where it is not."""
+def with_how_asked(table: pa.Table, asked: HowAsked) -> pa.Table:
+    """Return a table of answers, marked with how they were asked for."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _ASKED: json.dumps(asked).encode()})
+
+
+def how_asked(path: Path) -> HowAsked | None:
+    """Return how the answers in a file were asked for; None where it does not say so, as one of no run."""
     try:
-        mark = (pq.read_schema(path).metadata or {}).get(_FIRST_LINES)
+        mark = (pq.read_schema(path).metadata or {}).get(_ASKED)
     except (OSError, pa.ArrowInvalid):  # no Parquet, or none that can be read: reading the answers says which
         return None
-    return None if mark is None else mark == b"true"
+    if mark is None:
+        return None
+    first_lines, undecided = json.loads(mark)
+    return HowAsked(first_lines, {name: Undecided(tuple(grid), at) for name, (grid, at) in undecided.items()})
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from robust_eval.config.overrides import Checked, jobs
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
+from robust_eval.experiment.plan import Stage, asking_less, duration, in_words, stages_of, total, unplanned
 from robust_eval.model.workload import Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.logs import log_plainly
@@ -46,6 +46,8 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     console.print("Tokens read are estimated; those written are as many as there may be at most.")
     if any(stage.at_most for stage in stages):
         console.print("At most (≤): how many it will be follows from answers that are not there yet.")
+    for sentence in asking_less(stages) if len(plans) == 1 else ():
+        console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
         console.print("Each answer counts as a request: whether one brings several is asked when the run begins.")
     if whole.seconds:

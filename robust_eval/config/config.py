@@ -70,8 +70,8 @@ class Config:
         whole: what was paid for can so be read in another way later. A file of recorded answers that a run left
         says itself how the model was prompted.
         """
-        marked = None if self.recorded is None else self.recorded.first_lines
-        chat = self.model.terms().chat if marked is None else not marked
+        asked = None if self.recorded is None else self.recorded.asked
+        chat = self.model.terms().chat if asked is None else not asked.first_lines
         reader = self.reader.of(chat)
         served = self.model.remote
         return Judge(reader, self.grader, not reader.whole_reply and not (chat and served), served)

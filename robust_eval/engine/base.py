@@ -1,12 +1,24 @@
 """The protocols of engines and of the places where a model answers."""
 
-from collections.abc import Iterator, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
+from robust_eval.runtime.progress import progress
+
+
+class Waves(Protocol):
+    """Requests that follow from the answers to others."""
+
+    @property
+    def settled(self) -> int:
+        """How many of the items need no more answers."""
+
+    def next(self) -> list[Request]:
+        """Return the requests that follow from the answers that were taken since the call before."""
 
 
 class Workplace(Protocol):
@@ -20,6 +32,9 @@ class Workplace(Protocol):
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         """Yield the answers to the missing items as they arrive; the progress bar is named ``stage``."""
+
+    def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
+        """Yield the answers to the requests, and to all that follow from them; there are ``items`` to be settled."""
 
     def description(self) -> dict[str, Any]:
         """See LanguageModel."""
@@ -36,3 +51,17 @@ class Engine(Protocol):
 
     def load(self, config: ModelConfig) -> Workplace:
         """Load the model, or have it loaded when the first answers are wanted; UserError if that is not possible."""
+
+
+@contextmanager
+def settling(stage: str, waves: Waves, items: int) -> Iterator[Callable[[str], None]]:
+    """Show how many of the items are settled; what is yielded advances the bar, with the text behind it."""
+    shown = waves.settled
+    with progress(stage, total=items - shown, unit="prompts") as advance:
+
+        def show(status: str) -> None:
+            nonlocal shown
+            advance(waves.settled - shown, status)
+            shown = waves.settled
+
+        yield show

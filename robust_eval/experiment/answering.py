@@ -3,15 +3,18 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, SCHEMA, Answers, rows
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Undecided, rows
 from robust_eval.config.config import Config
+from robust_eval.experiment.undecided import refuse_undecided, remember_share, undecided, why_all
 from robust_eval.grader.judge import Judge
+from robust_eval.metric.frs import settled
 from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
@@ -19,6 +22,7 @@ from robust_eval.sampler.base import Conditions, Sampler, greedy_requests
 from robust_eval.sampler.possible import highest, possible
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.stored_model import StoredModel
+from robust_eval.store.waves import Settled
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +36,10 @@ class Collection(Protocol):
     @property
     def greedy(self) -> str:
         """The name of the answers at temperature 0, for the log."""
+
+    @property
+    def undecided(self) -> Mapping[str, Undecided]:
+        """How far each sampler asks that asks no more than breaking temperatures need."""
 
     def conditions(self) -> Mapping[str, Conditions]:
         """Return the conditions under which each sampler has answers."""
@@ -72,6 +80,10 @@ class Asked:
     """How many of the largest log-probabilities of each greedy token are wanted at least."""
     takes: Temperatures = ALL
     """The temperatures that the model takes."""
+    undecided: Mapping[str, Undecided] = field(default_factory=dict)
+    """How far each sampler asks that asks no more than breaking temperatures need."""
+    could_ask_less: Sequence[str] = ()
+    """The samplers that ask all, and could ask no more than breaking temperatures need."""
 
     @property
     def greedy(self) -> str:
@@ -119,7 +131,10 @@ class Asked:
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of a sampler for the selected questions."""
-        return self.samplers[sampler].requests(questions, self.judge, self.seed)
+        requests = self.samplers[sampler].requests(questions, self.judge, self.seed)
+        if sampler in self.undecided:  # no curve can be told from trials that stop early
+            return [replace(request, matcher=None) for request in requests]
+        return requests
 
     def needs_curves(self, sampler: str) -> bool:
         """Return whether a sampler needs accuracy curves beside answers."""
@@ -136,9 +151,39 @@ class Asked:
         """Ask for the answers of one sampler after the other."""
         found = {}
         for name in self.samplers:
-            requests = self.requests(name, questions)
-            found[name] = self.model.answers(requests, self.stage(name), self.needs_curves(name))
+            requests, stage = self.requests(name, questions), self.stage(name)
+            if name in self.undecided:
+                found[name] = self.model.settled(requests, stage, self._verdicts(questions), self._settled(name))
+                asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
+                log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
+                remember_share(self.model.identity, asked, planned)
+            else:
+                found[name] = self.model.answers(requests, stage, self.needs_curves(name))
         return found
+
+    def missing(self, sampler: str, questions: Sequence[Question]) -> tuple[int, list[Request]]:
+        """Return the number of a sampler's requests, and those whose answers are not there, as far as they are not."""
+        requests = self.requests(sampler, questions)
+        if sampler in self.undecided:
+            missing = self.model.unsettled(requests, self._verdicts(questions), self._settled(sampler))
+        else:
+            missing = self.model.missing(requests, self.needs_curves(sampler))
+        return len(requests), missing
+
+    def _settled(self, sampler: str) -> Settled:
+        return partial(settled, threshold=self.undecided[sampler].threshold)
+
+    def _verdicts(self, questions: Sequence[Question]) -> Callable[[pa.Table], list[bool | None]]:
+        """Return what says which answers are right; None where there was no reply, or nothing is right or wrong."""
+
+        def verdicts(table: pa.Table) -> list[bool | None]:
+            graded = self.judge.grade(questions, table)
+            return [
+                None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct
+                for correct, outcome in rows(graded, "correct", "outcome")
+            ]
+
+        return verdicts
 
     def stage(self, sampler: str) -> str:
         """Return the name of a sampler's answers in progress bars and logs."""
@@ -190,6 +235,11 @@ class Recorded:
         """Return the answers above temperature 0."""
         return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
 
+    @property
+    def undecided(self) -> Mapping[str, Undecided]:
+        """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
+        return {} if self.file.asked is None else self.file.asked.undecided
+
     def identity(self) -> dict[str, Any]:
         """Return the hash of the file."""
         return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
@@ -198,11 +248,14 @@ class Recorded:
 def answering(config: Config, model: StoredModel) -> Asked | Recorded:
     """Return where the answers of a run come from: its model, or the file of recorded answers."""
     if config.recorded is not None:
+        refuse_undecided(config, config.recorded)
         return Recorded(config.recorded)
     wanted = max(metric.top_logprobs for metric in config.metric.values())
     takes = model.temperatures(highest(list(config.sampler.values())))
     samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in config.sampler.items()}
-    collection = Asked(samplers, model, config.judge, config.seed, wanted, takes)
+    asking = undecided(config, samplers)
+    could = [name for name in samplers if name not in asking and not why_all(config, samplers, name)]
+    collection = Asked(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
     if not takes.greedy and any(sampler.selects for sampler in samplers.values()):
         log.warning(
             "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from omegaconf import DictConfig
 
-from robust_eval.answer import GREEDY, Answers, gathered, with_first_lines, write_parquet
+from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_asked, write_parquet
 from robust_eval.config.repeatable import repeatable
 from robust_eval.record.result import Result, write_summary
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, QUESTIONS, REPORT, SUMMARY
@@ -38,13 +38,10 @@ def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
         write_parquet(rewritten.found, folder / "rewrites.parquet")
 
 
-def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], first_lines: bool, folder: Path) -> None:
-    """Write the answers of all samplers and, where a model gave them, accuracy curves.
-
-    ``first_lines`` says whether replies ended with their first line.
-    """
+def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: HowAsked, folder: Path) -> None:
+    """Write the answers of all samplers, with how they were asked for, and accuracy curves where a model gave them."""
     table = gathered({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
-    write_parquet(with_first_lines(table, first_lines), folder / ANSWERS)
+    write_parquet(with_how_asked(table, asked), folder / ANSWERS)
     if curves := curves_of(answers):
         write_parquet(gathered(curves), folder / CURVES_FILE)
 

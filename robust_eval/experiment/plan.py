@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
 from robust_eval.experiment.models import Models
+from robust_eval.experiment.undecided import expected_share
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
@@ -31,6 +32,8 @@ class Stage:
     """Whether accuracy curves are needed."""
     at_most: bool
     """Whether there may be fewer requests: they follow from answers that are not there yet."""
+    undecided: bool | None = None
+    """Whether it asks no more than breaking temperatures need; False: it could."""
 
     def workload(self) -> Workload:
         """Return what it takes to answer the missing requests."""
@@ -62,6 +65,8 @@ def check_plan(
             stages = plan(questions, config.rewriter, writer, source, config.seed)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
+        for sentence in asking_less(stages):
+            log.info(sentence)
 
 
 def plan(
@@ -96,9 +101,11 @@ def plan(
                 kept = sampler.at_most(kept)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
-            requests, curves = collection.requests(name, kept), collection.needs_curves(name)
-            missing = collection.model.missing(requests, curves)
-            stages.append(Stage(collection.stage(name), model, len(requests), missing, curves, uncertain))
+            number, missing = collection.missing(name, kept)
+            at_most = uncertain or name in collection.undecided
+            undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
+            curves = collection.needs_curves(name)
+            stages.append(Stage(collection.stage(name), model, number, missing, curves, at_most, undecided))
     return stages
 
 
@@ -141,6 +148,25 @@ def in_words(stages: Sequence[Stage]) -> str:
         f"{most}{whole.answers:,} answers in {whole.requests:,} requests, about {whole.prompt_tokens:,} prompt tokens, "
         f"at most {whole.completion_tokens:,} completion tokens{thought}{cost}{time}"
     )
+
+
+def asking_less(stages: Sequence[Stage]) -> list[str]:
+    """Return what is expected of the stages that ask no more than breaking temperatures need, and what those would save
+    and leave out that could, of a model behind a server.
+    """
+    said = []
+    for stage in stages:
+        answers = stage.workload().answers
+        share, reason = expected_share(stage.model.identity)
+        about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name} ({reason})"
+        if stage.undecided and answers:
+            said.append(f"sampler.ask=undecided: {about} are expected")
+        elif stage.undecided is False and answers and stage.model.config.remote:
+            said.append(
+                f"sampler.ask=undecided would ask for {about} and give the same breaking temperatures and FRS, without "
+                "the accuracy at each temperature and the certainty of replies"
+            )
+    return said
 
 
 def total(stages: Iterable[Stage]) -> Workload:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, gathered, write_parquet
+from robust_eval.answer import GREEDY, HowAsked, gathered, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.experiment.answering import Recorded, answering
@@ -103,6 +103,7 @@ def _measure(
     source = answering(config, models.measured)
     conditions = source.conditions()
     read = sources(config.metric, conditions)
+    asked = HowAsked(config.judge.first_line, source.undecided)
     check_plan(config, loaded.questions, models.writer, source, watch)
 
     with watch.stage("rewriting"):
@@ -119,7 +120,7 @@ def _measure(
     with watch.stage("baseline"):
         greedy = source.baseline(candidates)
         record = begin()
-        write_answers(greedy, {}, config.judge.first_line, folder)
+        write_answers(greedy, {}, asked, folder)
         baseline = config.judge.grade(candidates, greedy)
         kept = source.select(candidates, baseline)
     if greedy.num_rows or isinstance(source, Recorded):
@@ -128,13 +129,13 @@ def _measure(
         answers = source.answers(kept)
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
-    write_answers(greedy, answers, config.judge.first_line, folder)
+    write_answers(greedy, answers, asked, folder)
 
     with watch.stage("grading"):
         graded = grade(config, kept, answers, read)
         write_parquet(gathered({GREEDY: baseline, **graded}), folder / GRADED)
     with watch.stage("scoring"):
-        scores = score(config, questions, kept, baseline, graded, answers, read, conditions)
+        scores = score(config, questions, kept, baseline, graded, answers, read, conditions, source.undecided)
     described = models.description() | source.identity()
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
     described |= loaded.description(digest)

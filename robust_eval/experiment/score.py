@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from robust_eval.answer import Answers
+from robust_eval.answer import Answers, Undecided
 from robust_eval.config.config import Config
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.profile import METHODS, profile
@@ -25,16 +25,17 @@ def score(
     answers: Mapping[str, Answers],
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
+    undecided: Mapping[str, Undecided],
 ) -> dict[str, Score]:
     """Score the graded answers to the questions that were ``kept`` with each metric.
 
-    ``read`` names the sampler whose answers a metric reads. The greedy accuracy is that of all ``questions``.
+    ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler whose answers a metric reads. The greedy accuracy is that of all ``questions``.
     """
 
     def measured(sampler: str) -> Measured:
         sampled = answers[sampler]
         estimator = conditions[sampler].estimator
-        return Measured(baseline, graded[sampler], sampled.curves, estimator, sampled.uncurved)
+        return Measured(baseline, graded[sampler], sampled.curves, estimator, sampled.uncurved, undecided.get(sampler))
 
     scores = {name: metric.score(kept, measured(read[name]), config.seed) for name, metric in config.metric.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own

@@ -69,6 +69,7 @@ class AnswerAgreement:
 
     axis = "rewrite"
     reads_labels = True
+    settles_at = None
 
     def __post_init__(self) -> None:
         number = isinstance(self.categories, int) and not isinstance(self.categories, bool) and self.categories >= 1

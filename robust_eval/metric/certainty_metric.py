@@ -39,6 +39,7 @@ class AnswerCertainty:
 
     axis = "trial"
     reads_labels = True
+    settles_at = None
 
     def __post_init__(self) -> None:
         if self.invalid not in INVALID:

@@ -117,6 +117,42 @@ def breaking_temperature(
     return np.where(~stops.any(axis=1), np.inf, np.where(unknown[np.arange(len(curve)), first], np.nan, broken))
 
 
+def settled(right: int, wrong: int, outstanding: int, threshold: float = 0.5) -> str | None:
+    """Return the verdict of one temperature, if it stands whatever becomes of the trials that are ``outstanding``.
+
+    Each of these may come right, wrong, or not at all; failed replies are in none of the three counts.
+
+    Returns
+    -------
+    ``holds`` or ``breaks``, by :func:`breaking_temperature`'s rule (a tie holds); ``unknown`` where nothing is
+    outstanding and there was no reply; None where the verdict is open.
+
+    References
+    ----------
+    docs/methods.md, §6.
+
+    Examples
+    --------
+    >>> settled(5, 0, 5), settled(4, 5, 1), settled(0, 6, 4), settled(0, 0, 0)
+    ('holds', None, 'breaks', 'unknown')
+    """
+    for name, count in (("right", right), ("wrong", wrong), ("outstanding", outstanding)):
+        if count < 0:
+            raise ValueError(f"{name} must be at least 0, not {count}")
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold must lie in (0, 1], not {threshold}")
+    number = right + wrong + outstanding
+    if number == 0:
+        return "unknown"
+    if right + wrong == 0:
+        return None
+    if right - threshold * number >= -TOLERANCE * number:
+        return "holds"
+    if right + outstanding - threshold * number < -TOLERANCE * number:
+        return "breaks"
+    return None
+
+
 def _non_increasing(accuracy: Floats) -> Floats:
     """Least-squares non-increasing fit through the defined points of one curve; undefined ones stay NaN."""
     fitted = accuracy.copy()

@@ -82,6 +82,11 @@ class FactualRobustness:
         """Log-probabilities that the entropy needs of each token of a greedy answer."""
         return self.k
 
+    @property
+    def settles_at(self) -> float | None:
+        """The threshold; None where a curve is fitted to all accuracies."""
+        return self.threshold if self.estimator == "first" else None
+
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless answers come at two temperatures or more."""
         if len(temperatures) < 2:
@@ -95,7 +100,8 @@ class FactualRobustness:
         """FRS for each d, accuracy by temperature, unbroken facts, and how entropy goes with breaking."""
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        answers = grid(ids, measured.graded)
+        undecided = measured.undecided
+        answers = grid(ids, measured.graded, undecided and undecided.temperatures)
         temperatures = answers.temperatures
         estimates = self._estimates(ids, measured, answers)
         headline, *others = estimates
@@ -124,7 +130,8 @@ class FactualRobustness:
         result.of_questions |= _joint(entropy, breaking)
 
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
-        result.add_curve(ACCURACY.name, accuracy, temperatures, groups, seed)
+        if undecided is None:  # trials that stopped early are biased, and those above the break were not asked
+            result.add_curve(ACCURACY.name, accuracy, temperatures, groups, seed)
         result.add_curve(SURVIVAL.name, survival, temperatures, groups, seed)
 
         by_question = {
@@ -159,15 +166,16 @@ class FactualRobustness:
             result.values |= dict.fromkeys(result.reasons, UNDEFINED)
             result.curves["accuracy_combined"] = {float(t): UNDEFINED for t in temperatures}
         result.tables["frs"] = pa.table(by_question)
-        result.tables["frs_accuracy"] = pa.table(
-            {
-                "question_id": [name for name in ids for _ in temperatures],  # numpy would cut them off at a NUL
-                "temperature": np.tile(temperatures, len(ids)),
-                "correct": answers.correct.ravel(),
-                "replies": answers.replies.ravel(),
-            }
-        )
-        result.tables["frs_certainty"] = certainty_bins(measured.graded)
+        if undecided is None:
+            result.tables["frs_accuracy"] = pa.table(
+                {
+                    "question_id": [name for name in ids for _ in temperatures],  # numpy would cut them off at a NUL
+                    "temperature": np.tile(temperatures, len(ids)),
+                    "correct": answers.correct.ravel(),
+                    "replies": answers.replies.ravel(),
+                }
+            )
+            result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
         shares = result.tables["frs_types"] = type_shares(scores[self.d[0]], types, groups=groups, seed=seed)
         result.values |= {

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import stats
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Undecided
 from robust_eval.metric.estimate import Estimate, with_interval
 from robust_eval.metric.figure import Figure, declared, point, telling_temperatures
 from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, with_width
@@ -134,7 +134,8 @@ class Measured:
     ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
     model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says what the
     headline is read off: the weights of the right answers (``trials``, ``exact``) or the curves (``combined``).
-    ``uncurved`` is why there are no curves where there might be (:class:`robust_eval.answer.Answers`).
+    ``uncurved`` is why there are no curves where there might be (:class:`robust_eval.answer.Answers`). ``undecided``
+    says how far a sampler asked that asked no more than breaking temperatures need; None: all answers are there.
     """
 
     baseline: pa.Table
@@ -142,6 +143,7 @@ class Measured:
     curves: pa.Table = field(default_factory=CURVES.empty_table)
     estimator: str = "trials"
     uncurved: str = ""
+    undecided: Undecided | None = None
 
 
 class Metric(Protocol):
@@ -163,6 +165,13 @@ class Metric(Protocol):
     def top_logprobs(self) -> int:
         """How many of the largest log-probabilities of each greedy token the metric reads; by default none."""
         return 0
+
+    @property
+    def settles_at(self) -> float | None:
+        """The accuracy below which a fact breaks, where breaking temperatures are all that is read of the answers; by
+        default None: all answers are.
+        """
+        return None
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError, before anything is sampled, if a sampler brings no answers that this metric can score."""

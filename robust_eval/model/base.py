@@ -1,7 +1,7 @@
 """What a sampler asks of a language model, and what it gets back."""
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -99,6 +99,8 @@ class Request:
     """An answer is the first line of what the model writes; False: all of it, as for a list."""
     known: frozenset[tuple[float, int]] = frozenset()
     """Temperature and trial of answers that are there already. A model may give them again."""
+    first_trial: int = 0
+    """The number of the first trial that is wanted at each temperature."""
 
     @property
     def item(self) -> Item:
@@ -106,9 +108,22 @@ class Request:
         return self.question_id, self.rewrite
 
     @property
+    def wanted(self) -> list[tuple[float, int]]:
+        """Temperature and trial of each answer that is wanted and not known."""
+        own = {trial for temperature, trial in self.known if math.isnan(temperature)}
+        return [
+            (temperature, trial)
+            for temperature in self.temperatures
+            for trial in range(self.first_trial, self.trials)
+            if (trial not in own if math.isnan(temperature) else (temperature, trial) not in self.known)
+        ]
+
+    @property
     def answers(self) -> int:
-        """How many answers are wanted, or prefixes of answers evaluated, at most."""
-        return self.enumeration.nodes if self.enumeration else len(self.temperatures) * self.trials
+        """How many answers are wanted that are not known, or prefixes of answers evaluated, at most."""
+        if self.enumeration:
+            return self.enumeration.nodes
+        return len(self.wanted) if self.known else len(self.temperatures) * (self.trials - self.first_trial)
 
 
 @dataclass(frozen=True)
@@ -205,6 +220,15 @@ class LanguageModel(Protocol):
         another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
         one block of a :class:`robust_eval.model.config.Division`, ``beside`` is what comes with it.
         """
+
+    def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
+        """Answer the requests, and those that ``more`` returns once their replies are taken, until it returns none.
+
+        By default they are answered in rounds. A model that answers many at once need not wait for all of them.
+        """
+        while requests:
+            yield from self.complete(requests, {request.item for request in requests})
+            requests = more()
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return which temperatures it takes; by default all. ``wanted`` is the highest that matters."""

@@ -1,6 +1,5 @@
 """What a server is asked for at once."""
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -20,15 +19,15 @@ def calls(request: Request, choices: int) -> Iterator[Call]:
 
     Those of one prompt come after one another, so that a server finds the prompt in its cache.
     """
-    known_own = {trial for temperature, trial in request.known if math.isnan(temperature)}
-    for temperature in request.temperatures:
-        together: list[int] = []
-        for trial in range(request.trials):
-            known = trial in known_own if math.isnan(temperature) else (temperature, trial) in request.known
-            if together and (known or len(together) == choices):
-                yield Call(request, temperature, tuple(together))
-                together = []
-            if not known:
-                together.append(trial)
-        if together:
-            yield Call(request, temperature, tuple(together))
+    together: list[tuple[float, int]] = []
+    for temperature, trial in request.wanted:
+        if together and (len(together) == choices or together[-1] != (temperature, trial - 1)):
+            yield _call(request, together)
+            together = []
+        together.append((temperature, trial))
+    if together:
+        yield _call(request, together)
+
+
+def _call(request: Request, together: list[tuple[float, int]]) -> Call:
+    return Call(request, together[0][0], tuple(trial for _, trial in together))

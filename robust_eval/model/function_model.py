@@ -94,13 +94,7 @@ class FunctionCalls(LanguageModel):
             yield self._replies(block)
 
     def _replies(self, block: Sequence[Request]) -> list[Reply]:
-        wanted = [
-            (t, place, k)
-            for place, request in enumerate(block)
-            for t in request.temperatures
-            for k in range(request.trials)
-            if (t, k) not in request.known
-        ]
+        wanted = [(t, place, k) for place, request in enumerate(block) for t, k in request.wanted]
         completions: list[list[Completion]] = [[] for _ in block]
         for temperature, group in groupby(sorted(wanted), key=lambda each: each[0]):
             asked = [(place, k) for _, place, k in group]

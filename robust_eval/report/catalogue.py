@@ -97,7 +97,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     "The earlier and the steeper it falls, the less firmly the model holds what it knows; the dashed line is the "
     "accuracy below which a single fact counts as broken.",
     "Fastowski et al., Fig. 1",
-    lambda run: "frs" in run.tables,
+    lambda run: "frs_accuracy" in run.tables,
 )
 def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
@@ -143,7 +143,7 @@ def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
     table = run.tables["frs"]
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     pearson = run.values["frs.entropy_vs_breaking.pearson_broken"].value
-    frs.entropy_by_breaking_temperature(axes, entropy, breaking, sorted(run.curves["accuracy"]), pearson)
+    frs.entropy_by_breaking_temperature(axes, entropy, breaking, sorted(run.curves["frs.survival"]), pearson)
 
 
 @_entry(
@@ -157,7 +157,7 @@ def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
     """Each fact by its initial entropy and its breaking temperature, coloured by its score for the smallest d."""
     table, (d, *_) = run.tables["frs"], sorted(run.scores())
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
-    frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], sorted(run.curves["accuracy"]), d)
+    frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], sorted(run.curves["frs.survival"]), d)
 
 
 @_entry(

@@ -20,8 +20,13 @@ def remembered(choice: str, circumstances: str, measure: Callable[[], str], usab
     if known is not None and usable(known):
         return known
     chosen = measure()
-    keep(_memory(choice, circumstances), chosen)
+    remember(choice, circumstances, chosen)
     return chosen
+
+
+def remember(choice: str, circumstances: str, chosen: str) -> None:
+    """Keep a choice in the cache."""
+    keep(_memory(choice, circumstances), chosen)
 
 
 def recalled(choice: str, circumstances: str) -> str | None:

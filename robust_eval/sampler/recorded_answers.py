@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import SAMPLER, answers_are_first_lines, temperatures_of
+from robust_eval.answer import SAMPLER, HowAsked, how_asked, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
@@ -72,9 +72,9 @@ class RecordedAnswers:
             return {"sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     @property
-    def first_lines(self) -> bool | None:
-        """Whether the file is that of a run in which a reply ended with its first line; None: it is of no run."""
-        return answers_are_first_lines(Path(self.file))
+    def asked(self) -> HowAsked | None:
+        """How the answers were asked for; None where the file is of no run."""
+        return how_asked(Path(self.file))
 
     def answered(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that have an answer; UserError names the first answer to a question that is none of

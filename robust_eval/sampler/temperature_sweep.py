@@ -29,8 +29,14 @@ class TemperatureSweep(KnownFacts):
     """False: an answer ends as soon as it contains an accepted answer and the boundary of its last word, which saves
     time where nothing but correctness is asked for."""
 
+    ask: str = "all"
+    """all, as the paper does; undecided asks from below, and at each temperature only until it is settled whether the
+    fact holds there: the same breaking temperatures and FRS for about a third of the answers, and no accuracies."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.ask not in ("all", "undecided"):
+            raise ValueError(f"ask must be all or undecided, not {self.ask}")
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if self.estimator not in ESTIMATORS:

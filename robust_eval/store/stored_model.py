@@ -21,6 +21,7 @@ from robust_eval.model.reply_tables import from_bytes, to_bytes
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import Entries
 from robust_eval.store.compact_tables import Tables
+from robust_eval.store.waves import Condition, Settled, Waves
 
 log = logging.getLogger(__name__)
 
@@ -127,19 +128,9 @@ class StoredModel:
             complete, some, curves, lacking, wanting, missing = self._find(requests, keys, needs_curves)
             if missing and self._closed:
                 raise NotStoredError(stage, len(requests), missing)
-            self.found += len(requests) - len(wanting)
-            self.asked += len(wanting)
-            if len(wanting) < len(requests):
-                log.info(
-                    "%s: the answers to %d of %d prompts are in the store",
-                    stage,
-                    len(requests) - len(wanting),
-                    len(requests),
-                )
+            self._count(len(requests), len(wanting), stage)
             if wanting:
-                model = self._model()
-                model.check(missing, needs_curves)
-                self._begin()
+                model = self._ready(missing, needs_curves)
                 asked = [_knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
                     came = {}
@@ -156,13 +147,86 @@ class StoredModel:
                             curves[item] = curve = CURVES.empty_table() if curve is None else curve
                             came[curve_key(keys[item], request)] = to_bytes(curve)
                     self._entries.put(came)
-                self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
+                self._describe()
         uncurved = ""
         if lacking - wanting and not self.config.remote:  # a server gives none to any run
             log.warning("%s: %s", stage, _WHY_UNCURVED)
             curves, uncurved = Tables(CURVES), UNCURVED
         items = [request.item for request in requests]
         return Answers(complete.together(items), curves.together(item for item in items if item in curves), uncurved)
+
+    def settled(
+        self,
+        requests: Sequence[Request],
+        stage: str,
+        verdicts: Callable[[pa.Table], Sequence[bool | None]],
+        settled: Settled,
+    ) -> Answers:
+        """Return the answers on which the breaking temperatures rest, in the order of their requests; others are not
+        asked for (:mod:`robust_eval.store.waves`). Each is stored as soon as it comes.
+
+        Raises NotStoredError, with all that may be asked, where the model is closed and would have to be asked.
+        """
+        keys = _keys(self.identity, requests)
+        with self._entries.asking(keys.values()):
+            waves, tables = self._waves(requests, keys, verdicts, settled)
+            due = waves.next()
+            if due and self._closed:
+                raise NotStoredError(stage, len(requests), waves.at_most())
+            self._count(len(requests), len(due), stage)
+            if due:
+                model = self._ready(due, False)
+                for block in model.in_waves(due, waves, stage, len(requests)):
+                    came = {}
+                    for request, answers, *_ in block:
+                        table = tables[request.item] = merged(tables.get(request.item), answers, request)
+                        came[keys[request.item]] = to_bytes(table)
+                    self._entries.put(came)
+                    waves.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
+                self._describe()
+        used = [_taken(tables[request.item], waves.asked(request.item), request) for request in requests]
+        return Answers(pa.concat_tables([SCHEMA.empty_table(), *used]), CURVES.empty_table())
+
+    def unsettled(
+        self,
+        requests: Sequence[Request],
+        verdicts: Callable[[pa.Table], Sequence[bool | None]],
+        settled: Settled,
+    ) -> list[Request]:
+        """Return all that :meth:`settled` may still ask for."""
+        return self._waves(requests, _keys(self.identity, requests), verdicts, settled)[0].at_most()
+
+    def _waves(
+        self,
+        requests: Sequence[Request],
+        keys: Mapping[Item, bytes],
+        verdicts: Callable[[pa.Table], Sequence[bool | None]],
+        settled: Settled,
+    ) -> tuple[Waves, dict[Item, pa.Table]]:
+        """Return the waves, which have taken what is stored, and what is stored of each request."""
+        asked = {keys[request.item]: request for request in requests}
+        tables = {asked[key].item: self._usable(value, asked[key]) for key, value in self._entries.get(list(asked))}
+        waves = Waves(requests, verdicts, settled)
+        planned = [_planned(tables[request.item], request) for request in requests if request.item in tables]
+        waves.take(pa.concat_tables([SCHEMA.empty_table(), *planned]))
+        return waves, tables
+
+    def _count(self, requests: int, asked: int, stage: str) -> None:
+        self.found += requests - asked
+        self.asked += asked
+        if asked < requests:
+            log.info("%s: the answers to %d of %d prompts are in the store", stage, requests - asked, requests)
+
+    def _ready(self, requests: Sequence[Request], needs_curves: bool) -> Workplace:
+        """Return the model, which can answer these requests, once the run has begun."""
+        model = self._model()
+        model.check(requests, needs_curves)
+        self._begin()
+        return model
+
+    def _describe(self) -> None:
+        """Keep what the model was."""
+        self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
 
     def description(self) -> dict[str, Any]:
         """Return what the model was when it was last asked; its identity alone where that is not known."""
@@ -189,11 +253,8 @@ class StoredModel:
         lacking = {request.item for request in with_curve.values()} - curves.names()
         asked = {keys[request.item]: request for request in requests}
         for key, value in self._entries.get(list(asked)):
-            request, stored = asked[key], from_bytes(value, SCHEMA)
-            table = stored.filter(pc.not_equal(stored["outcome"], "error"))
-            if self.config.remote:
-                table = _believed(table, request)
-            failed = request.enumeration is not None and table.num_rows < stored.num_rows
+            request, table = asked[key], self._usable(value, asked[key])
+            failed = request.enumeration is not None and table.num_rows < from_bytes(value, SCHEMA).num_rows
             whole = None if failed else chosen(table, request)
             if whole is not None:
                 complete[request.item] = whole
@@ -204,6 +265,12 @@ class StoredModel:
         if self.config.remote:  # one that is loaded here answers all of a request anew
             missing = [_knowing(request, some.get(request.item)) for request in missing]
         return _Found(complete, some, curves, lacking, wanting, missing)
+
+    def _usable(self, value: bytes, request: Request) -> pa.Table:
+        """Return the stored answers to a request without those that are asked for again."""
+        table = from_bytes(value, SCHEMA)
+        table = table.filter(pc.not_equal(table["outcome"], "error"))
+        return _believed(table, request) if self.config.remote else table
 
 
 def _believed(table: pa.Table, request: Request) -> pa.Table:
@@ -276,7 +343,7 @@ def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table
     return pa.concat_tables([before.filter(pa.array(others, pa.bool_())), now])
 
 
-def _conditions(table: pa.Table) -> list[tuple[float, int]]:
+def _conditions(table: pa.Table) -> list[Condition]:
     """Return temperature and trial of each row."""
     return list(rows(table, "temperature", "trial"))
 
@@ -294,11 +361,25 @@ def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
         return table
     there = [table[name].to_numpy() for name in ("temperature", "trial")]
     asked = [np.repeat(request.temperatures, request.trials), np.tile(range(request.trials), len(request.temperatures))]
-    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(there, asked, strict=True)):
-        place = {condition: row for row, condition in enumerate(_conditions(table))}
-        conditions = list(product(request.temperatures, range(request.trials)))
-        if any(condition not in place for condition in conditions):
-            return None
-        table = table.take([place[condition] for condition in conditions])
+    if all(np.array_equal(*pair, equal_nan=True) for pair in zip(there, asked, strict=True)):
+        return _weighted(table, request)
+    conditions = list(product(request.temperatures, range(request.trials)))
+    return _taken(table, conditions, request) if set(conditions) <= set(_conditions(table)) else None
+
+
+def _taken(table: pa.Table, conditions: Sequence[Condition], request: Request) -> pa.Table:
+    """Return the rows of these temperatures and trials, in their order."""
+    place = {condition: row for row, condition in enumerate(_conditions(table))}
+    rows_of = pa.array([place[condition] for condition in conditions], pa.int64())
+    return _weighted(table.take(rows_of), request)
+
+
+def _weighted(table: pa.Table, request: Request) -> pa.Table:
     weight = pa.array(np.full(table.num_rows, 1 / request.trials))
     return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)
+
+
+def _planned(table: pa.Table, request: Request) -> pa.Table:
+    """Return the answers that are among those that a request asks for."""
+    wanted = set(product(request.temperatures, range(request.trials)))
+    return table.filter(pa.array([condition in wanted for condition in _conditions(table)], pa.bool_()))

@@ -10,6 +10,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from robust_eval.engine.base import Waves, settling
 from robust_eval.engine.ray.blocks import Blocks
 from robust_eval.engine.ray.pool import streamed
 from robust_eval.engine.ray.shared_admission import ROOM, GateKeeper
@@ -64,34 +65,44 @@ class Actors:
         """Yield what comes of the requests. Blocks that fail are tried again by other actors, one by one; the requests
         of those that always do get errors for answers. UserError where that is all of them.
         """
+        with progress(stage, total=len(missing), unit="prompts") as advance:
+            for came in self._answers(requests, missing, stage):
+                yield came
+                advance(sum(each.share for each in came), self._status())
+
+    def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
+        """See Workplace; in rounds."""
+        with settling(stage, waves, items) as advance:
+            while requests:
+                yield from self._answers(requests, {request.item for request in requests}, stage)
+                requests = waves.next()
+                advance(self._status())
+
+    def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         division = self._divided(requests)
         size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
         blocks = Blocks(division.blocks, requests, missing, attempts)
-        with progress(stage, total=len(missing), unit="prompts") as advance:
-            while blocks:
-                before = len(blocks)
-                try:
-                    for came in self._attempt(blocks, size, division.beside):
-                        yield came
-                        advance(sum(each.share for each in came), self._status())
-                except RayError as problem:  # of no block in particular
-                    idle = 0 if len(blocks) < before else idle + 1
-                    reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
-                    if idle == attempts:
-                        raise UserError(f"Ray: {reason}; what was answered is in the store") from problem
-                    log.warning("%s: Ray: %s; going on with what is left", stage, reason)
-                else:
-                    left = len(blocks)
-                    if reasons := blocks.failed():
-                        log.warning("%s: %d of %d blocks failed: %s", stage, left, before, reasons)
-                        size = 1
-            if lost := blocks.errors():
-                reason = f"failed {attempts} times: {blocks.given_up()}"
-                if len(lost) == len(requests):
-                    raise UserError(f"{stage}: every prompt {reason}")
-                log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
-                yield arrived(lost)
-                advance(sum(reply.share for reply in lost), "")
+        while blocks:
+            before = len(blocks)
+            try:
+                yield from self._attempt(blocks, size, division.beside)
+            except RayError as problem:  # of no block in particular
+                idle = 0 if len(blocks) < before else idle + 1
+                reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
+                if idle == attempts:
+                    raise UserError(f"Ray: {reason}; what was answered is in the store") from problem
+                log.warning("%s: Ray: %s; going on with what is left", stage, reason)
+            else:
+                left = len(blocks)
+                if reasons := blocks.failed():
+                    log.warning("%s: %d of %d blocks failed: %s", stage, left, before, reasons)
+                    size = 1
+        if lost := blocks.errors():
+            reason = f"failed {attempts} times: {blocks.given_up()}"
+            if len(lost) == len(requests):
+                raise UserError(f"{stage}: every prompt {reason}")
+            log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
+            yield arrived(lost)
 
     def _attempt(self, blocks: Blocks, size: int, beside: Any) -> Iterator[list[Arrived]]:
         """Yield what comes of all blocks that are left, each of which is tried once. UserError for what a person can

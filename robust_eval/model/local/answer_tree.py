@@ -81,7 +81,7 @@ def sample_answers(
     width = max(request.max_new_tokens for request in requests)
     top = max(request.top_logprobs for request in requests)
     owner = torch.tensor([i for i, request in enumerate(requests) for _ in range(request.answers)], device=device)
-    conditions = [(r, t, k) for r in requests for t in r.temperatures for k in range(r.trials)]
+    conditions = [(request, *condition) for request in requests for condition in request.wanted]
     temperature = torch.tensor([t for _, t, _ in conditions], dtype=torch.float64, device=device)
     limit = torch.tensor([r.max_new_tokens for r, _, _ in conditions], device=device)
     uniforms = torch.from_numpy(_uniforms(conditions, width)).to(device)
@@ -235,11 +235,12 @@ def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *ar
     columns = [array.cpu().numpy() for array in arrays]
     paths = []
     for request, curve, start, stop in zip(requests, curves, bounds[:-1], bounds[1:], strict=True):
+        wanted = request.wanted
         ids, length, logprobs, sampled, largest, finish = (column[start:stop] for column in columns)
         paths.append(
             Paths(
-                temperatures=np.repeat(request.temperatures, request.trials),
-                trials=np.tile(np.arange(request.trials), len(request.temperatures)),
+                temperatures=np.array([temperature for temperature, _ in wanted]),
+                trials=np.array([trial for _, trial in wanted], dtype=np.intp),
                 tokens=ids,
                 lengths=length,
                 token_logprobs=logprobs,

@@ -49,7 +49,7 @@ class Thinking:
     def answer(self, request: Request, thought: Completion) -> Request:
         """Return the request for the one answer that follows on a thought, with random numbers of its own."""
         seed = request.seed + _APART * (thought.trial + 1)
-        one = replace(request, temperatures=(thought.temperature,), trials=1, seed=seed)
+        one = replace(request, temperatures=(thought.temperature,), trials=1, first_trial=0, seed=seed)
         return replace(one, matcher=None, whole=True)
 
     def with_thought(self, answer: Completion, thought: Completion) -> Completion:

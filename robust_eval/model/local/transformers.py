@@ -267,6 +267,7 @@ class TransformersModel(LanguageModel):
         """Answer the missing requests in blocks of prompts of about the same length."""
         if not requests:
             return
+        requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
         if self._thinks:
             for request in (request for request in requests if request.item in missing):
                 yield [Reply(request, self._thoughtful(request))]

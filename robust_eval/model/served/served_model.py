@@ -6,7 +6,7 @@ import math
 import queue
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -165,16 +165,32 @@ class ServedModel(LanguageModel):
         are waited for, and UserError says why.
         """
         self._capabilities = beside or self._capabilities
-        wanted = [request for request in requests if request.item in missing]
+        yield from self._stream([request for request in requests if request.item in missing], list)
+
+    def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
+        """See LanguageModel. No request waits for the answers to another that it does not follow from."""
+        yield from self._stream(requests, more)
+
+    def _stream(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
+        wanted: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        awaited = 0
         with Background(self._answer_all(wanted, ready.put, ready.qsize), lambda: ready.put(None)) as work:
             ended = False
             while not ended:
+                for request in requests:
+                    wanted.put(request)
+                    awaited += request.answers
+                if not awaited:
+                    wanted.put(None)
                 replies = [ready.get()]
                 while not ready.empty():
                     replies.append(ready.get())
                 ended = None in replies
-                yield [reply for reply in replies if reply is not None]
+                came = [reply for reply in replies if reply is not None]
+                awaited -= sum(len(reply.completions) for reply in came)
+                yield came
+                requests = more()
             work.result()
 
     def description(self) -> dict[str, Any]:
@@ -205,17 +221,17 @@ class ServedModel(LanguageModel):
             raise UnansweredError("lost", f"no answer within {self.settings.request_seconds:g} s") from None
 
     async def _answer_all(
-        self, requests: Sequence[Request], give: Callable[[Reply], None], given: Callable[[], int]
+        self, wanted: "queue.SimpleQueue[Request | None]", give: Callable[[Reply], None], given: Callable[[], int]
     ) -> None:
-        """Answer all requests, as many at once as the server bears, and while not too many of the replies that were
-        ``given`` wait to be taken; UserError where the run must end.
+        """Answer the requests that come up to None, as many at once as the server bears, and while not too many of the
+        replies that were ``given`` wait to be taken; UserError where the run must end.
         """
         settings = self.settings
         assert self._capabilities is not None
         self.gate.begin()
         room = asyncio.Semaphore(_WAITING * settings.at_once)
         async with self._service() as service, asyncio.TaskGroup() as group:
-            for call in (call for request in requests for call in calls(request, self._capabilities.choices)):
+            async for call in self._calls(wanted):
                 await room.acquire()
                 while given() > _GIVEN and not self._stop:
                     await asyncio.sleep(_MOMENT)
@@ -226,6 +242,20 @@ class ServedModel(LanguageModel):
         await self.gate.counted(len(self._answered), len(self._failed))
         if self._stop:
             raise self._stop
+
+    async def _calls(self, wanted: "queue.SimpleQueue[Request | None]") -> AsyncIterator[Call]:
+        """Yield what the server is asked, until nothing is wanted any more or the run must end."""
+        assert self._capabilities is not None
+        while True:
+            while wanted.empty():
+                if self._stop:
+                    return
+                await asyncio.sleep(_MOMENT)
+            request = wanted.get()
+            if request is None:
+                return
+            for call in calls(request, self._capabilities.choices):
+                yield call
 
     async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
         """Ask one call and put its answers where they are awaited; those that do not come in spite of all repetitions
