@@ -4,6 +4,7 @@ Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustn
 """
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,8 +104,7 @@ def breaking_temperature(
         raise ValueError("temperatures must be finite, non-negative and strictly increasing")
     if np.any((curve < -TOLERANCE) | (curve > 1 + TOLERANCE)):
         raise ValueError("accuracy must lie in [0, 1]")
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must lie in (0, 1], not {threshold}")
+    _check_threshold(threshold)
     if estimator == "isotonic":
         curve = np.array([_non_increasing(row) for row in curve]).reshape(curve.shape)
     elif estimator != "first":
@@ -117,40 +117,9 @@ def breaking_temperature(
     return np.where(~stops.any(axis=1), np.inf, np.where(unknown[np.arange(len(curve)), first], np.nan, broken))
 
 
-def settled(right: int, wrong: int, outstanding: int, threshold: float = 0.5) -> str | None:
-    """Return the verdict of one temperature, if it stands whatever becomes of the trials that are ``outstanding``.
-
-    Each of these may come right, wrong, or not at all; failed replies are in none of the three counts.
-
-    Returns
-    -------
-    ``holds`` or ``breaks``, by :func:`breaking_temperature`'s rule (a tie holds); ``unknown`` where nothing is
-    outstanding and there was no reply; None where the verdict is open.
-
-    References
-    ----------
-    docs/methods.md, §6.
-
-    Examples
-    --------
-    >>> settled(5, 0, 5), settled(4, 5, 1), settled(0, 6, 4), settled(0, 0, 0)
-    ('holds', None, 'breaks', 'unknown')
-    """
-    for name, count in (("right", right), ("wrong", wrong), ("outstanding", outstanding)):
-        if count < 0:
-            raise ValueError(f"{name} must be at least 0, not {count}")
+def _check_threshold(threshold: float) -> None:
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1], not {threshold}")
-    number = right + wrong + outstanding
-    if number == 0:
-        return "unknown"
-    if right + wrong == 0:
-        return None
-    if right - threshold * number >= -TOLERANCE * number:
-        return "holds"
-    if right + outstanding - threshold * number < -TOLERANCE * number:
-        return "breaks"
-    return None
 
 
 def _non_increasing(accuracy: Floats) -> Floats:
@@ -160,6 +129,50 @@ def _non_increasing(accuracy: Floats) -> Floats:
     if defined.any():
         fitted[defined] = isotonic_regression(accuracy[defined], increasing=False).x
     return fitted
+
+
+def settled(
+    right: int, wrong: int, outstanding: int, threshold: float = 0.5
+) -> Literal["holds", "breaks", "unknown"] | None:
+    """Say what is known of a fact at one temperature before all of its trials are there: whatever the others bring, it
+    *holds* or *breaks* as :func:`breaking_temperature` would have it.
+
+    Parameters
+    ----------
+    right, wrong
+        Numbers of replies. Trials that brought none are in neither.
+    outstanding
+        Number of trials that may still come right, wrong, or not at all.
+    threshold
+        In (0, 1]; a share of right replies equal to it holds.
+
+    Returns
+    -------
+    ``holds`` where the share of right replies cannot fall below the threshold, ``breaks`` where it cannot reach it,
+    ``unknown`` where no trial brought a reply and none is outstanding; None where the others decide.
+
+    References
+    ----------
+    Fastowski et al., §3.3, for the share that breaks.
+
+    Examples
+    --------
+    >>> settled(right=5, wrong=2, outstanding=3), settled(right=2, wrong=6, outstanding=2)
+    ('holds', 'breaks')
+    >>> settled(right=4, wrong=2, outstanding=4) is None
+    True
+    """
+    for name, count in (("right", right), ("wrong", wrong), ("outstanding", outstanding)):
+        if count < 0:
+            raise ValueError(f"{name} must not be negative, but is {count}")
+    _check_threshold(threshold)
+    trials = right + wrong + outstanding
+    least = (threshold - TOLERANCE) * trials
+    if trials == 0:
+        return "unknown"
+    if right >= least:  # if all of the others come wrong; those that do not come help
+        return "holds"
+    return "breaks" if right + outstanding < least else None
 
 
 def factual_robustness_score(

@@ -24,10 +24,13 @@ _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB 
 
 
 def mean_interval(
-    values: NDArray[np.float64], limits: Limits = UNKNOWN, groups: ArrayLike | None = None, seed: int = 0
+    values: NDArray[np.float64],
+    limits: Limits = UNKNOWN,
+    groups: ArrayLike | None = None,
+    seed: int = 0,
+    level: float = 0.95,
 ) -> tuple[float, float]:
-    """Return 95 % interval of the mean of ``values`` (n,) over questions: by the bootstrap, or exact where all are
-    alike.
+    """Return an interval of the mean of ``values`` (n,) over questions: by the bootstrap, or exact where all are alike.
 
     Resamples of questions that are all alike are alike as well: a bootstrap interval of them has no width, whatever
     their number. So it is with groups whose means are alike, and with a single group. :func:`alike_interval` is used
@@ -40,10 +43,10 @@ def mean_interval(
     (0.0, 0.119)
     """
     labels = None if groups is None else np.asarray(groups)
-    means = values if labels is None else _group_means(values, labels)
+    means = values if labels is None else group_means(values, labels)
     if len(means) == 0 or np.ptp(means) > ROUNDING:
-        return bootstrap(np.mean, values, groups=labels, seed=seed)
-    return alike_interval(float(np.mean(values)), len(means), limits)
+        return bootstrap(np.mean, values, groups=labels, level=level, seed=seed)
+    return alike_interval(float(np.mean(values)), len(means), limits, level)
 
 
 def alike_interval(value: float, number: int, limits: Limits, level: float = 0.95) -> tuple[float, float]:
@@ -100,7 +103,12 @@ def _alike_and_other(number: int, level: float) -> tuple[float, float]:
     return float(every.low), float(none.high)
 
 
-def _group_means(values: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+def group_means(values: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean of each group, in the order of their labels.
+
+    >>> group_means(np.array([0.0, 1.0, 0.5]), np.array(["b", "b", "a"])).tolist()
+    [0.5, 0.5]
+    """
     group = np.unique(labels, return_inverse=True)[1]
     means: NDArray[np.float64] = np.bincount(group, values) / np.bincount(group)
     return means

@@ -1,4 +1,5 @@
 import math
+import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, settled, top_entropy
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
@@ -261,6 +262,68 @@ def test_a_threshold_outside_0_to_1_is_refused(threshold):
 def test_an_unknown_estimator_is_refused():
     with pytest.raises(ValueError, match="estimator"):
         breaking_temperature([[1.0]], [0.2], estimator="last")
+
+
+# settled
+
+
+def whatever_comes(right, wrong, outstanding, threshold):
+    """What a temperature says after each way in which the outstanding trials may come right, wrong or not at all."""
+    outcomes = set()
+    for more_right in range(outstanding + 1):
+        for more_wrong in range(outstanding + 1 - more_right):
+            replies = right + more_right + wrong + more_wrong
+            share = Fraction(right + more_right, replies) if replies else None
+            outcomes.add("unknown" if share is None else "holds" if share >= threshold else "breaks")
+    return outcomes
+
+
+@pytest.mark.parametrize("threshold", [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(2, 3), Fraction(1)])
+def test_what_is_settled_is_what_every_completion_says(threshold):
+    for right, wrong, outstanding in np.ndindex(9, 9, 9):
+        outcomes = whatever_comes(right, wrong, outstanding, threshold)
+        expected = outcomes.pop() if len(outcomes) == 1 else None
+        assert settled(right, wrong, outstanding, float(threshold)) == expected, (right, wrong, outstanding)
+
+
+@PROPERTY
+@given(st.integers(0, 30), st.integers(0, 30), st.floats(0.001, 1))
+def test_a_temperature_without_outstanding_trials_is_as_the_breaking_temperature_has_it(right, wrong, threshold):
+    accuracy = right / (right + wrong) if right + wrong else math.nan
+    found = breaking_temperature([[accuracy]], [1.0], threshold)[0]
+    says = "unknown" if math.isnan(found) else "holds" if math.isinf(found) else "breaks"
+    assert settled(right, wrong, 0, threshold) == says
+
+
+@pytest.mark.parametrize("trials", [10, 30, 70, 1000, 10**7])
+def test_a_tie_is_settled_whatever_the_rounding_of_the_threshold(trials):
+    for tenths in range(1, 11):
+        right = trials * tenths // 10
+        threshold = sum([0.1] * tenths)  # 0.7999999999999999 for eight, 0.30000000000000004 for three
+        assert settled(right, 0, trials - right, min(threshold, 1.0)) == "holds"
+        assert settled(right - 1, trials - right + 1, 0, min(threshold, 1.0)) == "breaks"
+
+
+def test_nothing_is_settled_before_the_first_reply():
+    assert [settled(0, 0, outstanding) for outstanding in (3, 1, 0)] == [None, None, "unknown"]
+
+
+def test_one_half_of_ten_trials_is_settled_by_five_right_or_six_wrong():
+    assert [settled(right, 0, 10 - right) for right in (4, 5)] == [None, "holds"]
+    assert [settled(0, wrong, 10 - wrong) for wrong in (5, 6)] == [None, "breaks"]
+
+
+@pytest.mark.parametrize("name", ["right", "wrong", "outstanding"])
+def test_a_negative_count_is_refused(name):
+    counts = {"right": 1, "wrong": 2, "outstanding": 3, name: -1}
+    with pytest.raises(ValueError, match=f"^{name} must not be negative, but is -1$"):
+        settled(**counts)
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.5, 1.1, math.nan])
+def test_a_threshold_that_settles_nothing_is_refused(threshold):
+    with pytest.raises(ValueError, match=rf"^{re.escape(f'threshold must lie in (0, 1], not {threshold}')}$"):
+        settled(1, 2, 3, threshold)
 
 
 # factual_robustness_score
