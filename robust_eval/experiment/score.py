@@ -29,7 +29,8 @@ def score(
 ) -> dict[str, Score]:
     """Score the graded answers to the questions that were ``kept`` with each metric.
 
-    ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler whose answers a metric reads. The greedy accuracy is that of all ``questions``.
+    ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
+    whose answers a metric reads. The greedy accuracy is that of all ``questions``.
     """
 
     def measured(sampler: str) -> Measured:
