@@ -80,7 +80,7 @@ GREEDY = "greedy"
 
 
 class Undecided(NamedTuple):
-    """How far answers were asked for that are no more than breaking temperatures need (docs/methods.md, §6): those at
+    """How far answers were asked for that are no more than breaking temperatures need (docs/methods.md, §1): those at
     these ``temperatures``, each until it was settled whether the accuracy falls below the ``threshold`` there.
     """
 

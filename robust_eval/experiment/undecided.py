@@ -1,5 +1,5 @@
 """Samplers that ask no more than breaking temperatures need: which can, how far, and what share of the answers that is
-(docs/methods.md, §6).
+(docs/methods.md, §1).
 """
 
 import hashlib
@@ -90,7 +90,7 @@ def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     known = recalled(_MEMORY, _digest(identity))
     if known is None:
         return HALF, "half: no earlier run with this model says more"
-    return float(known), f"{float(known):.0%}, as in the last such run with this model"
+    return float(known), f"{100 * float(known):.0f} %, as in the last such run with this model"
 
 
 def _digest(identity: Mapping[str, Any]) -> str:

@@ -1,5 +1,5 @@
 """Ask no more than a breaking temperature needs: trials in waves, until the verdict of each temperature is settled
-(docs/methods.md, §6).
+(docs/methods.md, §1).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from dialects import ANSWERS
 from experiments import run_experiment
@@ -20,7 +19,7 @@ from robust_eval.error import UserError
 from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
 
-FACTS, GRID, TRIALS = 12, 10, 10
+FACTS, GRID, TRIALS = 6, 10, 10
 Asked = tuple[str, float, int]
 """Question, temperature and seed of an answer."""
 
@@ -156,7 +155,7 @@ def test_faults_lose_nothing(served: ScriptedServer, tmp_path: Path):
     undisturbed = ask(served, tmp_path, UNDECIDED, store="undisturbed")
     served.answer = server = Server(failing=0.2)
     result = ask(served, tmp_path, UNDECIDED, "model.retries=3")
-    assert len(server.failed) > 20
+    assert len(server.failed) > 10
     assert answers(result) == answers(undisturbed)
     assert scored(result) == scored(undisturbed)
 
@@ -166,10 +165,10 @@ def test_a_run_that_ends_thirty_times_asks_for_nothing_twice(served: ScriptedSer
     undisturbed = ask(served, tmp_path, UNDECIDED, store="undisturbed")
     served.answer = server = Server()
     for part in range(30):
-        server.requests, server.ends_after = 0, 14
+        server.requests, server.ends_after = 0, 6
         with pytest.raises(UserError, match="no such key"):
             ask(served, tmp_path, UNDECIDED)
-        assert server.answered.total() == 14 * (part + 1)
+        assert server.answered.total() == 6 * (part + 1)
     server.ends_after = None
     result = ask(served, tmp_path, UNDECIDED)
     assert answers(result) == answers(undisturbed)
