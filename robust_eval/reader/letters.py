@@ -77,6 +77,7 @@ _STATEMENTS = [
         rf"{HENCE}\s*[,:，：]?\s*(?:{IS}\s*)?{_BEFORE}{_LETTER}{_END}",
         rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
+        rf"\b(?i:wait|actually|sorry)\b\s*[,.:!—–-]+\s*{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
         rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
         rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
         rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{RIGHT}",  # "also ist B richtig"

@@ -15,7 +15,7 @@ def phrases(*, zh: str = "", **languages: str) -> str:
 
 
 NOUN = phrases(
-    en="(?:answer|choice|option|alternative|solution|selection|pick|response|letter|statement|conclusion|diagnosis)s?",
+    en="(?:ans|answer|choice|option|alternative|solution|selection|pick|response|letter|statement|conclusion|diagnosis)s?",
     de="Antwort(?:möglichkeit|option)?|Lösung|Wahl|Auswahl|Aussage|Möglichkeit",
     fr="réponses?|choix|propositions?",
     es="respuestas?|opción|opciones|alternativas?|elección|solución|letra",
@@ -63,7 +63,7 @@ FILLER = phrases(
 CHOOSE = phrases(
     en="choose|choosing|pick|select|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?"
     "|vote for|mark|tick"
-    "|I say|I would say|I'd say|I'll say|I answer|I would answer|I'd answer|(?:changing|change) my answer to"
+    "|I say|I would say|I'd say|I'll say|I answer|I would answer|I'd answer|I meant?|(?:changing|change) my answer to"
     "|my (?:choice|pick|guess|vote|selection|best guess)(?: is| would be| goes to|:)",
     de="wähle|nehme|tippe auf|entscheide mich für|ankreuzen|ich würde(?: mich für)?",
     fr="je (?:choisis|choisirais|prends|dirais|répondrais|réponds|sélectionne)|opte pour|opterais pour|penche pour"
@@ -125,9 +125,10 @@ AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或
 AFTER_A_LETTER = (
     "(?i:and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that|the|though"
     "|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks|matches"
-    "|remains|alone|only|left|remaining|übrig|restante|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt|passt|zu|sein"
-    "|heißen|wäre|würde|et|est|ou|la|le|parce|car|puisque|vu|bien|mais|répond|correspond|serait|es|y|o|porque|ya|aunque"
-    "|sería|korrekt|richtig|falsch|correct[ao]|incorrect[ao]|correcte|juste|exacte|fausse|incorrecte)"
+    "|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
+    "|passt|zu|sein|heißen|wäre|würde|übrig|korrekt|richtig|falsch|et|est|ou|la|le|parce|puisque|vu|bien|mais|répond"
+    r"|car(?=\s+(?:l[ea]s?|il|elle|ce|une?|on|s[ao]n?|cela|[lc]['’]))|correspond|serait|correcte|juste|exacte|fausse"
+    "|incorrecte|restante|es|y|o|porque|ya|aunque|sería|correct[ao]|incorrect[ao])"
 )
 """Words that follow a letter that is chosen, but no noun that the letter A would be the article of."""
 THINGS = phrases(
