@@ -15,7 +15,8 @@ from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.stopwatch import Stopwatch
-from robust_eval.store.stored_model import NotStoredError, StoredModel, answers_key
+from robust_eval.store.keys import answers_key
+from robust_eval.store.stored_model import NotStoredError, StoredModel
 
 log = logging.getLogger(__name__)
 

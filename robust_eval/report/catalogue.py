@@ -129,11 +129,6 @@ def reply_certainty_by_temperature(drawn: Figure, run: Findings) -> None:
     reply_certainty.certainty_by_temperature(drawn, *columns)
 
 
-def _levels(run: Findings) -> list[float]:
-    """Return the temperatures at which facts may break; a run that stopped once they did has no accuracies."""
-    return sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
-
-
 @_entry(
     "Initial entropy against breaking temperature",
     "Means that fall to the right say that facts of which the model is unsure break first; r leaves the unbroken facts "
@@ -148,7 +143,8 @@ def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
     table = run.tables["frs"]
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     pearson = run.values["frs.entropy_vs_breaking.pearson_broken"].value
-    frs.entropy_by_breaking_temperature(axes, entropy, breaking, _levels(run), pearson)
+    levels = sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
+    frs.entropy_by_breaking_temperature(axes, entropy, breaking, levels, pearson)
 
 
 @_entry(
@@ -162,7 +158,8 @@ def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
     """Each fact by its initial entropy and its breaking temperature, coloured by its score for the smallest d."""
     table, (d, *_) = run.tables["frs"], sorted(run.scores())
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
-    frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], _levels(run), d)
+    levels = sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
+    frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], levels, d)
 
 
 @_entry(

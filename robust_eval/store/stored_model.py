@@ -1,27 +1,24 @@
 """A model with a store: answers that are stored are not asked for again, and the model is loaded only when needed."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, SCHEMA, Answers, rows
+from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.engine.base import Engine, Workplace
-from robust_eval.model.base import Choices, Item, Matcher, Request, Temperatures
+from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
-from robust_eval.model.logprobs import fault
 from robust_eval.model.reply_tables import from_bytes, to_bytes
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
 from robust_eval.store.base import Entries
 from robust_eval.store.compact_tables import Tables
-from robust_eval.store.waves import Condition, Settled, Waves
+from robust_eval.store.keys import answers_keys, curve_key, description_key, judge_of
+from robust_eval.store.waves import Settled, Waves
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +90,7 @@ class StoredModel:
 
     def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
         """Return the requests that the model would be asked, each with the answers to it that are stored already."""
-        return self._find(requests, _keys(self.identity, requests), needs_curves).missing
+        return self._find(requests, answers_keys(self.identity, requests), needs_curves).missing
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return which temperatures the model takes; ``wanted`` is the highest that matters.
@@ -123,7 +120,7 @@ class StoredModel:
         A curve that is not stored is asked for only with ``needs_curves``: it depends on what counts as right, and
         answers do not. Raises NotStoredError where the model is closed and would have to be asked.
         """
-        keys = _keys(self.identity, requests)
+        keys = answers_keys(self.identity, requests)
         with self._entries.asking(keys.values()):
             complete, some, curves, lacking, wanting, missing = self._find(requests, keys, needs_curves)
             if missing and self._closed:
@@ -131,7 +128,7 @@ class StoredModel:
             self._count(len(requests), len(wanting), stage)
             if wanting:
                 model = self._ready(missing, needs_curves)
-                asked = [_knowing(request, some.get(request.item)) for request in requests]
+                asked = [knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
                     came = {}
                     for request, answers, curve, _, packed in block:
@@ -143,7 +140,7 @@ class StoredModel:
                             some[item] = table
                         else:
                             complete[item] = whole
-                        if _judge(request) is not None and (curve is not None or item not in curves):
+                        if judge_of(request) is not None and (curve is not None or item not in curves):
                             curves[item] = curve = CURVES.empty_table() if curve is None else curve
                             came[curve_key(keys[item], request)] = to_bytes(curve)
                     self._entries.put(came)
@@ -167,9 +164,15 @@ class StoredModel:
 
         Raises NotStoredError, with all that may be asked, where the model is closed and would have to be asked.
         """
-        keys = _keys(self.identity, requests)
+        keys = answers_keys(self.identity, requests)
         with self._entries.asking(keys.values()):
             waves, tables = self._waves(requests, keys, verdicts, settled)
+            whole, by_item = Tables[Item](SCHEMA), {request.item: request for request in requests}
+
+            def finish() -> None:
+                for item, used in waves.finished().items():
+                    whole[item] = taken(tables.pop(item), used, by_item[item])
+
             due = waves.next()
             if due and self._closed:
                 raise NotStoredError(stage, len(requests), waves.at_most())
@@ -177,6 +180,7 @@ class StoredModel:
             if due:
                 model = self._ready(due, False)
                 for block in model.in_waves(due, waves, stage, len(requests)):
+                    finish()
                     came = {}
                     for request, answers, *_ in block:
                         table = tables[request.item] = merged(tables.get(request.item), answers, request)
@@ -184,8 +188,8 @@ class StoredModel:
                     self._entries.put(came)
                     waves.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
                 self._describe()
-        used = [_taken(tables[request.item], waves.asked(request.item), request) for request in requests]
-        return Answers(pa.concat_tables([SCHEMA.empty_table(), *used]), CURVES.empty_table())
+            finish()
+        return Answers(whole.together(request.item for request in requests), CURVES.empty_table())
 
     def unsettled(
         self,
@@ -194,7 +198,7 @@ class StoredModel:
         settled: Settled,
     ) -> list[Request]:
         """Return all that :meth:`settled` may still ask for."""
-        return self._waves(requests, _keys(self.identity, requests), verdicts, settled)[0].at_most()
+        return self._waves(requests, answers_keys(self.identity, requests), verdicts, settled)[0].at_most()
 
     def _waves(
         self,
@@ -207,8 +211,8 @@ class StoredModel:
         asked = {keys[request.item]: request for request in requests}
         tables = {asked[key].item: self._usable(value, asked[key]) for key, value in self._entries.get(list(asked))}
         waves = Waves(requests, verdicts, settled)
-        planned = [_planned(tables[request.item], request) for request in requests if request.item in tables]
-        waves.take(pa.concat_tables([SCHEMA.empty_table(), *planned]))
+        there = [planned(tables[request.item], request) for request in requests if request.item in tables]
+        waves.take(pa.concat_tables([SCHEMA.empty_table(), *there]))
         return waves, tables
 
     def _count(self, requests: int, asked: int, stage: str) -> None:
@@ -247,7 +251,7 @@ class StoredModel:
         """Look the requests up in the store. Errors of a service and impossible log-probabilities are asked again."""
         complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
         some = {}
-        with_curve = {curve_key(keys[r.item], r): r for r in requests if _judge(r) is not None}
+        with_curve = {curve_key(keys[r.item], r): r for r in requests if judge_of(r) is not None}
         for key, value in self._entries.get(list(with_curve)):
             curves[with_curve[key].item] = from_bytes(value, CURVES)
         lacking = {request.item for request in with_curve.values()} - curves.names()
@@ -263,123 +267,11 @@ class StoredModel:
         wanting = (keys.keys() - complete.names()) | (lacking if needs_curves else set())
         missing = [r for r in requests if r.item in wanting]
         if self.config.remote:  # one that is loaded here answers all of a request anew
-            missing = [_knowing(request, some.get(request.item)) for request in missing]
+            missing = [knowing(request, some.get(request.item)) for request in missing]
         return _Found(complete, some, curves, lacking, wanting, missing)
 
     def _usable(self, value: bytes, request: Request) -> pa.Table:
         """Return the stored answers to a request without those that are asked for again."""
         table = from_bytes(value, SCHEMA)
         table = table.filter(pc.not_equal(table["outcome"], "error"))
-        return _believed(table, request) if self.config.remote else table
-
-
-def _believed(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers without those whose log-probabilities are impossible."""
-    if not request.top_logprobs:
-        return table
-    columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
-    good = [
-        not fault(chosen, top, answer_tokens, request.least_logprobs if outcome == "ok" else 0)
-        for outcome, chosen, top, answer_tokens in columns
-    ]
-    return table if all(good) else table.filter(pa.array(good))
-
-
-def _keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
-    return {request.item: answers_key(identity, request) for request in requests}
-
-
-def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
-    """Return the key of the answers to a request: all that determines them but temperatures and trials.
-
-    Every trial has random numbers of its own, so answers to more trials can be added under one key. What counts as
-    right is part of the key only where answers end when they are right, or are enumerated.
-    """
-    enumeration = request.enumeration
-    judge = _judge(request) if enumeration is not None or not request.whole else None
-    return _digest(
-        {
-            "model": identity,
-            "prompt": asdict(request.prompt),
-            "question_id": request.question_id,
-            "rewrite": request.rewrite,
-            "seed": request.seed,
-            "max_new_tokens": request.max_new_tokens,
-            "top_logprobs": request.top_logprobs,
-            "judge": judge and judge.identity,
-            **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
-            "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
-        }
-    )
-
-
-def curve_key(answers: bytes, request: Request) -> bytes:
-    """Return the key of the accuracy curve of a request whose answers have the key ``answers``."""
-    judge = _judge(request)
-    asked = [answers.hex(), judge and judge.identity, request.temperatures, request.trials]
-    return _digest({"curve": asked})
-
-
-def description_key(identity: Mapping[str, Any]) -> bytes:
-    """Return the key of the description of a model."""
-    return _digest({"description": identity})
-
-
-def _judge(request: Request) -> Choices | Matcher | None:
-    """Return what tells right from wrong answers to this request."""
-    return (request.enumeration and request.enumeration.choices) or request.matcher
-
-
-def _digest(asked: Mapping[str, Any]) -> bytes:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
-
-
-def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
-    """Return the new answers, and those from ``before`` at other temperatures or in other trials."""
-    if before is None or request.enumeration is not None:
-        return now
-    new = set(_conditions(now))
-    others = [condition not in new for condition in _conditions(before)]
-    return pa.concat_tables([before.filter(pa.array(others, pa.bool_())), now])
-
-
-def _conditions(table: pa.Table) -> list[Condition]:
-    """Return temperature and trial of each row."""
-    return list(rows(table, "temperature", "trial"))
-
-
-def _knowing(request: Request, stored: pa.Table | None) -> Request:
-    """Return the request with the answers that are known."""
-    if stored is None or request.enumeration is not None:
-        return request
-    return replace(request, known=frozenset(_conditions(stored)))
-
-
-def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
-    """Return the rows of a table of answers that the request asks for, in its order; None where some are missing."""
-    if table is None or request.enumeration is not None:
-        return table
-    there = [table[name].to_numpy() for name in ("temperature", "trial")]
-    asked = [np.repeat(request.temperatures, request.trials), np.tile(range(request.trials), len(request.temperatures))]
-    if all(np.array_equal(*pair, equal_nan=True) for pair in zip(there, asked, strict=True)):
-        return _weighted(table, request)
-    conditions = list(product(request.temperatures, range(request.trials)))
-    return _taken(table, conditions, request) if set(conditions) <= set(_conditions(table)) else None
-
-
-def _taken(table: pa.Table, conditions: Sequence[Condition], request: Request) -> pa.Table:
-    """Return the rows of these temperatures and trials, in their order."""
-    place = {condition: row for row, condition in enumerate(_conditions(table))}
-    rows_of = pa.array([place[condition] for condition in conditions], pa.int64())
-    return _weighted(table.take(rows_of), request)
-
-
-def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    weight = pa.array(np.full(table.num_rows, 1 / request.trials))
-    return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)
-
-
-def _planned(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers that are among those that a request asks for."""
-    wanted = set(product(request.temperatures, range(request.trials)))
-    return table.filter(pa.array([condition in wanted for condition in _conditions(table)], pa.bool_()))
+        return believed(table, request) if self.config.remote else table

@@ -80,6 +80,7 @@ class Waves:
         self._verdicts: dict[Item, dict[Condition, bool | None]] = {item: {} for item in self._requests}
         self._awaited: dict[Item, set[Condition]] = {item: set() for item in self._requests}
         self._came: dict[Item, None] = dict.fromkeys(self._requests)
+        self._finished: dict[Item, list[Condition]] = {}
         self.settled = 0
         """Requests to which nothing more is asked."""
 
@@ -97,8 +98,10 @@ class Waves:
         wanted = []
         for item in [item for item in self._came if not self._awaited[item]]:
             del self._came[item]
-            _, lacking = self._wave(item)
+            used, lacking = self._wave(item)
             if not lacking:
+                self._finished[item] = used
+                del self._verdicts[item], self._awaited[item]
                 self.settled += 1
                 continue
             self._awaited[item].update(lacking)
@@ -108,14 +111,16 @@ class Waves:
             wanted.append(replace(wave, known=known))
         return wanted
 
-    def asked(self, item: Item) -> list[Condition]:
-        """Return the answers to a request on which its breaking temperature rests."""
-        return self._wave(item)[0]
+    def finished(self) -> dict[Item, list[Condition]]:
+        """Return the requests that were settled since the call before, and the answers on which that rests."""
+        finished, self._finished = self._finished, {}
+        return finished
 
     def at_most(self) -> list[Request]:
         """Return all that may still be asked for to the requests that are not settled."""
         left = []
-        for item, request in self._requests.items():
+        for item in self._verdicts:
+            request = self._requests[item]
             if lacking := self._wave(item)[1]:
                 passed = {(t, k) for t in request.temperatures if t < lacking[0][0] for k in range(request.trials)}
                 left.append(replace(request, known=frozenset(passed | self._verdicts[item].keys())))

@@ -165,23 +165,27 @@ class ServedModel(LanguageModel):
         are waited for, and UserError says why.
         """
         self._capabilities = beside or self._capabilities
-        yield from self._stream([request for request in requests if request.item in missing], list)
+        yield from self._stream([request for request in requests if request.item in missing])
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
         """See LanguageModel. No request waits for the answers to another that it does not follow from."""
         yield from self._stream(requests, more)
 
-    def _stream(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
-        wanted: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    def _stream(
+        self, requests: Sequence[Request], more: Callable[[], list[Request]] | None = None
+    ) -> Iterator[list[Reply]]:
+        wanted: queue.LifoQueue[Request | None] = queue.LifoQueue()  # what was begun is ended first
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         awaited = 0
+        if more is None:
+            wanted.put(None)
         with Background(self._answer_all(wanted, ready.put, ready.qsize), lambda: ready.put(None)) as work:
             ended = False
             while not ended:
-                for request in requests:
+                for request in reversed(requests):
                     wanted.put(request)
                     awaited += request.answers
-                if not awaited:
+                if more and not awaited:
                     wanted.put(None)
                 replies = [ready.get()]
                 while not ready.empty():
@@ -190,7 +194,7 @@ class ServedModel(LanguageModel):
                 came = [reply for reply in replies if reply is not None]
                 awaited -= sum(len(reply.completions) for reply in came)
                 yield came
-                requests = more()
+                requests = more() if more else []
             work.result()
 
     def description(self) -> dict[str, Any]:
@@ -221,7 +225,7 @@ class ServedModel(LanguageModel):
             raise UnansweredError("lost", f"no answer within {self.settings.request_seconds:g} s") from None
 
     async def _answer_all(
-        self, wanted: "queue.SimpleQueue[Request | None]", give: Callable[[Reply], None], given: Callable[[], int]
+        self, wanted: "queue.LifoQueue[Request | None]", give: Callable[[Reply], None], given: Callable[[], int]
     ) -> None:
         """Answer the requests that come up to None, as many at once as the server bears, and while not too many of the
         replies that were ``given`` wait to be taken; UserError where the run must end.
@@ -243,7 +247,7 @@ class ServedModel(LanguageModel):
         if self._stop:
             raise self._stop
 
-    async def _calls(self, wanted: "queue.SimpleQueue[Request | None]") -> AsyncIterator[Call]:
+    async def _calls(self, wanted: "queue.LifoQueue[Request | None]") -> AsyncIterator[Call]:
         """Yield what the server is asked, until nothing is wanted any more or the run must end."""
         assert self._capabilities is not None
         while True:

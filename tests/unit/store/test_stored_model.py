@@ -20,8 +20,9 @@ from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import NoStore, Store
+from robust_eval.store.keys import answers_key, curve_key
 from robust_eval.store.sqlite import FILE, SqliteStore
-from robust_eval.store.stored_model import UNCURVED, StoredModel, answers_key, curve_key
+from robust_eval.store.stored_model import UNCURVED, StoredModel
 
 NAMES = ["b", "a", "c"]
 PARIS, ROME = AnswerMatcher(["paris"]), AnswerMatcher(["rome"])

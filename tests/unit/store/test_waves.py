@@ -122,4 +122,5 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
     assert fourth.wanted == [(0.4, 5)]
     waves.take(answers((0.4, 5, False)))
     assert (waves.next(), waves.settled, waves.at_most()) == ([], 1, [])
-    assert waves.asked(("q", 0)) == [(0.2, trial) for trial in range(7)] + [(0.4, trial) for trial in range(6)]
+    used = [(0.2, trial) for trial in range(7)] + [(0.4, trial) for trial in range(6)]
+    assert (waves.finished(), waves.finished()) == ({("q", 0): used}, {})
