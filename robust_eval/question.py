@@ -75,3 +75,10 @@ def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
         digest.update(json.dumps(asdict(question), ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass"))
         digest.update(b"\n")
     return digest.hexdigest()
+
+
+def seeded_rank(seed: int, *parts: str) -> bytes:
+    """Return bytes that are random, and always the same for the same seed and parts: what is sorted by them is in an
+    order that does not depend on what else there is.
+    """
+    return hashlib.blake2b("\0".join([str(seed), *parts]).encode(), digest_size=16).digest()

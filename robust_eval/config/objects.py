@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from itertools import chain
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
@@ -11,7 +12,9 @@ from robust_eval.config.config import Config
 from robust_eval.config.repeatable import schemas_of
 from robust_eval.config.schema import Schema
 from robust_eval.error import UserError, first_line
+from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import sources
+from robust_eval.metric.figure import declared
 from robust_eval.record.settings import SEVERAL
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
@@ -32,7 +35,7 @@ def to_config(composed: DictConfig) -> Config:
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
             _instance(path, node)
-        elif path not in ("seed", "question_types"):
+        elif path not in ("seed", "until", "question_types"):
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
     whole = _instance("", composed)
@@ -41,7 +44,10 @@ def to_config(composed: DictConfig) -> Config:
     recorded = [sampler for sampler in whole.sampler.values() if isinstance(sampler, RecordedAnswers)]
     if recorded and len(whole.sampler) > 1:
         raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {asked}")
+    if whole.until is not None and not (isinstance(whole.until, dict) and whole.until):
+        raise UserError(f"until={whole.until}: it must name figures, as until={{frs.d1: 0.02}} does")
     settings = {entry.name: getattr(whole, entry.name) for entry in fields(Schema)}
+    settings["until"] = whole.until or {}
     if recorded:
         settings |= {"sampler": {}, "recorded": recorded[0]}
     try:
@@ -55,6 +61,7 @@ def to_config(composed: DictConfig) -> Config:
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
+    _check_until(config)
     if config.recorded is None:
         _check_asked(config, asked)
     else:
@@ -83,6 +90,26 @@ def _check_asked(config: Config, asked: str) -> None:
             f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): leave it out, or add one "
             "that does"
         )
+
+
+def _check_until(config: Config) -> None:
+    """Raise UserError where questions cannot be taken until a figure is known, as far as its declaration tells."""
+    if config.until and config.recorded is not None:
+        raise UserError(
+            "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+        )
+    figures = [getattr(metric, "figures", ()) for metric in config.metric.values()]  # somebody's own may say none
+    known = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ()), *chain(*figures)]
+    for name in config.until:
+        about = declared(name, known)
+        means = ", ".join(figure.name for figure in known if figure.mean)
+        if about is None and all(figures):
+            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, means.split(', '))}")
+        if about is not None and not about.mean:
+            raise UserError(
+                f"until names {name} ({about.label}), which is no mean over questions, as an interval that ends a run "
+                f"must be; these are: {means}"
+            )
 
 
 def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:

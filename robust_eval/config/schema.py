@@ -135,6 +135,7 @@ class Schema:
     store: Any = MISSING
     tracking: Any = MISSING
     paths: Paths = field(default_factory=Paths)
+    until: Any = None
     question_types: str | None = None
 
 

@@ -15,7 +15,7 @@ from robust_eval.dataset.base import Questions
 from robust_eval.dataset.record import DUPLICATE_ID, NO_ANSWER, NO_CHOICES, NO_CONTEXT, Unusable, listed
 from robust_eval.error import UserError
 from robust_eval.normalization import normalize
-from robust_eval.question import LETTERS, Question, Scenario
+from robust_eval.question import LETTERS, Question, Scenario, seeded_rank
 
 log = logging.getLogger(__name__)
 
@@ -122,12 +122,14 @@ class Selection(ABC):
             yield question
 
     def _rank(self, question: Question) -> bytes:
-        return _random(self.seed, question.id)
+        return seeded_rank(self.seed, question.id)
 
     def _asked(self, question: Question) -> Question:
         """Return the question with what the scenario shows of it, and with its choices in their order."""
         if self.shuffle_choices and question.choices and question.correct is not None:
-            order = sorted(range(len(question.choices)), key=lambda index: _random(self.seed, question.id, str(index)))
+            order = sorted(
+                range(len(question.choices)), key=lambda index: seeded_rank(self.seed, question.id, str(index))
+            )
             shuffled = tuple(question.choices[index] for index in order)
             question = replace(question, choices=shuffled, correct=order.index(question.correct))
         return question if self.scenario is None else _shown(question, Scenario(self.scenario))
@@ -160,11 +162,6 @@ def _content_id(question: Question) -> str:
         question.correct,
     ]
     return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:16]
-
-
-def _random(seed: int, *parts: str) -> bytes:
-    """Return bytes that are random, and always the same for the same seed and parts."""
-    return hashlib.blake2b("\0".join([str(seed), *parts]).encode(), digest_size=16).digest()
 
 
 @dataclass

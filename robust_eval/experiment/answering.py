@@ -56,6 +56,9 @@ class Collection(Protocol):
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select the candidates to go on with, given their graded baseline. Raises UserError where there is none."""
 
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return as many of the questions, the first ones, as are selected at most."""
+
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
         """Return the answers of each sampler to the selected questions, not graded."""
 
@@ -147,6 +150,13 @@ class Asked:
             chosen = sampler.select(chosen, baseline, self.seed)
         return chosen
 
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return as many of them as the sampler takes that takes fewest."""
+        chosen = list(questions)
+        for sampler in self.samplers.values():
+            chosen = sampler.at_most(chosen)
+        return chosen
+
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
         """Ask for the answers of one sampler after the other."""
         found = {}
@@ -230,6 +240,10 @@ class Recorded:
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select by the rule in ``sampler.selection``."""
         return self.file.select(questions, baseline)
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all of them."""
+        return list(questions)
 
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
         """Return the answers above temperature 0."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -48,7 +48,7 @@ def stages_of(config: Config) -> list[Stage]:
         source = answering(config, models.measured.closed())
         if isinstance(source, Recorded):
             return []  # it reads answers that are there
-        return plan(config.dataset.load(), config.rewriter, models.writer.closed(), source, config.seed)
+        return plan(config.dataset.load(), config.rewriter, models.writer.closed(), source, config.seed, config.until)
 
 
 def check_plan(
@@ -63,7 +63,7 @@ def check_plan(
     source.asked(questions)
     if writer.config.remote or source.model.config.remote:
         with watch.stage("planning"):
-            stages = plan(questions, config.rewriter, writer, source, config.seed)
+            stages = plan(questions, config.rewriter, writer, source, config.seed, config.until)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
         for sentence in asking_less(stages):
@@ -76,14 +76,15 @@ def plan(
     writer: StoredModel,
     collection: Asked,
     seed: int,
+    until: Mapping[str, float],
 ) -> list[Stage]:
     """Return the stages of a run in their order; nothing is asked.
 
     Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
-    a right greedy answer to each.
+    a right greedy answer to each. It may be fewer questions ``until`` figures are known.
     """
     stages: list[Stage] = []
-    uncertain = False
+    uncertain = bool(until)
     model = collection.model
     collection = replace(collection, model=model.closed())
     with _quiet():
@@ -98,8 +99,7 @@ def plan(
             kept = collection.select(candidates, collection.judge.grade(candidates, collection.baseline(candidates)))
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
-            for sampler in collection.samplers.values():
-                kept = sampler.at_most(kept)
+            kept = collection.at_most(kept)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
             number, missing = collection.missing(name, kept)

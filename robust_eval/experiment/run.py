@@ -2,31 +2,37 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, HowAsked, gathered, write_parquet
+from robust_eval.answer import GREEDY, gathered, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
-from robust_eval.experiment.answering import Recorded, answering
+from robust_eval.experiment.answered import Answered
+from robust_eval.experiment.answering import answering
+from robust_eval.experiment.asking import Asking
 from robust_eval.experiment.beginning import Beginning
 from robust_eval.experiment.folder import owned
-from robust_eval.experiment.grade import grade
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.output import curves_of, describe, report, write_answers, write_rewrites
+from robust_eval.experiment.output import curves_of, describe, report
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.reproduction import compared
 from robust_eval.experiment.score import score
+from robust_eval.experiment.until import Taking
 from robust_eval.metric.answer_sources import sources
-from robust_eval.question import fingerprint
+from robust_eval.metric.score import Score
+from robust_eval.question import Question, fingerprint
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import ANSWERS, GRADED
 from robust_eval.record.settings import flat
 from robust_eval.record.tracking import Run
+from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.library_bars import no_library_bars
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import Entries, NoStore
@@ -87,6 +93,10 @@ def run(
     return Finished(result, size, same)
 
 
+def _record_data(config: Config, questions: Sequence[Question], digest: str, record: Run) -> None:
+    record.dataset(config.dataset.name, config.dataset.source, questions, digest)
+
+
 def _measure(
     config: Config,
     name: str,
@@ -96,64 +106,59 @@ def _measure(
     begin: Beginning,
     watch: Stopwatch,
 ) -> Result:
-    """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found."""
+    """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found.
+
+    All questions are taken at once, or in blocks until the figures that ``until`` names are known.
+    """
     with watch.stage("questions"):
         loaded = load(config)
     models = Models(config, entries, watch, begin)
     source = answering(config, models.measured)
     conditions = source.conditions()
     read = sources(config.metric, conditions)
-    asked = HowAsked(config.judge.first_line, source.undecided)
     check_plan(config, loaded.questions, models.writer, source, watch)
 
-    with watch.stage("rewriting"):
-        rewriter = config.rewriter.within(models.writer.temperatures)
-        rewritten = rewriter.rewrite(loaded.questions, models.writer, config.seed)
+    asking = Asking(config, loaded.questions, source, models, read, begin, folder, watch)
+    taking = Taking(config.until, asking.questions, config.seed)
+    answered, scores, digest = Answered(Rewritten([])), dict[str, Score](), ""
+    while not asking.full and (block := taking.next(scores)):
+        rewritten = asking.rewrite(block)
+        if not taking.left:
+            models.release_writer()
+        if not digest:
+            whole = asking.questions if taking.left else rewritten.questions
+            digest = fingerprint(whole, loaded.whole.edition)
+            log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
+            begin.then(partial(_record_data, config, whole, digest))
+        answered = asking.answer(rewritten)
+        write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
+        with watch.stage("scoring"):
+            scores = score(config, answered, read, conditions, source.undecided) if answered.kept else {}
+        if taking.wanted:
+            log.info("until: %s", taking.in_words(scores))
+    asking.refuse_nothing(answered)
     models.release_writer()
-    digest = fingerprint(rewritten.questions, loaded.whole.edition)
-    log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
-    begin.then(lambda _: write_rewrites(rewritten, folder))
-    begin.then(lambda record: record.dataset(config.dataset.name, config.dataset.source, rewritten.questions, digest))
-
-    questions = source.asked(rewritten.questions)
-    candidates = source.candidates(questions)
-    with watch.stage("baseline"):
-        greedy = source.baseline(candidates)
-        record = begin()
-        write_answers(greedy, {}, asked, folder)
-        baseline = config.judge.grade(candidates, greedy)
-        kept = source.select(candidates, baseline)
-    if greedy.num_rows or isinstance(source, Recorded):
-        log.info("%s answers: %d of %d questions kept", source.greedy, len(kept), len(candidates))
-    with watch.stage("sampling"):
-        answers = source.answers(kept)
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
-    write_answers(greedy, answers, asked, folder)
 
-    with watch.stage("grading"):
-        graded = grade(config, kept, answers, read)
-        write_parquet(gathered({GREEDY: baseline, **graded}), folder / GRADED)
-    with watch.stage("scoring"):
-        scores = score(config, questions, kept, baseline, graded, answers, read, conditions, source.undecided)
-    described = models.description() | source.identity()
+    described = models.description() | source.identity() | loaded.description(digest)
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
-    described |= loaded.description(digest)
     described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
-    record.parameters(described)
+    begin().parameters(described)
     return Result(
         name=name,
         description=settings | described,
-        asked=questions,
-        kept=kept,
-        rewritten=rewritten,
-        baseline=baseline,
-        graded=graded,
-        curves=curves_of(answers),
+        asked=answered.questions,
+        kept=answered.kept,
+        rewritten=answered.rewritten,
+        baseline=answered.baseline,
+        graded=answered.graded,
+        curves=curves_of(answered.answers),
         sources=read,
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
         prompts_asked=models.asked,
         prompts_found=models.found,
         watch=watch,
+        unasked=len(taking.left),
     )

@@ -1,16 +1,14 @@
 """The scores of a run: those of its metrics, the profile of each fact, and the accuracy of the greedy answers."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import pyarrow as pa
-
-from robust_eval.answer import Answers, Undecided
+from robust_eval.answer import Undecided
 from robust_eval.config.config import Config
+from robust_eval.experiment.answered import Answered
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.profile import METHODS, profile
 from robust_eval.metric.score import Measured, Score
-from robust_eval.question import Question
 from robust_eval.sampler.base import Conditions
 
 log = logging.getLogger(__name__)
@@ -18,31 +16,28 @@ log = logging.getLogger(__name__)
 
 def score(
     config: Config,
-    questions: Sequence[Question],
-    kept: Sequence[Question],
-    baseline: pa.Table,
-    graded: Mapping[str, pa.Table],
-    answers: Mapping[str, Answers],
+    answered: Answered,
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
     undecided: Mapping[str, Undecided],
 ) -> dict[str, Score]:
-    """Score the graded answers to the questions that were ``kept`` with each metric.
+    """Score what was ``answered`` with each metric.
 
     ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
-    whose answers a metric reads. The greedy accuracy is that of all ``questions``.
+    whose answers a metric reads. The greedy accuracy is that of all questions; the metrics score those that were kept.
     """
+    kept, baseline = answered.kept, answered.baseline
 
     def measured(sampler: str) -> Measured:
-        sampled = answers[sampler]
+        sampled, graded = answered.answers[sampler], answered.graded[sampler]
         estimator = conditions[sampler].estimator
-        return Measured(baseline, graded[sampler], sampled.curves, estimator, sampled.uncurved, undecided.get(sampler))
+        return Measured(baseline, graded, sampled.curves, estimator, sampled.uncurved, undecided.get(sampler))
 
     scores = {name: metric.score(kept, measured(read[name]), config.seed) for name, metric in config.metric.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
         scores = {"profile": profile(kept, scores, config.seed), **scores}
-    elif len(read) == len(METHODS) and len(graded) > 1:
+    elif len(read) == len(METHODS) and len(answered.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
     if baseline.num_rows:  # recorded answers need not have any
-        scores["greedy"] = greedy_accuracy(questions, baseline, config.seed)
+        scores["greedy"] = greedy_accuracy(answered.questions, baseline, config.seed)
     return scores

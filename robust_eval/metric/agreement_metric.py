@@ -68,6 +68,7 @@ class AnswerAgreement:
     """Random mappings of labels into categories over which kappa is averaged."""
 
     axis = "rewrite"
+    figures = FIGURES
     reads_labels = True
     settles_at = None
 
@@ -103,7 +104,7 @@ class AnswerAgreement:
         """
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        result = Score(question_ids=ids, declared=FIGURES)
+        result = Score(question_ids=ids, declared=self.figures)
         temperatures = temperatures_of(measured.graded)
         by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
         by_question: dict[str, list[Floats]] = {}

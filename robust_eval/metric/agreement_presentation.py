@@ -21,7 +21,9 @@ def _share(name: str, label: str, short: str = "") -> Figure:
 def _of_all(name: str, label: str, lacking: str = "", short: str = "") -> Figure:
     """Declare a figure that questions have together only; ``lacking`` counts those that it does not rest on."""
     lacking = lacking and f"agreement.count.{lacking}"
-    return Figure(f"agreement.{name}", label, limits=_KAPPA, more_is_better=True, short=short, lacking=lacking)
+    return Figure(
+        f"agreement.{name}", label, limits=_KAPPA, more_is_better=True, short=short, lacking=lacking, mean=False
+    )
 
 
 FIGURES = (
@@ -56,10 +58,10 @@ FIGURES = (
     _of_all("kappa_as_labelled", "Fleiss' κ of the letters"),
     _of_all("alpha", "Cronbach's α", lacking="incomplete"),
     _of_all("alpha_of_raters", "Cronbach's α, raters as items"),
-    Figure("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f"),
-    Figure("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f"),
+    Figure("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f", mean=False),
+    Figure("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f", mean=False),
     *(
-        Figure(f"agreement.guessing.{name}", label, limits=SHARE)
+        Figure(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (
             ("accuracy", "accuracy of guessing among the choices"),
             ("worst", "accuracy of the worst rater, if all guess"),

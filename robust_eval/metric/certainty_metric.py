@@ -38,6 +38,7 @@ class AnswerCertainty:
     has no others counts as certain (entropy 0) and wrong."""
 
     axis = "trial"
+    figures = FIGURES
     reads_labels = True
     settles_at = None
 
@@ -83,7 +84,7 @@ class AnswerCertainty:
         curves = {"certainty.entropy": entropy, "certainty.error_rate": error}
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
-        result = Score(question_ids=ids, declared=FIGURES)
+        result = Score(question_ids=ids, declared=self.figures)
         highest = float(np.fmax(most, entropy).max(initial=0))
         limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():

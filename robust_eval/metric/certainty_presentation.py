@@ -25,19 +25,32 @@ ERROR_RATE = Figure(
     apart="error rates are further apart",
 )
 CERTAIN_WRONG = Figure(
-    "certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False, shown=RUN, form=".0f"
+    "certainty.count.certain_wrong",
+    "questions certain and wrong",
+    more_is_better=False,
+    shown=RUN,
+    form=".0f",
+    mean=False,
 )
 FIGURES = (
     ENTROPY,
     Figure("certainty.entropy_miller_madow", "answer entropy, Miller–Madow", unit="nats", more_is_better=False),
     ERROR_RATE,
-    Figure("certainty.count.certain_right", "questions certain and right", more_is_better=True, shown=RUN, form=".0f"),
+    Figure(
+        "certainty.count.certain_right",
+        "questions certain and right",
+        more_is_better=True,
+        shown=RUN,
+        form=".0f",
+        mean=False,
+    ),
     CERTAIN_WRONG,
     Figure(
         "certainty.count.undefined",
         "questions without answer entropy",
         shown=DETAIL,
         form=".0f",
+        mean=False,
         left_out="questions have no answer entropy: none of their replies answers anything",
     ),
     Figure(
@@ -45,6 +58,7 @@ FIGURES = (
         "replies that answer nothing",
         shown=RUN,
         form=".0f",
+        mean=False,
         left_out="replies answer nothing (of choices: no letter)",
     ),
 )

@@ -63,6 +63,8 @@ class Figure:
     """For a count of what was left out: the sentence that follows the number."""
     lacking: str = ""
     """The count of questions that it does not rest on, where it is no mean over questions."""
+    mean: bool = True
+    """Whether every question has a value of it, and it is their mean (a curve: at each temperature)."""
     at: str = ""
     """The temperature in words, where it is the point of a curve."""
 
@@ -183,8 +185,8 @@ def from_json(found: Any) -> list[Figure]:
         values = {field.name: each[field.name] for field in fields(Figure) if field.name in each}
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
-        flags = {name: values.pop(name, None) for name in ("more_is_better", "leads")}
+        flags = {name: values.pop(name) for name in ("more_is_better", "leads", "mean") if name in values}
         if not all(isinstance(value, str) for value in values.values()) or not {*flags.values()} <= {True, False, None}:
-            raise ValueError("a declaration of a figure consists of texts, and two flags")
-        figures.append(Figure(**values, limits=(lowest, highest), **(flags | {"leads": bool(flags["leads"])})))
+            raise ValueError("a declaration of a figure consists of texts, and three flags")
+        figures.append(Figure(**values, limits=(lowest, highest), **flags))
     return figures

@@ -60,6 +60,7 @@ class FactualRobustness:
     """one | bound: what an unbroken fact scores."""
 
     axis = "temperature"
+    figures = FIGURES
     reads_labels = False
 
     def __post_init__(self) -> None:
@@ -110,7 +111,7 @@ class FactualRobustness:
         scores = self._scores(entropy, estimates[headline])
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
-        result = Score(question_ids=ids, settings=settings, declared=FIGURES)
+        result = Score(question_ids=ids, settings=settings, declared=self.figures)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed, SHARE)
         result.of_questions["frs"] = _defined(scores[self.d[0]])

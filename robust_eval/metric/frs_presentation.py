@@ -36,6 +36,7 @@ BREAKING = Figure(
     more_is_better=True,
     shown=DETAIL,
     form="g",
+    mean=False,
     apart="breaking temperatures are further apart",
 )
 """Where a fact breaks: of a question alone, since an unbroken one has none and there is no mean."""
@@ -46,7 +47,9 @@ def _by_estimate(name: str, words: str) -> tuple[Figure, ...]:
     temperature = f"frs.{name}.breaking_temperature"
     return (
         Figure(f"frs.{name}.d{{}}", f"mean FRS, d = {{}}, {words}", limits=SHARE, more_is_better=True, shown=RUN),
-        Figure(f"{temperature}.median", f"median breaking temperature, {words}", more_is_better=True, shown=RUN),
+        Figure(
+            f"{temperature}.median", f"median breaking temperature, {words}", more_is_better=True, shown=RUN, mean=False
+        ),
         Figure(
             f"{temperature}.mean_broken",
             f"mean breaking temperature, broken facts, {words}",
@@ -57,7 +60,15 @@ def _by_estimate(name: str, words: str) -> tuple[Figure, ...]:
 
 
 FIGURES = (
-    Figure("frs", "mean FRS, first d", limits=SHARE, more_is_better=True, shown=DETAIL, short="mean FRS, first d"),
+    Figure(
+        "frs",
+        "mean FRS, first d",
+        limits=SHARE,
+        more_is_better=True,
+        shown=DETAIL,
+        short="mean FRS, first d",
+        mean=False,
+    ),  # the questions have values of each d under its own name
     FRS,
     *_by_estimate("combined", "all draws combined"),
     *_by_estimate("trials", "by trials"),
@@ -66,16 +77,19 @@ FIGURES = (
     SURVIVAL,
     ACCURACY,
     BREAKING,
-    Figure("frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN),
+    Figure(
+        "frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN, mean=False
+    ),
     Figure("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
     Figure("frs.entropy.mean", "mean initial entropy H", limits=SHARE),
-    Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f"),
-    Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f"),
+    Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
+    Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
     Figure(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,
         form=".0f",
+        mean=False,
         left_out="facts have no FRS: their greedy answer has no entropy, or a temperature no reply",
     ),
 )

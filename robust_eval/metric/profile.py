@@ -46,12 +46,13 @@ _LACKING = Figure(
     "facts that lack one of the three",
     shown=RUN,
     form=".0f",
+    mean=False,
     left_out="questions lack the value of one of the three methods",
 )
 FIGURES = (
     FIRM,
     *(
-        Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}")
+        Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
         for one, other in _PAIRS
     ),
     _LACKING,

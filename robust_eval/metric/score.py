@@ -173,6 +173,11 @@ class Metric(Protocol):
         """
         return None
 
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """What the metric declares of its figures; by default nothing before they are there."""
+        return ()
+
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError, before anything is sampled, if a sampler brings no answers that this metric can score."""
 

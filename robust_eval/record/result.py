@@ -33,7 +33,8 @@ class Result:
     (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler whose answers it reads, ``scores``
     to its score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
     the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts that the models were asked in this run,
-    ``prompts_found`` those whose answers were in the store.
+    ``prompts_found`` those whose answers were in the store. ``unasked`` counts the questions that were left, because
+    those asked sufficed (``until``).
     """
 
     name: str
@@ -50,6 +51,7 @@ class Result:
     prompts_asked: int
     prompts_found: int
     watch: Stopwatch
+    unasked: int = 0
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -78,7 +80,9 @@ class Result:
         count them: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
-        counts: dict[str, float] = {"questions.loaded": len(self.asked), "questions.asked": len(self.candidates())}
+        counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}
+        counts |= {"questions.unasked": self.unasked} if self.unasked else {}
+        counts["questions.asked"] = len(self.candidates())
         counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
         counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.prompts_found}
         by_sampler = [_outcomes(table) for table in self.graded.values()]

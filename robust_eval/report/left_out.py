@@ -21,6 +21,8 @@ def left_out(result: Result) -> Iterator[str]:
     for name, number in result.description.items():
         if name.startswith(prefix) and isinstance(number, int):
             yield f"{_counted(number, 'row')} of the data set: {name.removeprefix(prefix).replace('_', ' ')}."
+    if said := unasked(result):
+        yield f"{said}."
     aliases = result.description.get("loaded.dataset.unusable_aliases")
     if isinstance(aliases, int) and aliases:
         yield f"{_counted(aliases, 'accepted answer')} of which nothing is left when it is normalised."
@@ -48,6 +50,18 @@ def _not_asked_again(result: Result) -> Iterator[str]:
     why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
     for standing, number in why.most_common():
         yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
+
+
+def unasked(result: Result) -> str:
+    """Say how many questions a run left unasked because of ``until``; empty where it asked all."""
+    if not result.unasked:
+        return ""
+    wanted = {
+        name.removeprefix("until."): value for name, value in result.description.items() if name.startswith("until.")
+    }
+    figures = ", ".join(f"{name}: {value}" for name, value in wanted.items())
+    taken, left = len(result.asked), result.unasked
+    return f"until={{{figures}}}: {taken:,} of {taken + left:,} questions were taken, and {left:,} left unasked"
 
 
 def unanswered(counts: Mapping[str, float]) -> str:

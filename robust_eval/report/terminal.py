@@ -12,7 +12,7 @@ from robust_eval.metric.presentation import PaperTable
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
-from robust_eval.report.left_out import unanswered, unread
+from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
@@ -32,6 +32,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console.print(table)
     if warning := few_kept(result):
         console.print(warning)
+    if said := unasked(result):
+        console.print(said)
     for paper in (paper for score in result.scores.values() for paper in score.presentation.tables):
         console.print(_of_paper(paper))
     counts = result.counts()

@@ -6,9 +6,15 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from robust_eval.error import UserError
 from robust_eval.model.base import Choices, Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
+
+
+class NothingKeptError(UserError):
+    """No question can be asked, or none is selected: another block of questions may have some."""
+
 
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
@@ -103,10 +109,10 @@ class Sampler(Conditions, Protocol):
     """Length limit of an answer, in tokens."""
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that may be selected, before any is answered; UserError where there are none."""
+        """Return the questions that may be selected, before any is answered; NothingKeptError where there are none."""
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Select questions by their graded greedy answers (``baseline``); UserError where none is left."""
+        """Select questions by their graded greedy answers (``baseline``); NothingKeptError where none is left."""
 
     @property
     def selects(self) -> bool:

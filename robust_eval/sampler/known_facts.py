@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.error import UserError
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import ascending
+from robust_eval.sampler.base import NothingKeptError, ascending
 
 SELECTIONS = ("exact_match", "contains", "none")
 
@@ -49,12 +48,12 @@ class KnownFacts:
             raise ValueError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with a right answer, if the greedy answer must be right; UserError where none has."""
+        """Return the questions with a right answer, if the greedy answer must be right; NothingKeptError for none."""
         if self.selection == "none":
             return list(questions)
         chosen = [question for question in questions if question.answers or question.correct is not None]
         if not chosen:
-            raise UserError(
+            raise NothingKeptError(
                 f"none of the {len(questions)} questions has a right answer, which selection={self.selection} goes by; "
                 "sampler.selection=none takes all"
             )
@@ -83,7 +82,7 @@ class KnownFacts:
             reason = (
                 f"for example {shown}" if wrong else f"all were less sure than min_confidence={self.min_confidence:g}"
             )
-            raise UserError(
+            raise NothingKeptError(
                 f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
             )

@@ -7,8 +7,8 @@ Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Pert
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from robust_eval.error import UserError
 from robust_eval.question import Question
+from robust_eval.sampler.base import NothingKeptError
 from robust_eval.sampler.repetition import Repetition
 
 
@@ -36,10 +36,10 @@ class Perturbation(Repetition):
         return (self.rewrites + 1) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have rewrites; UserError where none has."""
+        """Return the questions that have rewrites; NothingKeptError where none has."""
         chosen = [question for question in questions if question.rewrites]
         if not chosen:
-            raise UserError(
+            raise NothingKeptError(
                 f"none of the {len(questions)} questions has rewrites, which sampler=perturbation asks: give them "
                 "under 'rewrites' in the data set or in a file (rewriter.file), or have a capable model write them "
                 "(rewriter=llm rewriter.model=…)"

@@ -39,7 +39,7 @@ METRICS = "agreement, certainty, frs"
 GRADERS = "cosine, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
-    "question_types"
+    "until, question_types"
 )
 
 MISTAKES = {
@@ -436,3 +436,56 @@ def test_a_value_of_a_program_is_read_as_it_was(value: object, read: object):
     found = parsed.value()
     assert (found.text if isinstance(found, QuotedString) else found) == read
     assert not parsed.is_sweep_override()
+
+
+def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
+    checked = checked_overrides(["until={frs.d1: 0.02, accuracy.greedy: 1}"])
+    assert checked.config.until == {"frs.d1": 0.02, "accuracy.greedy": 1}
+    (tmp_path / "config.yaml").write_text(repeatable(composed_run(checked.overrides)[1]))
+    assert OmegaConf.load(tmp_path / "config.yaml").until == {"frs.d1": 0.02, "accuracy.greedy": 1}
+    assert checked_overrides([as_override("until", {"frs.d1": 0.02})]).config.until == {"frs.d1": 0.02}
+    assert checked_overrides(["experiment=profile", "until={profile.firm: 0.1}"]).config.until == {"profile.firm": 0.1}
+    assert checked_overrides([]).config.until == {}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (
+            ["experiment=multiqa", "until={agreement.kappa.t1: 0.1}"],
+            (
+                "until names agreement.kappa.t1 (Fleiss' κ, labels mapped at random), which is no mean over questions, "
+                "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy, "
+                "agreement.plurality, agreement.difficulty, agreement.worst, agreement.best, "
+                "agreement.base_minus_difficulty, agreement.certainty, agreement.m2, agreement.semantic_entropy"
+            ),
+        ),
+        (
+            ["experiment=multiqa", "until={agreement.alpha: 0.1}"],
+            "until names agreement.alpha (Cronbach's α), which is no mean over questions",
+        ),
+        (
+            ["until={frs.breaking_temperature.median: 0.1}"],
+            "until names frs.breaking_temperature.median (median breaking temperature), which is no mean",
+        ),
+        (
+            ["until={frs.unbrokenshare: 0.1}"],
+            "until names frs.unbrokenshare, which is no figure of this run (did you mean frs.unbroken_share?)",
+        ),
+        (
+            ["until={agreement.worst.t1: 0.1}"],
+            "until names agreement.worst.t1, which is no figure of this run",
+        ),
+        (["until={frs.d1: 0}"], "until={frs.d1: 0}: the half-width of an interval must be a number above 0"),
+        (["until={frs.d1: wide}"], "until={frs.d1: wide}: the half-width of an interval must be a number above 0"),
+        (["until=0.02"], "until=0.02: it must name figures, as until={frs.d1: 0.02} does"),
+        (["until={}"], "until={}: it must name figures, as until={frs.d1: 0.02} does"),
+    ],
+)
+def test_a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked(overrides: list[str], expected: str):
+    assert message(*overrides).startswith(expected)
+
+
+def test_recorded_answers_are_not_taken_until_a_figure_is_known(tmp_path: Path):
+    said = message("model=recorded", "model.name=m", "sampler=recorded", "sampler.file=f", "until={frs.d1: 0.02}")
+    assert said == "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"

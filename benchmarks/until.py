@@ -1,0 +1,94 @@
+"""How often an interval misses the truth at which a run stopped because it was narrow enough, and what that saves.
+
+    python benchmarks/until.py [--simulations 2000] [--questions 1000] [--quick] [--json FILE]
+
+The values of questions are made up, with a mean that is known: FRS of facts that are as sure as any and break at any
+temperature of the grid or at none, and answers that are right or wrong. ``blocks`` looks at the interval after each ten
+questions, from thirty on. ``until`` takes as many as a run does (robust_eval/experiment/until.py).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from support.command import Command, write_figures
+
+from robust_eval.experiment.until import BLOCK, FEWEST, Taking
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.frs import factual_robustness_score
+from robust_eval.metric.interval import SHARE, mean_interval
+from robust_eval.metric.score import Score
+from robust_eval.question import Question
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
+
+MOST_MISSED = 0.065
+FIGURE = "frs.d1"
+NORMAL = 1.959964
+Floats = NDArray[np.float64]
+Values = Callable[[np.random.Generator, int], Floats]
+
+
+def main() -> None:
+    command = Command(__doc__)
+    command.add_argument("--simulations", type=int, default=2000)
+    command.add_argument("--questions", type=int, default=1000, help="of the data set: at most so many are taken")
+    options = command.options(simulations=10, questions=200)
+    figures: dict[str, float] = {"simulations": options.simulations, "questions": options.questions}
+    figures |= {"most_missed": MOST_MISSED}
+    print(f"{options.simulations} runs, at most {options.questions} questions; at most {MOST_MISSED:.1%} may miss")
+    for name, values, wanted in (("frs", frs, 0.02), ("right_or_wrong", right_or_wrong, 0.05)):
+        figures[f"{name}_wanted"] = wanted
+        truth = float(values(np.random.default_rng(1), 1_000_000).mean())
+        for rule, stops in (("blocks", after_blocks), ("until", as_a_run)):
+            generator = np.random.default_rng(0)
+            ended = [stops(values(generator, options.questions), wanted) for _ in range(options.simulations)]
+            missed = float(np.mean([not low <= truth <= high for low, high, _ in ended]))
+            taken = float(np.median([number for *_, number in ended]))
+            saved = 1 - taken / options.questions
+            print(
+                f"{name}, ± {wanted}, {rule:6}: {missed:6.2%} missed; {taken:4.0f} questions, {saved:.0%} saved",
+                flush=True,
+            )
+            figures |= {f"{name}_{rule}_missed": missed, f"{name}_{rule}_taken": taken, f"{name}_{rule}_saved": saved}
+    write_figures(options.json, figures)
+
+
+def frs(generator: np.random.Generator, number: int) -> Floats:
+    """Return scores of facts: three in ten never break, and few are sure of their answer and break at once."""
+    temperatures = np.array([*TemperatureSweep().temperatures, math.inf])
+    shares = np.array([*np.linspace(0.04, 0.1, len(temperatures) - 1), 0.3])
+    breaking = generator.choice(temperatures, number, p=shares / shares.sum())
+    return factual_robustness_score(generator.beta(1, 3, number), breaking, d=1)
+
+
+def right_or_wrong(generator: np.random.Generator, number: int) -> Floats:
+    """Return 1 for each of seven in ten questions, and 0."""
+    return (generator.random(number) < 0.7).astype(float)
+
+
+def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
+    """Return the interval that is narrow enough after a block, and the number of questions."""
+    for number in range(FEWEST, len(values) + 1, BLOCK):
+        taken = values[:number]
+        low, high = mean_interval(taken, SHARE)
+        if max((high - low) / 2, NORMAL * taken.std() / math.sqrt(number)) <= wanted:
+            break
+    return low, high, number
+
+
+def as_a_run(values: Floats, wanted: float) -> tuple[float, float, int]:
+    """Return the interval at which a run ends, and the number of questions that it took."""
+    taking = Taking({FIGURE: wanted}, [Question(f"{number}", "") for number in range(len(values))], seed=0)
+    low = high = math.nan
+    scores: dict[str, Score] = {}
+    while taking.next(scores):
+        taken = values[: taking.taken]  # in which order does not matter, as they are random
+        low, high = mean_interval(taken, SHARE)
+        ids = [f"{number}" for number in range(len(taken))]
+        scores = {"frs": Score(ids, {FIGURE: Estimate(float(taken.mean()), low, high)}, by_question={FIGURE: taken})}
+    return low, high, taking.taken
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Runs that take as few questions as an interval needs (``until={frs.d1: 0.02}``; docs/methods.md, §5)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from robust_eval.error import UserError
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.interval import ROUNDING
+from robust_eval.metric.score import Score
+from robust_eval.question import Question, seeded_rank
+from robust_eval.runtime.rounding import number
+
+FEWEST = 30
+"""Questions, or groups of them, below which no interval ends a run."""
+BLOCK = 10
+"""Questions that are taken at least before the intervals are looked at again."""
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+class Seen(NamedTuple):
+    """A figure after some questions: its estimate, the half-width of its interval, and the number of independent
+    questions or groups that it rests on.
+
+    The half-width is NaN where there is no interval. It is no less than that of the normal interval, 1.96 standard
+    errors: resampling has an error of its own, and a run would stop at the first interval that is narrow by chance.
+    """
+
+    estimate: Estimate
+    half_width: float
+    n: int
+
+
+class Taking:
+    """The questions of a run in the order in which it takes them: all at once, or until its figures are known.
+
+    ``wanted`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
+    questions are taken at once. Otherwise they come in an order of the seed, which does not depend on what else the
+    data set holds. Those of a group stay together. There are :data:`FEWEST` at first. Then half as many follow as the
+    widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
+    """
+
+    def __init__(self, wanted: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
+        self.wanted = wanted
+        self.left = in_order(questions, seed) if wanted else list(questions)
+        self.taken = 0
+        self._unit = {question.id: unit(question) for question in questions}
+
+    def next(self, scores: Mapping[str, Score]) -> list[Question]:
+        """Return the next questions, given the scores of those before; none where that is enough, or none is left.
+
+        Raises UserError where one of the figures is no mean over questions, or is not measured.
+        """
+        if not self.wanted:
+            more = len(self.left)
+        elif not self.taken:
+            more = FEWEST
+        else:
+            more = self._missing(scores)
+        block = self.left[:more]
+        rest = self.left[more:]
+        while block and rest and unit(rest[0]) == unit(block[-1]):
+            block.append(rest.pop(0))
+        self.left = rest
+        self.taken += len(block)
+        return block
+
+    def in_words(self, scores: Mapping[str, Score]) -> str:
+        """Say what is known of the figures, and after how many questions."""
+        figures = [
+            f"{name} {number(seen.estimate.value)} ± {number(seen.half_width, '.4f')}, n = {seen.n} "
+            f"(wanted: ± {self.wanted[name]:g})"
+            for name, seen in self._seen(scores).items()
+        ]
+        of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
+        return f"{of}: {', '.join(figures) or 'nothing to measure yet'}"
+
+    def _missing(self, scores: Mapping[str, Score]) -> int:
+        """Return how many questions to take next; 0 where every interval is narrow enough."""
+        times = [_times(seen, self.wanted[name]) for name, seen in self._seen(scores).items()]
+        more = max(times, default=2.0) - 1
+        return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
+
+    def _seen(self, scores: Mapping[str, Score]) -> dict[str, Seen]:
+        """Return what is known of each figure; nothing where no question could be scored yet."""
+        return {name: self._figure(name, scores) for name in self.wanted} if scores else {}
+
+    def _figure(self, name: str, scores: Mapping[str, Score]) -> Seen:
+        score = next((score for score in scores.values() if name in score.by_question), None)
+        if score is None:
+            means = ", ".join(sorted({name for score in scores.values() for name in score.by_question}))
+            raise UserError(f"until names {name}, which is no mean over questions in this run; these are: {means}")
+        estimate = score.figures()[name]
+        residuals: dict[tuple[str, str], float] = {}
+        values = score.by_question[name]
+        for question_id, value in zip(score.question_ids, values.tolist(), strict=True):
+            if not math.isnan(value):
+                drawn = self._unit[question_id]
+                residuals[drawn] = residuals.get(drawn, 0.0) + value - estimate.value
+        error = math.hypot(*residuals.values()) / max(1, int(np.count_nonzero(~np.isnan(values))))
+        half_width = np.maximum((estimate.high - estimate.low) / 2, _NORMAL * error)
+        return Seen(estimate, float(half_width), len(residuals))
+
+
+def _times(seen: Seen, wanted: float) -> float:
+    """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
+    enough = FEWEST / seen.n if seen.n else 2.0
+    return max(enough, 2.0 if math.isnan(seen.half_width) else (seen.half_width / wanted) ** 2)
+
+
+def in_order(questions: Sequence[Question], seed: int) -> list[Question]:
+    """Return the questions in an order of the seed; those of a group follow one another as they stood."""
+    return sorted(questions, key=lambda question: seeded_rank(seed, *unit(question)))
+
+
+def unit(question: Question) -> tuple[str, str]:
+    """Return what is drawn as one: the question, or the group that it belongs to."""
+    return ("group", question.group) if question.group else ("question", question.id)

@@ -1,0 +1,234 @@
+"""A run that takes as few questions as an interval needs, of a server: what it asks, finds, keeps and says."""
+
+import itertools
+import json
+import logging
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments import run_experiment
+from scripted_server import Body, ScriptedServer, scripted_server
+
+from robust_eval.answer import read_answers
+from robust_eval.config.overrides import checked_overrides
+from robust_eval.config.schema import register
+from robust_eval.error import UserError
+from robust_eval.experiment.plan import stages_of
+from robust_eval.record.result import Result
+from robust_eval.runtime import measured_choices
+
+QUESTIONS = 120
+NUMBERS = itertools.count()
+
+
+@dataclass
+class Server:
+    """Knows the answers to some numbers, holds each up to a temperature of its own, and rewrites questions; counts."""
+
+    known: Callable[[int], bool] = lambda number: True
+    ends_after: int | None = None
+    """The number of answers after which the key is refused."""
+    asked: Counter[tuple[int, str, float, int]] = field(default_factory=Counter)
+    """Number, wording, temperature and seed."""
+    rewritten: Counter[int] = field(default_factory=Counter)
+
+    def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
+        text, t, seed = body["messages"][-1]["content"], body.get("temperature", 1.0), body.get("seed", 0)
+        found = re.findall(r"(\w+) number (\d+)\?", text)
+        if body.get("n", 1) > 1:
+            return 400, {}, {"error": {"message": "one choice at a time", "code": None}}
+        if not found:
+            return said("a llama")
+        wording, number = found[-1][0], int(found[-1][1])
+        if self.ends_after is not None and self.asked.total() >= self.ends_after:
+            return 401, {}, {"error": {"message": "no such key", "code": "invalid_api_key"}}
+        if "rewrite" in text.lower():
+            self.rewritten[number] += 1
+            return said(f"1. Name number {number}?\n2. Tell number {number}?")
+        self.asked[number, wording, t, seed] += 1
+        firm = 0.4 + 2.4 * (zlib.crc32(f"{number}".encode()) % 101) / 100
+        drawn = zlib.crc32(f"{wording} {number} {t!r} {seed}".encode()) % 1000 / 1000
+        right = self.known(number) and (t == 0 or drawn < 1.5 - t / firm)
+        return said(answer_to(number) if right else "Xanadu")
+
+    @property
+    def numbers(self) -> set[int]:
+        return {number for number, *_ in self.asked}
+
+
+def answer_to(number: int) -> str:
+    return f"Item{number}"
+
+
+def said(text: str) -> tuple[int, Mapping[str, str], Any]:
+    top = [{"token": f"t{rank}", "logprob": -0.7 - rank, "bytes": None} for rank in range(20)]
+    token = {"token": text, "logprob": -0.7, "bytes": list(text.encode()), "top_logprobs": top}
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
+    return 200, {}, {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: folder)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(Server()) as server:
+        yield server
+
+
+@pytest.fixture
+def settings(server: ScriptedServer, tmp_path: Path) -> list[str]:
+    file = tmp_path / "questions.jsonl"
+    records = [
+        {"id": f"q{number}", "question": f"What is number {number}?", "answers": [answer_to(number)]}
+        for number in range(QUESTIONS)
+    ]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return [
+        *("dataset=jsonl", "dataset.name=numbers", f"dataset.path={file}", "tracking=none"),
+        *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m"),
+    ]
+
+
+FRS = (
+    "experiment=frs",
+    "sampler.temperature_sweep.trials=2",
+    "sampler.temperature_sweep.temperatures=[0.5,1,1.5,2]",
+)
+Ask = Callable[..., tuple[Result, Path]]
+
+
+@pytest.fixture
+def ask(settings: list[str], tmp_path: Path) -> Ask:
+    def ask(*overrides: str, preset: Sequence[str] = FRS, store: str = "store") -> tuple[Result, Path]:
+        folder = tmp_path / f"run{next(NUMBERS)}"
+        folder.mkdir()
+        return run_experiment(folder, *preset, *settings, f"paths.mlruns={tmp_path / store}", *overrides), folder
+
+    return ask
+
+
+def figures(result: Result) -> dict[str, float | None]:
+    return {name: value for name, value in result.summary().items() if not name.startswith(("seconds", "prompts"))}
+
+
+def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(
+    server: ScriptedServer, ask: Ask, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    asked = server.answer
+    assert isinstance(asked, Server)
+    with caplog.at_level(logging.INFO):
+        result, folder = ask("until={frs.d1: 0.05}")
+    frs = result.scores["frs"].values["frs.d1"]
+    assert (frs.high - frs.low) / 2 <= 0.05
+    taken = len(result.asked)
+    assert 30 < taken < QUESTIONS
+    assert {f"q{number}" for number in asked.numbers} == {question.id for question in result.asked}
+    assert set(asked.asked.values()) == {1}
+    found = figures(result)
+    assert (found["questions.loaded"], found["questions.unasked"]) == (QUESTIONS, QUESTIONS - taken)
+    assert found["questions.asked"] == found["questions.kept"] == taken
+    said = [record.message for record in caplog.records if record.message.startswith("until: ")]
+    assert said[0].startswith(f"until: 30 of {QUESTIONS} questions: frs.d1 0.")
+    assert said[-1].startswith(f"until: {taken} of {QUESTIONS} questions: frs.d1 {frs.value:.3f} ± 0.0")
+    sentence = (
+        f"until={{frs.d1: 0.05}}: {taken} of {QUESTIONS} questions were taken, and {QUESTIONS - taken} left unasked"
+    )
+    assert sentence in capsys.readouterr().out
+    assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
+    whole, _ = ask(store="whole")
+    order = [question.id for question in whole.asked]
+    assert [question.id for question in result.asked] == sorted((q.id for q in result.asked), key=order.index)
+    ids = {question.id for question in result.asked}
+    graded = whole.graded["temperature_sweep"]
+    of_these = graded.filter([question_id in ids for question_id in graded["question_id"].to_pylist()])
+    assert result.graded["temperature_sweep"].to_pylist() == of_these.to_pylist()
+    assert read_answers(folder / "answers.parquet").num_rows == taken * 9
+
+
+def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds(ask: Ask):
+    result, _ = ask("until={frs.d1: 0.001}")
+    whole, _ = ask(store="whole")
+    assert figures(result) == figures(whole)
+    assert "questions.unasked" not in figures(result)
+    assert result.graded["temperature_sweep"].equals(whole.graded["temperature_sweep"])
+    assert result.baseline.equals(whole.baseline)
+    assert result.scores["frs"].tables["frs"].equals(whole.scores["frs"].tables["frs"])
+
+
+def test_blocks_without_a_known_fact_are_passed(server: ScriptedServer, ask: Ask):
+    result, _ = ask("until={frs.d1: 0.05}")
+    late = {f"q{number}" for number in range(QUESTIONS)} - {question.id for question in result.asked}
+    server.answer = Server(known=lambda number: f"q{number}" in late)
+    result, _ = ask("until={frs.d1: 0.05}", store="late")
+    assert {question.id for question in result.kept} == late
+    server.answer = Server(known=lambda number: False)
+    with pytest.raises(UserError, match=f"^none of the {QUESTIONS} questions asked was kept"):
+        ask("until={frs.d1: 0.05}", store="none")
+
+
+def test_no_more_questions_are_kept_than_samplers_take(server: ScriptedServer, ask: Ask):
+    result, _ = ask("until={frs.d1: 0.001}", "sampler.temperature_sweep.max_questions=50")
+    assert len(result.kept) == 50
+    assert isinstance(server.answer, Server)
+    assert len({number for number, _, t, _ in server.answer.asked if t > 0}) == 50
+
+
+def test_a_run_without_a_store_asks_for_nothing_twice(server: ScriptedServer, ask: Ask):
+    stored, _ = ask("until={frs.d1: 0.05}")
+    server.answer = again = Server()
+    result, _ = ask("until={frs.d1: 0.05}", "store=none")
+    assert set(again.asked.values()) == {1}
+    assert figures(result) == figures(stored)
+
+
+def test_a_run_that_was_ended_goes_on_with_the_same_questions(server: ScriptedServer, ask: Ask):
+    undisturbed, _ = ask("until={frs.d1: 0.05}", store="undisturbed")
+    server.answer = ended = Server()
+    for part in range(1, 4):
+        ended.ends_after = 100 * part
+        with pytest.raises(UserError, match="no such key"):
+            ask("until={frs.d1: 0.05}")
+    ended.ends_after = None
+    result, _ = ask("until={frs.d1: 0.05}")
+    assert set(ended.asked.values()) == {1}
+    assert figures(result) == figures(undisturbed)
+
+
+def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedServer, ask: Ask):
+    multiqa = (
+        "experiment=multiqa",
+        "aggregator=text",
+        "rewriter=llm",
+        "rewriter.rewrites=2",
+        "sampler.perturbation.rewrites=2",
+    )
+    result, folder = ask("until={agreement.difficulty.t1: 0.09}", preset=multiqa)
+    assert isinstance(server.answer, Server)
+    taken = {int(question.id[1:]) for question in result.asked}
+    assert 30 < len(taken) < QUESTIONS
+    assert server.answer.rewritten == dict.fromkeys(taken, 1)
+    assert server.answer.numbers == taken
+    assert all(len(question.rewrites) == 2 for question in result.asked)
+    assert result.rewritten.found["question_id"].to_pylist() == [q.id for q in result.asked for _ in range(2)]
+    assert len(json.loads((folder / "summary.json").read_text())) > 20
+
+
+def test_a_plan_says_that_it_is_the_most(settings: list[str], tmp_path: Path):
+    register()
+    config = checked_overrides([*FRS, *settings, f"paths.mlruns={tmp_path / 'store'}", "until={frs.d1: 0.05}"]).config
+    stages = stages_of(config)
+    assert [(stage.name, stage.requests, stage.at_most) for stage in stages] == [
+        ("greedy answers", QUESTIONS, True),
+        ("sampled answers", QUESTIONS, True),
+    ]

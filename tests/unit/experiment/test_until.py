@@ -1,0 +1,143 @@
+"""Which questions a run takes, in which order, and how many at a time, until its figures are known."""
+
+import math
+
+import numpy as np
+import pytest
+from statsmodels.api import OLS
+
+from robust_eval.error import UserError
+from robust_eval.experiment.until import BLOCK, FEWEST, Taking
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.score import Score
+from robust_eval.question import Question
+from robust_eval.runtime.rounding import number
+
+ALL = [Question(f"q{place}", f"Question {place}?") for place in range(1000)]
+
+
+def scored(questions: list[Question], half_width: float, name: str = "frs.d1", undefined: int = 0) -> dict[str, Score]:
+    """A score of these questions, of which some have no value, with an interval of this half-width."""
+    values = np.full(len(questions), 0.5)
+    values[:undefined] = np.nan
+    estimate = Estimate(0.5, 0.5 - half_width, 0.5 + half_width)
+    return {"frs": Score([q.id for q in questions], {name: estimate}, by_question={name: values})}
+
+
+def sizes(wanted: float, widths: list[float], questions: list[Question] = ALL) -> list[int]:
+    """How many questions are taken at a time, where the interval has these half-widths one after the other."""
+    taking = Taking({"frs.d1": wanted}, questions, seed=0)
+    taken = taking.next({})
+    found = [len(taken)]
+    for width in widths:
+        block = taking.next(scored(taken, width))
+        taken += block
+        found.append(len(block))
+    return found
+
+
+def test_all_questions_are_taken_at_once_where_no_figure_is_named():
+    taking = Taking({}, ALL, seed=0)
+    assert taking.next({}) == ALL
+    assert taking.next(scored(ALL, 0.5)) == []
+
+
+def test_half_of_the_questions_follow_that_an_interval_lets_expect():
+    assert sizes(0.02, [0.0399, 0.0299, 0.02]) == [FEWEST, 45, 47, 0]
+    assert 4 * FEWEST == FEWEST + 2 * 45  # twice the width needs four times the number; half of what is missing follows
+
+
+def test_no_fewer_than_a_block_follow_and_no_more_than_there_are():
+    assert sizes(0.02, [0.0201, 0.0201]) == [FEWEST, BLOCK, BLOCK]
+    assert sizes(0.001, [0.5], ALL[:100]) == [FEWEST, 70]
+    assert sizes(0.001, [0.5, 0.5], ALL[:20]) == [20, 0, 0]
+
+
+def test_as_many_again_follow_where_there_is_no_interval_yet():
+    assert sizes(0.02, [math.nan]) == [FEWEST, FEWEST // 2]
+    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    taking.next({})
+    assert len(taking.next({})) == FEWEST // 2  # nothing could be scored
+
+
+def test_a_figure_needs_thirty_questions_that_have_it():
+    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    taken = taking.next({})
+    assert len(taking.next(scored(taken, 0.01, undefined=15))) == FEWEST // 2
+
+
+def test_every_figure_must_be_known():
+    taking = Taking({"frs.d1": 0.02, "accuracy.greedy": 0.1}, ALL, seed=0)
+    taken = taking.next({})
+    known = scored(taken, 0.02) | {"greedy": scored(taken, 0.2, "accuracy.greedy")["frs"]}
+    assert len(taking.next(known)) == math.ceil(FEWEST * 3 / 2)
+
+
+def test_the_order_is_of_the_seed_and_the_same_whatever_else_is_there():
+    def order(questions: list[Question], seed: int) -> list[str]:
+        taking = Taking({"frs.d1": 1e-9}, questions, seed)
+        return [question.id for question in taking.next({}) + taking.left]
+
+    whole = order(ALL, 0)
+    assert sorted(whole) == sorted(question.id for question in ALL)
+    assert whole != order(ALL, 1)
+    some = {question.id for question in ALL[::3]}
+    assert order(ALL[::-3], 0) == [name for name in whole if name in {q.id for q in ALL[::-3]}]
+    assert order(ALL[::3], 0) == [name for name in whole if name in some]
+
+
+def test_the_order_is_as_good_as_random():
+    places = [
+        [question.id for question in Taking({"frs.d1": 0.1}, ALL, seed).next({})].count("q0") for seed in range(2000)
+    ]
+    assert 0.02 < np.mean(places) < 0.04  # 30 of 1,000 are first
+
+
+def test_a_group_is_taken_whole_and_counts_once():
+    questions = [Question(f"q{place}", "?", group=f"{place % 40}") for place in range(200)]
+    taking = Taking({"frs.d1": 0.02}, questions, seed=0)
+    taken = taking.next({})
+    assert [question.group for question in taken] == [taken[each - each % 5].group for each in range(30)]
+    more = taking.next(scored(taken, 0.01))
+    assert len(more) % 5 == 0
+    assert len(more) >= 30 * (30 / 6 - 1) / 2  # thirty questions are six groups
+
+
+def test_an_interval_that_is_narrow_by_chance_ends_no_run():
+    rng = np.random.default_rng(0)
+    questions = [Question(f"q{place}", "?", group=f"{place // 2}") for place in range(200)]
+    taking = Taking({"frs.d1": 0.02}, questions, seed=0)
+    taken = taking.next({})
+    values = rng.random(len(taken))
+    groups = np.unique([question.group for question in taken], return_inverse=True)[1]
+    values += rng.random(len(taken))[groups]
+    fit = OLS(values, np.ones(len(values))).fit(
+        cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False}
+    )
+    half = 1.959964 * fit.bse[0]
+    mean = float(values.mean())
+    score = Score(
+        [q.id for q in taken], {"frs.d1": Estimate(mean, mean - 0.01, mean + 0.01)}, by_question={"frs.d1": values}
+    )
+    assert taking.in_words({"frs": score}) == (
+        f"30 of 200 questions: frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (wanted: ± 0.02)"
+    )
+    assert taking.next({"frs": score})
+
+
+def test_what_is_no_mean_over_questions_is_refused_with_what_is():
+    taking = Taking({"certainty.entropy": 0.1}, ALL, seed=0)
+    taken = taking.next({})
+    expected = (
+        "until names certainty.entropy, which is no mean over questions in this run; these are: certainty.entropy.t1"
+    )
+    with pytest.raises(UserError, match=f"^{expected}$"):
+        taking.next(scored(taken, 0.5, "certainty.entropy.t1"))
+
+
+def test_it_says_how_far_it_is():
+    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    assert taking.in_words({}) == "0 of 1,000 questions: nothing to measure yet"
+    taken = taking.next({})
+    said = "30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (wanted: ± 0.02)"
+    assert taking.in_words(scored(taken, 0.04123)) == said
