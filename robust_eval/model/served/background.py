@@ -12,13 +12,14 @@ Found = TypeVar("Found")
 class Background:
     """A coroutine in a thread with an event loop of its own; it is cancelled where the context is left before it ends.
 
-    ``done`` is called when it ends, however it does.
+    ``work`` makes the coroutine. It is called in the thread, so that an interrupt of the caller leaves none that
+    nobody awaits. ``done`` is called when it ends, however it does.
     """
 
-    def __init__(self, work: Coroutine[Any, Any, None], done: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], done: Callable[[], None]) -> None:
         self._work = work
         self._done = done
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._problem: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._left = False
@@ -30,8 +31,9 @@ class Background:
 
     def __exit__(self, *problem: Any) -> None:
         self._left = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the work has ended
-            self._loop.call_soon_threadsafe(self._cancel)
+        if self._loop is not None:  # without one the work has not begun, and does not begin any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the work has ended
+                self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join()
 
     def result(self) -> None:
@@ -41,7 +43,8 @@ class Background:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
                 runner.run(self._main())
         except BaseException as problem:
             while isinstance(problem, BaseExceptionGroup):
@@ -52,25 +55,25 @@ class Background:
 
     async def _main(self) -> None:
         self._task = asyncio.current_task()
-        if self._left:
-            self._work.close()
-        else:
-            await self._work
+        if not self._left:
+            await self._work()
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
 
-def awaited(work: Coroutine[Any, Any, Found]) -> Found:
-    """Return what a coroutine returns, or raise what it raises; also where an event loop runs in this thread."""
+def awaited(work: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
+    """Return what the coroutine that ``work`` makes returns, or raise what it raises; also where an event loop runs in
+    this thread.
+    """
     found: list[Found] = []
     ended = threading.Event()
 
     async def keep() -> None:
-        found.append(await work)
+        found.append(await work())
 
-    with Background(keep(), ended.set) as background:
+    with Background(keep, ended.set) as background:
         ended.wait()
     background.result()
     return found[0]

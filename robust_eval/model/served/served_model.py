@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from robust_eval.error import UserError
@@ -133,7 +134,7 @@ class ServedModel(LanguageModel):
             found = remembered(
                 MEMORY,
                 today(self.settings.identity()),
-                lambda: awaited(self._probe(temperature)).to_text(),
+                lambda: awaited(partial(self._probe, temperature)).to_text(),
                 lambda known: usable(Capabilities.from_text(known)),
             )
             self._capabilities = Capabilities.from_text(found)
@@ -179,7 +180,8 @@ class ServedModel(LanguageModel):
         awaited = 0
         if more is None:
             wanted.put(None)
-        with Background(self._answer_all(wanted, ready.put, ready.qsize), lambda: ready.put(None)) as work:
+        answer_all = partial(self._answer_all, wanted, ready.put, ready.qsize)
+        with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
                 for request in reversed(requests):

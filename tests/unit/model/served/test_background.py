@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ SECONDS = 10
 
 
 @contextmanager
-def ended(work: Coroutine[Any, Any, None]) -> Iterator[tuple[Background, Callable[[], bool]]]:
+def ended(work: Callable[[], Coroutine[Any, Any, None]]) -> Iterator[tuple[Background, Callable[[], bool]]]:
     """Work, and what waits until it is said to have ended."""
     done = threading.Event()
     with Background(work, done.set) as background:
@@ -38,7 +39,7 @@ def test_the_work_goes_on_beside_the_program_and_its_end_is_said() -> None:
             await asyncio.sleep(0.001)
         written.append("ended")
 
-    with ended(work()) as (background, wait):
+    with ended(work) as (background, wait):
         while not written:
             time.sleep(0.001)
         assert written == ["begun"]
@@ -62,7 +63,7 @@ def test_done_is_called_once_after_everything_else() -> None:
         order.append(str(asyncio.create_task(straggler()).done()))
         await asyncio.sleep(0)
 
-    with Background(work(), lambda: order.append("done")) as background:
+    with Background(work, lambda: order.append("done")) as background:
         while order[-1:] != ["done"]:
             time.sleep(0.001)
         time.sleep(0.05)
@@ -79,7 +80,7 @@ def test_what_the_work_raises_is_raised_by_the_result_and_not_by_leaving(problem
     async def work() -> None:
         raise problem
 
-    with ended(work()) as (background, wait):
+    with ended(work) as (background, wait):
         assert wait()
         with pytest.raises(type(problem)) as caught:
             background.result()
@@ -95,7 +96,7 @@ def test_of_several_tasks_that_fail_the_result_raises_one() -> None:
             for number in range(3):
                 group.create_task(fail(number))
 
-    with ended(work()) as (background, wait):
+    with ended(work) as (background, wait):
         assert wait()
         with pytest.raises(KeyError, match="0"):
             background.result()
@@ -113,7 +114,7 @@ def test_of_tasks_of_tasks_that_fail_the_result_raises_one() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(inner())
 
-    with ended(work()) as (background, wait):
+    with ended(work) as (background, wait):
         assert wait()
         with pytest.raises(KeyError, match="deep"):
             background.result()
@@ -136,7 +137,7 @@ def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(h
             group.create_task(task())
 
     def leave() -> None:
-        with ended(work()):
+        with ended(work):
             while not written:
                 time.sleep(0.001)
             if how != "early":
@@ -159,8 +160,24 @@ def test_may_be_left_while_the_end_is_being_said() -> None:
         said.set()
         time.sleep(0.1)
 
-    with Background(asyncio.sleep(0), done):
+    with Background(partial(asyncio.sleep, 0), done):
         assert said.wait(SECONDS)
+
+
+def test_a_caller_that_is_interrupted_before_the_work_begins_leaves_no_coroutine_unawaited() -> None:
+    made: list[str] = []
+
+    async def work() -> None: ...
+
+    def make() -> Coroutine[Any, Any, None]:
+        made.append(threading.current_thread().name)
+        return work()
+
+    Background(make, lambda: None)
+    assert made == []
+    with ended(make) as (_, wait):
+        assert wait()
+    assert made == ["requests"]
 
 
 @pytest.fixture
@@ -184,7 +201,7 @@ def test_leaving_at_once_cancels_the_work() -> None:
         await asyncio.sleep(0.2)
         written.append("ended")
 
-    with ended(work()):
+    with ended(work):
         pass
     assert (written, requests()) == ([], [])
 
@@ -198,12 +215,12 @@ async def _later(problem: Exception | None = None) -> str:
 
 def test_a_coroutine_is_awaited_also_where_an_event_loop_runs():
     async def inside() -> str:
-        return awaited(_later())
+        return awaited(_later)
 
-    assert awaited(_later()) == "found"
+    assert awaited(_later) == "found"
     assert asyncio.run(inside()) == "found"
 
 
 def test_what_an_awaited_coroutine_raises_is_raised():
     with pytest.raises(ValueError, match=r"^lost$"):
-        awaited(_later(ValueError("lost")))
+        awaited(partial(_later, ValueError("lost")))
