@@ -121,7 +121,9 @@ async def by_bounded_client(url: str, asked: Sequence[Request]) -> float:
 async def by_official_client(url: str, asked: Sequence[Request]) -> float:
     bounds = httpx2.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
     http = BoundedClient(limits=bounds, timeout=None)
-    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=None, http_client=http) as client:
+    async with openai.AsyncOpenAI(
+        base_url=url, api_key="none", max_retries=0, timeout=None, http_client=http
+    ) as client:
 
         async def send(request: Request) -> None:
             reply = await client.post("/chat/completions", body=body(request), cast_to=httpx2.Response)

@@ -1,6 +1,6 @@
 """The answer table: a row per answer, the joint between producing answers and scoring them.
 
-A sampler and a model fill the columns up to ``reasoning_tokens``, but for ``label``, ``correct`` and ``exact``, which a
+A sampler and a model fill the columns up to ``reasoning_tokens``, and ``cached_tokens``, but for ``label``, ``correct`` and ``exact``, which a
 grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that. A sampled trial weighs 1/k, an exactly
 enumerated answer its probability, so every metric serves both.
 """
@@ -53,9 +53,10 @@ SCHEMA = pa.schema(
         pa.field("answer", pa.string()),  # what was read in the reply, in one line; null: nothing
         pa.field("rule", pa.string()),  # how it was read
         pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
+        pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
     ]
 )
-ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason")
+ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens")
 """The last columns, which tables of earlier versions lack."""
 
 

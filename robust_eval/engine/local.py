@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.engine.base import Waves, settling
-from robust_eval.model.base import Item, LanguageModel, Request, Temperatures
+from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.runtime.gc_tuning import collect_as_usual
@@ -82,6 +82,12 @@ class Here:
             for replies in self._model.in_waves(requests, waves.next):
                 yield arrived(replies)
                 advance(self._model.status())
+
+    def keep_in(self, memory: Memory) -> None:
+        self._model.keep_in(memory)
+
+    def cancel(self, requests: Sequence[Request]) -> list[str]:
+        return self._model.cancel(requests)
 
     def description(self) -> dict[str, Any]:
         return self._model.description()

@@ -1,7 +1,7 @@
 """What a sampler asks of a language model, and what it gets back."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -148,7 +148,8 @@ class Completion:
     ones that carry answer text. ``weight`` is 1/k for one of k draws, and the probability of an enumerated answer.
     What a server does not say is None. ``reasoning`` is what the model wrote before its answer, where that comes apart.
     ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
-    the text is. ``prompt_tokens`` are those that are billed with this answer.
+    the text is. ``prompt_tokens`` are those that are billed with this answer,
+    ``cached_tokens`` those of them that the service had in its cache.
     """
 
     temperature: float
@@ -166,6 +167,7 @@ class Completion:
     outcome: str | None = None
     reasoning: str | None = None
     reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,14 @@ class Reply(NamedTuple):
     completions: list[Completion]
     curve: Curve | None = None
     share: float = 1.0
+
+
+class Memory(Protocol):
+    """What outlives this process; see :class:`robust_eval.store.base.Entries`."""
+
+    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def put(self, entries: Mapping[bytes, bytes]) -> None: ...
 
 
 class LanguageModel(Protocol):
@@ -229,6 +239,16 @@ class LanguageModel(Protocol):
         while requests:
             yield from self.complete(requests, {request.item for request in requests})
             requests = more()
+
+    def keep_in(self, memory: Memory) -> None:
+        """Keep there what a run that is killed must find again; by default nothing."""
+        return
+
+    def cancel(self, requests: Sequence[Request]) -> list[str]:
+        """Cancel what is under way elsewhere of these requests; return a sentence for each. By default UserError."""
+        raise UserError(
+            "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
+        )
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return which temperatures it takes; by default all. ``wanted`` is the highest that matters."""

@@ -82,6 +82,7 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
             else len(completion.token_ids) + (completion.reasoning_tokens or 0),
             "reasoning": completion.reasoning,
             "reasoning_tokens": completion.reasoning_tokens,
+            "cached_tokens": completion.cached_tokens,
         }
         for reply in replies
         for completion in reply.completions

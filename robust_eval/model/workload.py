@@ -64,6 +64,10 @@ class Terms:
     """Tokens of a whole reply at most, from those that the answer may have: what a model thinks comes on top."""
     at_once: int | None = None
     """Requests in flight at most; None for a model that is loaded here."""
+    batch: bool = False
+    """Whether they are sent in files."""
+    batch_price_share: float = 1.0
+    """What a batch costs, as a share of the prices."""
 
     def workload(self, requests: Iterable[Request]) -> Workload:
         """Return what it takes to answer what is not known of these requests."""
@@ -78,7 +82,8 @@ class Terms:
                 answers, sent, prompt = answers + len(call.trials), sent + 1, prompt + length
                 completion += len(call.trials) * self.reply_tokens(request.max_new_tokens)
                 thought += len(call.trials) * (self.reply_tokens(request.max_new_tokens) - request.max_new_tokens)
-        spending = Spending(self.prompt_price, self.completion_price, None)
+        share = self.batch_price_share if self.batch else 1.0
+        spending = Spending(self.prompt_price, self.completion_price, None, share=share)
         minutes = [
             number / limit
             for number, limit in ((sent, self.requests_per_minute), (prompt + completion, self.tokens_per_minute))

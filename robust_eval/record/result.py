@@ -103,7 +103,7 @@ class Result:
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
         stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}
         for stage, tables in stages.items():
-            for kind in ("prompt", "completion", "reasoning"):
+            for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
 

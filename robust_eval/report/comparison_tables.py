@@ -100,6 +100,7 @@ def _cost_table(compared: Comparison) -> Table:
 _NOTHING = Estimate(0.0)
 _COUNTED = {
     "tokens.rewriting.prompt": "rewriting: prompt tokens",
+    "tokens.rewriting.cached": "rewriting: of these from a cache",
     "tokens.rewriting.completion": "rewriting: completion tokens",
     "tokens.rewriting.reasoning": "rewriting: of these reasoning",
     "rewriting.outcomes.filtered_prompt": "rewriting: prompts filtered",
@@ -109,6 +110,7 @@ _COUNTED = {
     "greedy.outcomes.filtered_reply": "greedy answers: replies filtered",
     "greedy.outcomes.error": "greedy answers: errors",
     "tokens.answering.prompt": "answering: prompt tokens",
+    "tokens.answering.cached": "answering: of these from a cache",
     "tokens.answering.completion": "answering: completion tokens",
     "tokens.answering.reasoning": "answering: of these reasoning",
     "outcomes.filtered_prompt": "answering: prompts filtered",

@@ -65,12 +65,13 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
     """Return tokens by stage, and what those of this run cost, where that is known; empty where none were counted."""
     said = []
     for stage in ("rewriting", "answering"):
-        prompt, completion, thought = (
-            counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion", "reasoning")
+        prompt, completion, thought, cached = (
+            counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion", "reasoning", "cached")
         )
         if prompt:
             reasoning = f" ({thought:,.0f} of them reasoning)" if thought else ""
-            said.append(f"{stage} {prompt:,.0f} + {completion:,.0f}{reasoning}")
+            found = f" ({cached:,.0f} of them from a cache)" if cached else ""
+            said.append(f"{stage} {prompt:,.0f}{found} + {completion:,.0f}{reasoning}")
     price = "" if cost is None else f"; this run cost {cost:,.4f}"
     return f"tokens (prompt + completion): {', '.join(said)}{price}" if said else ""
 

@@ -215,6 +215,10 @@ class StoredModel:
         waves.take(pa.concat_tables([SCHEMA.empty_table(), *there]))
         return waves, tables
 
+    def cancel(self, requests: Sequence[Request]) -> list[str]:
+        """Cancel what is under way elsewhere of these requests; return a sentence for each."""
+        return self._model().cancel(requests)
+
     def _count(self, requests: int, asked: int, stage: str) -> None:
         self.found += requests - asked
         self.asked += asked
@@ -245,6 +249,7 @@ class StoredModel:
         if self._loaded is None:
             with self._watch.stage("model"):
                 self._loaded = self._engine.load(self.config)
+                self._loaded.keep_in(self._entries)
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:

@@ -16,7 +16,7 @@ from robust_eval.engine.ray.pool import streamed
 from robust_eval.engine.ray.shared_admission import ROOM, GateKeeper
 from robust_eval.engine.ray.worker import Block, Outcome, Worker
 from robust_eval.error import UserError
-from robust_eval.model.base import Item, Request, Temperatures
+from robust_eval.model.base import Item, Memory, Request, Temperatures
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.model.served.openai import OpenAI
@@ -45,6 +45,8 @@ class Actors:
         self._engine = engine
         self._config = config
         self._server = config.load() if isinstance(config, OpenAI) else None
+        if isinstance(config, OpenAI) and config.batch:
+            raise UserError("model.batch=true is for engine=local: one process sends all files")
         self._keeper: Any = None
         self._actors = 0
         self._curves = False
@@ -116,6 +118,13 @@ class Actors:
                 break
         if fatal is not None:  # what others had asked of a server by then has come
             raise UserError(fatal)
+
+    def keep_in(self, memory: Memory) -> None:
+        """Keep nothing: what an actor was asked is lost with it, and asked again."""
+
+    def cancel(self, requests: Sequence[Request]) -> list[str]:
+        """See LanguageModel; nothing is under way."""
+        return []
 
     def description(self) -> dict[str, Any]:
         """Return what an actor said last, and how many there were at most."""

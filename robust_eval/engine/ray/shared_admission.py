@@ -8,7 +8,6 @@ from typing import Any
 
 from robust_eval.model.served.admission import EndedError, OverBudgetError, OwnGate, Passing
 from robust_eval.model.served.settings import ServerSettings
-from robust_eval.model.spending import Spending
 
 
 @dataclass
@@ -18,8 +17,8 @@ class Noted:
     tokens: int | None = None
     kind: str | None = None
     retry_after: float | None = None
-    counted: list[tuple[int, int]] = field(default_factory=list)
-    """Prompt and completion tokens that the service counts."""
+    counted: list[tuple[int, int, int]] = field(default_factory=list)
+    """Prompt, completion and cached tokens that the service counts."""
 
     def used(self, tokens: int) -> None:
         self.tokens = tokens
@@ -41,7 +40,7 @@ class GateKeeper:
     """The gate, in an actor of its own, which serves all others in one event loop."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._gate = OwnGate(settings, Spending(settings.prompt_price, settings.completion_price, settings.budget))
+        self._gate = OwnGate(settings, settings.spending())
         self._lease = 2 * settings.request_seconds
         self._under_way: dict[int, tuple[AsyncExitStack, Passing, tuple[int, int]]] = {}
         self._leases: dict[int, asyncio.Task[None]] = {}
@@ -122,7 +121,7 @@ class SharedGate:
     def __init__(self, keeper: Any, process: str) -> None:
         self._keeper = keeper
         self._process = process
-        self._counted: list[tuple[int, int]] = []
+        self._counted: list[tuple[int, int, int]] = []
 
     def begin(self) -> None:
         """Do nothing: the keeper has an event loop of its own."""
@@ -147,8 +146,8 @@ class SharedGate:
             noted.counted, self._counted = self._counted, []
             self._keeper.leave.remote(number, noted)
 
-    def use(self, prompt_tokens: int, completion_tokens: int) -> None:
-        self._counted.append((prompt_tokens, completion_tokens))
+    def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        self._counted.append((prompt_tokens, completion_tokens, cached_tokens))
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
         totals: tuple[int, int] = await self._keeper.counted.remote(self._process, answered, failed)

@@ -40,8 +40,8 @@ class Gate(Protocol):
         Raises OverBudgetError where the budget does not cover the request, EndedError after :meth:`end`.
         """
 
-    def use(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Add the tokens of an answer, as the service counted them."""
+    def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        """Add the tokens of an answer, as the service counted them; the cached ones are prompt tokens."""
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
         """Report this process's answered questions and failed ones; return the totals of all processes."""
@@ -85,8 +85,8 @@ class OwnGate:
                 self.spending.reserved.remove(price)
                 self._settled.set()
 
-    def use(self, prompt_tokens: int, completion_tokens: int) -> None:
-        self.spending.use(prompt_tokens, completion_tokens)
+    def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        self.spending.use(prompt_tokens, completion_tokens, cached_tokens)
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
         return answered, failed

@@ -1,5 +1,8 @@
 """HTTP with a server that need not mean well: replies of a bounded size, from where they were asked for alone."""
 
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -8,6 +11,8 @@ import openai
 LARGEST_REPLY = 64 * 2**20
 """Bytes of a reply, as it is sent and as it is unpacked. A token with 20 log-probabilities takes about 2,500, so there
 is room for an answer of 26,000 of them, or for millions of tokens without."""
+LARGEST_FILE = 8 * 2**30
+"""Bytes of the results of a batch."""
 MOST_REDIRECTS = 5
 
 
@@ -40,6 +45,30 @@ class BoundedClient(openai.DefaultAioHttpClient):
             if _origin(request.url) != origin:
                 raise ElsewhereError(_origin(request.url))
         raise httpx2.TooManyRedirects(f"more than {MOST_REDIRECTS} redirects", request=request)
+
+    async def save(self, url: str, headers: Mapping[str, str], into: Path) -> httpx2.Response:
+        """Write what is at an address into a file; return the reply, whole where it is an error.
+
+        It has to come as it is, at most :data:`LARGEST_FILE` of it, and from that address itself.
+        """
+        request = self.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
+        response = await super().send(request, stream=True, follow_redirects=False)
+        if response.next_request is not None:
+            await response.aclose()
+            raise ElsewhereError(_origin(response.next_request.url))
+        if response.status_code != HTTPStatus.OK or response.headers.get("content-encoding", "identity") != "identity":
+            return await _whole(response)
+        size = 0
+        try:
+            with into.open("wb") as file:
+                async for chunk in response.aiter_raw():
+                    size += len(chunk)
+                    if size > LARGEST_FILE:
+                        raise TooLargeError
+                    file.write(chunk)
+        finally:
+            await response.aclose()
+        return httpx2.Response(response.status_code, request=request)
 
 
 def _origin(url: httpx2.URL) -> str:

@@ -43,6 +43,7 @@ def completions(call: Call, trials: Sequence[int], answered: Answered, style: st
                 prompt_tokens=0 if place else answered.prompt_tokens,
                 completion_tokens=len(choice.tokens) if choice.tokens else share + (rest if not place else 0),
                 reasoning_tokens=None if answered.reasoning_tokens is None else thought + (more if not place else 0),
+                cached_tokens=None if answered.cached_tokens is None else 0 if place else answered.cached_tokens,
             )
         )
     return found
@@ -56,6 +57,7 @@ def _completion(
     prompt_tokens: int,
     completion_tokens: int,
     reasoning_tokens: int | None,
+    cached_tokens: int | None,
 ) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
     outcome = None
@@ -84,6 +86,7 @@ def _completion(
         outcome=outcome,
         reasoning=choice.reasoning,
         reasoning_tokens=reasoning_tokens,
+        cached_tokens=cached_tokens,
     )
 
 

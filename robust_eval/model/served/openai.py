@@ -30,10 +30,12 @@ class OpenAI(ServerSettings, ModelConfig):
             reply_tokens=self.reply_tokens,
             prompt_price=self.prompt_price,
             completion_price=self.completion_price,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
+            requests_per_minute=None if self.batch else self.requests_per_minute,  # batches have limits of their own
+            tokens_per_minute=None if self.batch else self.tokens_per_minute,
             budget=self.budget,
             at_once=self.at_once,
+            batch=self.batch,
+            batch_price_share=self.batch_price_share,
         )
 
     def temperatures(self, wanted: float) -> Temperatures | None:
@@ -57,6 +59,10 @@ class OpenAI(ServerSettings, ModelConfig):
             )
         if key and not (key.isascii() and key.isprintable()):
             raise UserError(f"the environment variable {self.key_variable} holds no key: it has other characters")
+        if self.batch:
+            from robust_eval.model.served.batched_model import BatchedModel
+
+            return BatchedModel(self, key)
         from robust_eval.model.served.served_model import ServedModel
 
         return ServedModel(self, key)

@@ -23,7 +23,6 @@ from robust_eval.model.served.completions import completions, seed_of, unanswere
 from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.service import Answered, Service, UnansweredError
 from robust_eval.model.served.settings import ServerSettings
-from robust_eval.model.spending import Spending
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
@@ -40,12 +39,20 @@ _MOMENT = 0.01  # seconds
 _WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
 
 
+def by_prefix(request: Request) -> tuple[Any, ...]:
+    """Return what requests are ordered by: prompts that begin alike follow one another, and a service finds in its
+    cache what it has just read.
+    """
+    prompt = request.prompt
+    return prompt.system, prompt.exemplars, prompt.question
+
+
 class ServedModel(LanguageModel):
     """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
 
     def __init__(self, settings: ServerSettings, key: str | None) -> None:
         self.settings = settings
-        self.spending = Spending(settings.prompt_price, settings.completion_price, settings.budget)
+        self.spending = settings.spending()
         self.gate: Gate = OwnGate(settings, self.spending)
         self._key = key
         self._capabilities: Capabilities | None = None
@@ -184,7 +191,7 @@ class ServedModel(LanguageModel):
         with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
-                for request in reversed(requests):
+                for request in sorted(requests, key=by_prefix, reverse=True):
                     wanted.put(request)
                     awaited += request.answers
                 if more and not awaited:
@@ -312,10 +319,7 @@ class ServedModel(LanguageModel):
                 with self._interruptible():
                     turn = await stack.enter_async_context(self.gate.turn(most, completion_tokens))
             except OverBudgetError as spent:
-                self._end(
-                    f"the budget of {self.settings.budget:g} is spent but for what one more request may cost "
-                    f"({spent} so far); a larger model.budget goes on"
-                )
+                self._end_over_budget(str(spent))
             except EndedError as reason:
                 self._end_as_told(UserError(str(reason)))
             if self._stop:
@@ -335,7 +339,7 @@ class ServedModel(LanguageModel):
             turn.kept_up()
             self._more_tokens = max(self._more_tokens, answered.prompt_tokens / about)
             used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
-            self.gate.use(*used)  # some servers do not count
+            self.gate.use(*used, answered.cached_tokens or 0)  # some servers do not count
             turn.used(sum(used))
             came = completions(call, call.trials, answered, self.settings.prompt_style)
             self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
@@ -406,12 +410,20 @@ class ServedModel(LanguageModel):
 
     async def _judge(self, problem: UnansweredError) -> None:
         """End the run where too many questions failed."""
-        answered, failed = await self.gate.counted(len(self._answered), len(self._failed))
+        self._judge_by(*await self.gate.counted(len(self._answered), len(self._failed)), problem)
+
+    def _judge_by(self, answered: int, failed: int, problem: UnansweredError) -> None:
         if answered >= FEW and failed > self.settings.max_error_rate * answered:
             self._end(
                 f"an answer to {failed} of {answered} questions failed, more than "
                 f"model.max_error_rate={self.settings.max_error_rate:g}; the last: {problem}"
             )
+
+    def _end_over_budget(self, spent: str) -> None:
+        self._end(
+            f"the budget of {self.settings.budget:g} is spent but for what one more request may cost "
+            f"({spent} so far); a larger model.budget goes on"
+        )
 
     def _end(self, reason: str) -> None:
         self._end_as_told(UserError(f"{reason}; what was answered is in the store"))

@@ -1,11 +1,11 @@
 """One request to a server that speaks OpenAI's protocol, and what came of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 import httpx2
@@ -17,6 +17,8 @@ from robust_eval.prompt.prompt import Prompt
 
 FILTERED = "content_filter"
 """What servers call an answer, or the refusal of a prompt, that a content filter is behind."""
+
+Sent = TypeVar("Sent")
 
 MOST_TOKENS = 2**31 - 1
 """Of one answer: no server has counted more, and no table of answers has room for more."""
@@ -49,6 +51,8 @@ class Answered(NamedTuple):
     completion_tokens: int
     reasoning_tokens: int | None = None
     """Those of the completion tokens that the model thought with; None where the server does not say."""
+    cached_tokens: int | None = None
+    """Those of the prompt tokens that the server had in its cache; None where it does not say."""
 
 
 @dataclass
@@ -83,9 +87,9 @@ class Service:
         self._key = key
         self._chat = chat
         limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
-        client = BoundedClient(limits=limits, timeout=None)
+        self.http = BoundedClient(limits=limits, timeout=None)
         self._client = openai.AsyncOpenAI(
-            base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=client
+            base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=self.http
         )
         if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
             self._client.organization = self._client.project = None
@@ -102,27 +106,54 @@ class Service:
 
         There is no limit of time: whoever asks sets one.
         """
+        body = self.body(prompt, system_role, settings)
+        # not by the methods named after the paths: they check settings that other servers have their own of
+        response = await self.sent(lambda: self._client.post(self.path, body=body, cast_to=httpx2.Response))
+        return self._answered(response.text)
+
+    @property
+    def path(self) -> str:
+        """Where the server is asked, beside its address."""
+        return "/chat/completions" if self._chat else "/completions"
+
+    def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is sent for a prompt."""
+        asked = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
+        return {"model": self._model, **asked, **settings}
+
+    @property
+    def client(self) -> openai.AsyncOpenAI:
+        """The official client, for what is no question: files and batches."""
+        return self._client
+
+    async def sent(self, send: Callable[[], Awaitable[Sent]]) -> Sent:
+        """Return what the client brings; raises UnansweredError where that is no good reply."""
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise UnansweredError("fatal", "the key has characters that no key has")
-        asked = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
-        body = {"model": self._model, **asked, **settings}
-        path = "/chat/completions" if self._chat else "/completions"
-        try:  # not by the methods named after the paths: they check settings that other servers have their own of
-            response = await self._client.post(path, body=body, cast_to=httpx2.Response)
-            return self._answered(response.text)
+        try:
+            return await send()
         except openai.APIStatusError as problem:
-            raise self._refusal(problem) from None  # what it came from may hold the key
+            body = problem.body  # the client has taken it out of "error"
+            raise self._refusal(
+                problem.status_code, body, problem.response.headers, problem.response.text or problem.message
+            ) from None  # what it came from may hold the key
         except (openai.APIConnectionError, aiohttp.ClientError) as problem:
             raise self._lost(problem) from None
         except TooLargeError as problem:
             raise UnansweredError("lost", str(problem)) from None
         except ElsewhereError as problem:
-            raise UnansweredError("fatal", self._clean(str(problem))) from None
+            raise UnansweredError("fatal", self.clean(str(problem))) from None
 
-    def _refusal(self, problem: openai.APIStatusError) -> UnansweredError:
+    def read(self, status: int, body: Any) -> Answered:
+        """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
+        if status == HTTPStatus.OK:
+            return self._answered(json.dumps(body))
+        error = body.get("error", body) if isinstance(body, Mapping) else body
+        raise self._refusal(status, error, {}, str(body))
+
+    def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
         """Return what a reply with an error status means."""
-        status = problem.status_code
-        body = problem.body if isinstance(problem.body, Mapping) else {}  # the client has taken it out of "error"
+        body = error if isinstance(error, Mapping) else {}
         said = f"{body.get('code')} {body.get('type')}"
         kind = "wrong"
         metadata = body.get("metadata")  # of OpenRouter
@@ -135,9 +166,9 @@ class Service:
             kind = "busy"
         elif status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"
-        waits = retry_after(problem.response.headers, datetime.now(UTC))
-        said = body.get("message") or problem.response.text or problem.message
-        return UnansweredError(kind, f"{status} {self._clean(str(said))[:300]}".strip(), waits, status)
+        waits = retry_after(headers, datetime.now(UTC))
+        said = body.get("message") or text
+        return UnansweredError(kind, f"{status} {self.clean(str(said))[:300]}".strip(), waits, status)
 
     def _lost(self, problem: Exception) -> UnansweredError:
         """Return what it means that no whole reply came; the library for HTTP names the causes most exactly."""
@@ -146,7 +177,7 @@ class Service:
             causes.append(cause)
         telling = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
-        return UnansweredError("lost", self._clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
+        return UnansweredError("lost", self.clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
 
     def _answered(self, text: str) -> Answered:
         """Return a reply as its parts; UnansweredError where it is none."""
@@ -158,15 +189,17 @@ class Service:
             details = usage.get("completion_tokens_details") or {}
             thought = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
             thought = None if thought is None else _count(thought)
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+            cached = None if cached is None else min(_count(cached), counted[0])
         except _CountError as problem:
-            raise UnansweredError("lost", self._clean(str(problem))) from None
+            raise UnansweredError("lost", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-            raise UnansweredError("lost", f"the server sent no completion: {self._clean(text)[:80]!r}") from None
+            raise UnansweredError("lost", f"the server sent no completion: {self.clean(text)[:80]!r}") from None
         if not choices:
             raise UnansweredError("lost", "the server sent no choices")
-        return Answered(choices, counted[0], counted[1], thought)
+        return Answered(choices, counted[0], counted[1], thought, cached)
 
-    def _clean(self, said: str) -> str:
+    def clean(self, said: str) -> str:
         """Write a text in one line, without the key."""
         said = said.replace(self._key, "…") if self._key else said
         return " ".join(said[:_MOST_SAID].split())

@@ -64,6 +64,14 @@ class ServerSettings:
     prompt_price: float | None = None
     completion_price: float | None = None
     """Of a million tokens; null: not known."""
+    cached_price: float | None = None
+    """Of a million prompt tokens that the service had in its cache; null: what other prompt tokens cost."""
+    batch: bool = False
+    """Send what is asked in files, which the service answers within a day for a part of the price."""
+    batch_price_share: float = 0.5
+    """What a batch costs, as a share of the prices."""
+    poll_seconds: float = 300.0
+    """The longest wait between two looks at a batch; the first are shorter."""
     budget: float | None = None
     """What a run may cost at most, in the currency of the prices; it stops before that, and can be continued."""
 
@@ -93,7 +101,7 @@ class ServerSettings:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if self.highest_temperature is not None and not 0 < self.highest_temperature < math.inf:
             raise ValueError(f"highest_temperature must be above 0, not {self.highest_temperature:g}")
-        for name in ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute"):
+        for name in _ABOVE_0:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value:g}")
@@ -101,7 +109,16 @@ class ServerSettings:
             raise ValueError(f"retries must be 0 or more, not {self.retries}")
         if not 0 <= self.max_error_rate <= 1:
             raise ValueError(f"max_error_rate must lie between 0 and 1, not {self.max_error_rate:g}")
-        Spending(self.prompt_price, self.completion_price, self.budget)
+        if not 0 <= self.batch_price_share <= 1:
+            raise ValueError(f"batch_price_share must lie between 0 and 1, not {self.batch_price_share:g}")
+        self.spending()
+
+    def spending(self) -> Spending:
+        """Return what nothing has been spent of yet; ValueError where prices and budget make no sense."""
+        share = self.batch_price_share if self.batch else 1.0
+        return Spending(
+            self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price, share=share
+        )
 
     def identity(self) -> dict[str, Any]:
         """Return the server, what it calls the model, and how it is prompted."""
@@ -120,6 +137,7 @@ class ServerSettings:
         return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)
 
 
+_ABOVE_0 = ("at_once", "request_seconds", "answer_seconds", "poll_seconds", "requests_per_minute", "tokens_per_minute")
 _THINKING = ("max_completion_tokens", "reasoning_effort", "thinking_token_budget")
 """Settings that change answers, and are part of the identity where they are given."""
 _OWN = (

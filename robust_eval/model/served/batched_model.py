@@ -1,0 +1,460 @@
+"""Answers of a model behind a service that is sent files of requests, and answers them within a day.
+
+What must outlive this process is kept in the store before the service is sent anything: under the name of each request
+the batches that ask it, and of each batch its id. A run that is killed finds them again, also a batch whose id was
+never received: it carries a mark of its own.
+"""
+
+import json
+import logging
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from robust_eval.error import UserError
+from robust_eval.model.base import Completion, Item, LanguageModel, Memory, Reply, Request
+from robust_eval.model.calls import Call, calls
+from robust_eval.model.served.background import awaited
+from robust_eval.model.served.batch_lines import (
+    MOST_BYTES,
+    MOST_REQUESTS,
+    Condition,
+    Result,
+    conditions_of,
+    line_name,
+    named,
+    read_line,
+    request_name,
+    to_line,
+)
+from robust_eval.model.served.batch_service import Batch, BatchService
+from robust_eval.model.served.completions import completions, unanswered
+from robust_eval.model.served.pacing import backoff
+from robust_eval.model.served.served_model import ServedModel, by_prefix
+from robust_eval.model.served.service import UnansweredError
+from robust_eval.model.workload import prompt_tokens
+
+log = logging.getLogger(__name__)
+
+SOONER = 60
+"""The first wait for a batch is so many times shorter than the longest."""
+GROWTH = 1.5
+"""By which a wait is longer than the one before."""
+TOGETHER = 200
+"""Replies that are given on at once."""
+_GONE = 404
+
+Found = TypeVar("Found")
+
+
+@dataclass
+class Wanted:
+    """A request, the answers that are there, and those that batches under way ask for."""
+
+    request: Request
+    there: set[Condition]
+    asked: set[Condition] = field(default_factory=set)
+
+    def calls(self, choices: int) -> Iterator[Call]:
+        """Yield what is still to be asked."""
+        yield from calls(replace(self.request, known=frozenset(self.there | self.asked)), choices)
+
+
+@dataclass
+class Sent:
+    """A batch under way: its mark, its id once that is known, the names of its lines, and its highest price."""
+
+    mark: str
+    batch: str | None
+    names: list[str]
+    price: float
+    seen: str = ""
+
+
+class BatchedModel(ServedModel):
+    """Sends the service files, looks at them ever more seldom, and gives on what comes."""
+
+    _memory: Memory
+    _most_requests = MOST_REQUESTS
+    _hold = 0
+    _batches = 0
+    _under_way: Sequence[Sent] = ()
+
+    def keep_in(self, memory: Memory) -> None:
+        """See LanguageModel."""
+        self._memory = memory
+
+    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+        """See LanguageModel. Whatever ends this, batches that were sent go on, and the same requests find them."""
+        self._capabilities = beside or self._capabilities
+        wanted = self._wanted([request for request in requests if request.item in missing])
+        under_way = self._under_way = self._resumed(wanted)
+        self._attempts: Counter[tuple[str, Condition]] = Counter()
+        try:
+            yield from self._all(wanted, under_way)
+        except BaseException:
+            if under_way:
+                log.warning(
+                    "%s at %s: the same command goes on with what comes of it, and with cancel_batches=true cancels it",
+                    _in_words(under_way),
+                    self.settings.base_url,
+                )
+            raise
+        if self._stop:
+            raise self._stop
+
+    def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
+        """See LanguageModel; in rounds, each of which is a batch."""
+        yield from LanguageModel.in_waves(self, requests, more)
+
+    def cancel(self, requests: Sequence[Request]) -> list[str]:
+        """See LanguageModel."""
+        said = []
+        for sent in self._resumed(self._wanted(requests)):
+            batch = self._repeated_until(partial(self._found, sent))
+            if batch is not None and not batch.ended:
+                batch = self._repeated_until(lambda service, batch=batch: service.cancel(batch.id))  # type: ignore[misc]
+                said.append(f"batch {batch.id}: {batch.status}, {batch.done:,} of {batch.total:,} requests were done")
+        return said
+
+    def description(self) -> dict[str, Any]:
+        """Return what a server's is, and how many batches were sent."""
+        return {**super().description(), "batches": self._batches}
+
+    def status(self) -> str:
+        """Return how far the batches are, and what was spent."""
+        parts = [*(sent.seen for sent in self._under_way), self.gate.status()]
+        return ", ".join(filter(None, parts))
+
+    def _wanted(self, requests: Sequence[Request]) -> dict[str, Wanted]:
+        identity = self.settings.identity()
+        return {request_name(identity, each): Wanted(each, set(each.known)) for each in sorted(requests, key=by_prefix)}
+
+    # ------------------------------------------------------------------------------------------------ the rounds
+
+    def _all(self, wanted: dict[str, Wanted], under_way: list[Sent]) -> Iterator[list[Reply]]:
+        """Yield the answers that batches bring, until nothing is wanted any more or the run must end."""
+        shortest = self.settings.poll_seconds / SOONER
+        wait = outage = 0.0
+        while True:
+            if not self._hold or not under_way:
+                while not self._stop and self._send(wanted, under_way):
+                    wait = shortest
+            if not under_way:
+                return
+            yield []  # the progress bar shows the status
+            time.sleep(wait)
+            wait = min(max(wait, shortest) * GROWTH, self.settings.poll_seconds)
+            for sent in list(under_way):
+                try:
+                    batch = self._at_service(partial(self._found, sent))
+                except UnansweredError as problem:
+                    if problem.kind == "fatal" and problem.status != _GONE:
+                        raise UserError(f"{self.settings.base_url} refuses to answer: {problem}") from None
+                    if problem.status != _GONE:
+                        outage = self._bear(problem, outage + wait)
+                        wait = max(wait, problem.retry_after or 0)
+                        continue
+                    batch = None
+                outage = 0.0
+                if batch is not None and not batch.ended:
+                    sent.seen = f"batch {batch.id} {batch.status}: {batch.done:,} of {batch.total or len(sent.names):,}"
+                    continue
+                if batch is not None:
+                    yield from self._brought(batch, sent, wanted)
+                self._end_of(sent, under_way, wanted)
+
+    def _bear(self, problem: UnansweredError, seconds: float) -> float:
+        """Return for how long the service has not answered; UserError where that is too long."""
+        if max(seconds, problem.retry_after or 0) > self.settings.answer_seconds:
+            raise UserError(f"{self.settings.base_url} has not answered for {seconds:,.0f} s: {problem}")
+        log.debug("%s", problem)
+        return seconds
+
+    def _end_of(self, sent: Sent, under_way: list[Sent], wanted: dict[str, Wanted]) -> None:
+        """Note that nothing more comes of a batch; what it has not brought is asked again."""
+        self._memory.put({_batch_key(sent.mark): json.dumps({"batch": sent.batch, "ended": True}).encode()})
+        under_way.remove(sent)
+        self.spending.reserved.remove(sent.price)
+        for name, conditions in conditions_of(sent.names).items():
+            if name in wanted:
+                wanted[name].asked -= conditions
+
+    # ---------------------------------------------------------------------------------------------- sending
+
+    def _send(self, wanted: dict[str, Wanted], under_way: list[Sent]) -> bool:
+        """Send what is not asked yet, as much as one file and the budget hold; tell whether there was any."""
+        names, lines, price = self._file(wanted, bool(under_way))
+        if not names:
+            return False
+        sent = Sent(uuid4().hex, None, names, price)
+        self._note(sent)
+        self._under_way = under_way
+        under_way.append(sent)
+        self.spending.reserved.append(price)
+        for name, conditions in conditions_of(names).items():
+            wanted[name].asked |= conditions
+        file = self._repeated_until(lambda service: service.upload(lines, sent.mark))
+        batch = self._repeated_until(partial(self._made, file, sent))
+        self._name(sent, batch)
+        self._batches += 1
+        sent.seen = f"batch {batch.id} sent: {len(names):,} requests"
+        log.info("batch %s: %s requests sent to %s", batch.id, f"{len(names):,}", self.settings.base_url)
+        return True
+
+    def _file(self, wanted: dict[str, Wanted], others: bool) -> tuple[list[str], bytes, float]:
+        """Return the names of the lines of a new file, the file, and what it costs at most."""
+        assert self._capabilities is not None
+        names: list[str] = []
+        lines: list[bytes] = []
+        size, whole = 0, 0.0
+        service = self._service()
+        for name, each in wanted.items():
+            for call in each.calls(self._capabilities.choices):
+                price = self._most_price(call)
+                if not self.spending.allows(whole + price):
+                    if not names and not others:
+                        self._end_over_budget(f"{self.spending.spent:.4f}")
+                    return names, b"".join(lines), whole
+                body = service.body(call.request.prompt, self._capabilities.system_role, self._body(call))
+                line = to_line(line_name(name, call), service.path, body)
+                if len(names) == self._most_requests or size + len(line) > MOST_BYTES:
+                    return names, b"".join(lines), whole
+                names.append(line_name(name, call))
+                lines.append(line)
+                size, whole = size + len(line), whole + price
+        return names, b"".join(lines), whole
+
+    def _most_tokens(self, call: Call) -> tuple[int, int]:
+        about = prompt_tokens(call.request.prompt, self.settings.prompt_style == "chat")
+        most = int(about * self._more_tokens) + 1
+        return most, len(call.trials) * self.settings.reply_tokens(call.request.max_new_tokens)
+
+    def _most_price(self, call: Call) -> float:
+        return self.spending.price(*self._most_tokens(call))
+
+    async def _made(self, file: str, sent: Sent, service: BatchService) -> Batch:
+        """Make a batch; one that was made although no reply came is found by its mark."""
+        if sent.batch == "":
+            batch = await service.find(sent.mark)
+            if batch is not None:
+                return batch
+        sent.batch = ""  # there may be one from now on
+        return await service.create(file, sent.mark)
+
+    async def _found(self, sent: Sent, service: BatchService) -> Batch | None:
+        """Return a batch that was sent; None where it was never made, as the run was killed before."""
+        if sent.batch:
+            return await service.look(sent.batch)
+        try:
+            batch = await service.find(sent.mark)
+        except UnansweredError as problem:
+            if problem.status != _GONE:
+                raise
+            batch = None  # the service has no list
+        if batch is not None:
+            sent.batch = batch.id
+        return batch
+
+    # -------------------------------------------------------------------------------------------- collecting
+
+    def _brought(self, batch: Batch, sent: Sent, wanted: dict[str, Wanted]) -> Iterator[list[Reply]]:
+        """Yield what came of a batch that has ended; count what did not come."""
+        if batch.status == "failed":
+            self._refused(batch)
+            return
+        self._hold = 0
+        self._most_requests = MOST_REQUESTS
+        left, broken, strange = set(sent.names), 0, 0
+        given: list[Reply] = []
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.jsonl"
+            for file in batch.files:
+                self._repeated_until(lambda service, file=file: service.download(file, path))  # type: ignore[misc]
+                with path.open("rb") as lines:
+                    for line in lines:
+                        result = read_line(line, self._service()) if line.strip() else None
+                        if result is None:
+                            broken += bool(line.strip())
+                        elif result.name not in left:
+                            strange += 1
+                        else:
+                            left.discard(result.name)
+                            given += self._replies(result, wanted)
+                        if len(given) >= TOGETHER:
+                            yield given
+                            given = []
+        for name in left:
+            billed = batch.status == "completed"
+            given += self._lost(name, "the batch has no result", wanted, billed)
+        if broken or strange:
+            log.warning("batch %s: %d lines are broken, %d are unknown or double", batch.id, broken, strange)
+        log.info("batch %s %s: %s of %s requests were answered", *(batch.id, batch.status), *self._came(sent, left))
+        yield given
+
+    @staticmethod
+    def _came(sent: Sent, left: set[str]) -> tuple[str, str]:
+        return f"{len(sent.names) - len(left):,}", f"{len(sent.names):,}"
+
+    def _replies(self, result: Result, wanted: dict[str, Wanted]) -> list[Reply]:
+        """Return what a line of results brings of what is still wanted."""
+        call = self._call(result.name, wanted)
+        if call is None:
+            return []
+        if isinstance(result.came, UnansweredError):
+            return self._failed_call(result.name, result.came, wanted, billed=False)
+        answered, request = result.came, call.request
+        came = completions(call, call.trials, answered, self.settings.prompt_style)
+        about, most = self._most_tokens(call)
+        self.gate.use(answered.prompt_tokens or about, answered.completion_tokens or most, answered.cached_tokens or 0)
+        try:
+            assert self._capabilities is not None
+            self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
+        except UnansweredError as problem:
+            return self._failed_call(result.name, problem, wanted, billed=False)
+        return self._given(call, came, wanted)
+
+    def _given(self, call: Call, came: list[Completion], wanted: dict[str, Wanted]) -> list[Reply]:
+        each = wanted[request_name(self.settings.identity(), call.request)]
+        new = [one for one in came if (one.temperature, one.trial) not in each.there]
+        if not new:
+            return []
+        each.there |= {(one.temperature, one.trial) for one in new}
+        replies: list[Reply] = []
+        self._give(call, new, replies.append)
+        return replies
+
+    def _lost(self, name: str, reason: str, wanted: dict[str, Wanted], billed: bool) -> list[Reply]:
+        return self._failed_call(name, UnansweredError("lost", reason), wanted, billed)
+
+    def _failed_call(self, name: str, problem: UnansweredError, wanted: dict[str, Wanted], billed: bool) -> list[Reply]:
+        """Take note of a line that brought no answer: it is asked again, or an outcome of its own."""
+        call = self._call(name, wanted)
+        if call is None:
+            return []
+        if billed:
+            self.gate.use(*self._most_tokens(call))  # the service may have answered, and bills it
+        if problem.kind == "fatal":
+            self._end(f"{self.settings.base_url} refuses to answer: {problem}")
+            return []
+        attempt = (name.partition(":")[0], (call.temperature, call.trials[0]))
+        self._attempts[attempt] += 1
+        if problem.kind in ("busy", "lost") and self._attempts[attempt] <= self.settings.retries:
+            self._repeated += 1
+            return []
+        outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
+        replies = self._given(call, [unanswered(call, trial, outcome) for trial in call.trials], wanted)
+        if outcome == "error":
+            log.warning("question %s: %s", call.request.question_id, problem)
+            self._judge_by(len(self._answered), len(self._failed), problem)
+        return replies
+
+    def _call(self, name: str, wanted: dict[str, Wanted]) -> Call | None:
+        """Return the call that a line asks; None where nothing of it is wanted."""
+        one = named(name)
+        if one is None or one.request not in wanted:
+            return None
+        return Call(wanted[one.request].request, one.temperature, one.trials)
+
+    def _refused(self, batch: Batch) -> None:
+        """Send smaller files later where the service has too many tokens to do; else end the run."""
+        said = "; ".join(dict.fromkeys(message for _, message in batch.failures)) or "it does not say why"
+        self._hold += 1
+        if any(code == "token_limit_exceeded" for code, _ in batch.failures) and self._hold <= self.settings.retries:
+            self._most_requests = max(1, min(self._most_requests, batch.total or MOST_REQUESTS) // 2)
+            log.warning("batch %s: %s; it is sent again in smaller files", batch.id, said)
+            time.sleep(min(self.settings.poll_seconds, self.settings.poll_seconds / SOONER * 2**self._hold))
+            return
+        self._end(f"{self.settings.base_url} refuses batch {batch.id}: {said}")
+
+    # ---------------------------------------------------------------------------------- the service, and the memory
+
+    def _at_service(self, ask: Callable[[BatchService], Awaitable[Found]]) -> Found:
+        """Return what the service says; raises UnansweredError."""
+
+        async def within() -> Found:
+            async with self._service() as service:
+                return await ask(BatchService(service, service.http))
+
+        return awaited(within)
+
+    def _repeated_until(self, ask: Callable[[BatchService], Awaitable[Found]]) -> Found:
+        """Return what the service says, asked again where it does not answer; UserError where it never does."""
+        generator, outage, shortest = random.Random(0), 0.0, self.settings.poll_seconds / SOONER
+        for attempt in range(self.settings.retries + 1):
+            try:
+                return self._at_service(ask)
+            except UnansweredError as problem:
+                last = problem
+                if problem.kind not in ("busy", "lost"):
+                    break
+                wait = min(backoff(attempt, problem.retry_after, generator), max(shortest, problem.retry_after or 0))
+                outage = self._bear(problem, outage + wait)
+                time.sleep(wait)
+        raise UserError(f"{self.settings.base_url} takes no batch: {last}; what was answered is in the store")
+
+    def _note(self, sent: Sent) -> None:
+        """Keep what a batch asks, before the service is sent anything."""
+        by_request: dict[str, list[str]] = {}
+        for name in sent.names:
+            by_request.setdefault(name.partition(":")[0], []).append(name)
+        keys = {name: _request_key(name) for name in by_request}
+        known = {key: json.loads(value) for key, value in self._memory.get(list(keys.values()))}
+        notes = {
+            key: json.dumps({**known.get(key, {}), sent.mark: by_request[name]}).encode() for name, key in keys.items()
+        }
+        mine = _batch_key(sent.mark)
+        self._memory.put({**notes, mine: json.dumps({"batch": None, "ended": False}).encode()})
+        if not dict(self._memory.get([mine])):
+            raise UserError("model.batch=true needs a store, which keeps the ids of batches: leave out store=none")
+
+    def _name(self, sent: Sent, batch: Batch) -> None:
+        """Keep the id of a batch."""
+        sent.batch = batch.id
+        self._memory.put({_batch_key(sent.mark): json.dumps({"batch": batch.id, "ended": False}).encode()})
+
+    def _resumed(self, wanted: dict[str, Wanted]) -> list[Sent]:
+        """Return the batches under way that ask what is wanted."""
+        names: dict[str, list[str]] = {}
+        for _, value in self._memory.get([_request_key(name) for name in wanted]):
+            for mark, lines in json.loads(value).items():
+                names.setdefault(mark, []).extend(lines)
+        keys = {_batch_key(mark): mark for mark in names}
+        found = []
+        for key, value in self._memory.get(list(keys)):
+            known, mark = json.loads(value), keys[key]
+            if not known["ended"]:
+                found.append(self._taken_up(Sent(mark, known["batch"], names[mark], 0.0), wanted))
+        if found:
+            log.info("%s: its answers are waited for", _in_words(found))
+        return found
+
+    def _taken_up(self, sent: Sent, wanted: dict[str, Wanted]) -> Sent:
+        for name, conditions in conditions_of(sent.names).items():
+            wanted[name].asked |= conditions
+        sent.price = sum(self._most_price(call) for name in sent.names if (call := self._call(name, wanted)))
+        self.spending.reserved.append(sent.price)
+        return sent
+
+
+def _request_key(name: str) -> bytes:
+    """Return the key under which it is kept which batches ask a request."""
+    return sha256(f"batches of {name}".encode()).digest()
+
+
+def _batch_key(mark: str) -> bytes:
+    """Return the key under which a batch is kept."""
+    return sha256(f"batch {mark}".encode()).digest()
+
+
+def _in_words(under_way: Sequence[Sent]) -> str:
+    ids = [sent.batch or "without an id" for sent in under_way]
+    return f"{'batch' if len(ids) == 1 else 'batches'} {', '.join(ids)} {'goes' if len(ids) == 1 else 'go'} on"

@@ -1,0 +1,306 @@
+"""A model that is sent files: each answer once, whatever the service does, and wherever the run is killed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from batch_server import BatchServer, batch_server
+
+from robust_eval.answer import OWN, rows
+from robust_eval.engine.local import Local
+from robust_eval.error import UserError
+from robust_eval.model.base import Request
+from robust_eval.model.calls import Call
+from robust_eval.model.served import batched_model, served_model
+from robust_eval.model.served.batch_lines import line_name, named
+from robust_eval.model.served.batched_model import BatchedModel
+from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime import measured_choices
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.base import NoStore, Store
+from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.stored_model import StoredModel
+
+CAN = Capabilities("max_tokens", True, True, {}, 2.0, 5, False, 2, True)
+WHAT = ("question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight", "finish_reason")
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(served_model, "remembered", lambda *_: CAN.to_text())
+
+
+@pytest.fixture
+def server() -> Iterator[BatchServer]:
+    with batch_server() as started:
+        yield started
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(str(tmp_path / "store"))
+
+
+def config(server: BatchServer, **settings: Any) -> OpenAI:
+    given = {"name": "m", "model": "m", "base_url": server.url, "key_variable": None, "batch": True}
+    return OpenAI(**(given | {"poll_seconds": 0.03, "answer_seconds": 3600.0} | settings))
+
+
+def questions(number: int, **settings: Any) -> list[Request]:
+    given = {"temperatures": (0.5, 1.0), "trials": 4, "max_new_tokens": 4, "seed": 0} | settings
+    return [Request(f"q{k}", 0, Prompt("", (), f"Name animal number {k}."), **given) for k in range(number)]
+
+
+def ask(model: OpenAI, store: Store, requests: Sequence[Request]) -> pa.Table:
+    with store.open() as entries:
+        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test", False).table
+
+
+def told(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(rows(table, *WHAT))
+
+
+def without_batches(server: BatchServer, requests: Sequence[Request]) -> list[tuple[Any, ...]]:
+    table = ask(config(server, batch=False), NoStore(), requests)
+    server.bodies.clear()
+    server.calls.clear()
+    return told(table)
+
+
+def test_answers_are_those_of_single_requests_and_each_is_asked_once(server: BatchServer, store: SqliteStore):
+    requests = questions(10)
+    expected = without_batches(server, requests)
+    assert told(ask(config(server), store, requests)) == expected
+    assert set(server.lines.values()) == {1}
+    assert len(server.lines) == 10 * 2 * 2
+    assert (server.calls["upload"], server.calls["create"], server.calls["ask"]) == (1, 1, 0)
+    assert told(ask(config(server), store, requests)) == expected
+    assert server.calls["upload"] == 1
+
+
+def test_every_fault_of_the_interface_costs_no_answer(
+    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batched_model, "MOST_REQUESTS", 400)
+    monkeypatch.setattr(BatchedModel, "_most_requests", 400)
+    requests = questions(250)  # 2,000 answers in 1,000 requests
+    expected = without_batches(server, requests)
+    server.plans = ["dirty", "expired", "partly_failed", "cancelled", "token_limit", "empty", "dirty"]
+    server.faults["upload"] = ["lost", "broken", None, "busy"]
+    server.faults["create"] = ["busy", "broken", None, "lost"]
+    server.faults["look"] = ["lost", "busy", None, *["lost"] * 40]  # longer than any wait grows
+    server.faults["download"] = ["half", "busy", None, "lost"]
+    table = ask(config(server, retries=20), store, requests)
+    assert told(table) == expected
+    assert table.num_rows == 2000
+    assert len(server.batches) == server.calls["create"] - 2  # none was made twice although a reply was lost
+    assert sum(server.lines.values()) - 1000 <= 2 * (400 // 3 + 2)  # what came in broken lines alone is asked again
+
+
+MOMENTS = ("before", "after", "stored")
+"""A run is killed before the service is asked something, after it has answered, or when something was stored."""
+
+
+class Mortal:
+    """A store that kills after so many writings."""
+
+    def __init__(self, whole: SqliteStore, after: int) -> None:
+        self._whole, self._left = whole, after
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        with self._whole.open() as self._entries:
+            yield self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entries, name)
+
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        self._entries.put(entries)
+        if entries:
+            self._left -= 1
+            if not self._left:
+                raise Killed
+
+
+@pytest.mark.parametrize("plan", ["completed", "dirty", "expired"])
+def test_a_run_killed_at_any_moment_goes_on_with_its_batches(
+    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, plan: str
+):
+    requests = questions(40)
+    expected = without_batches(server, requests)
+    server.plans = [plan]
+    server.looks = 8
+    monkeypatch.setattr(batched_model, "TOGETHER", 20)
+    whole = BatchedModel._at_service
+    kills = 0
+    for number in range(1, 8):
+        for moment in MOMENTS:
+            calls = 0
+
+            def dying(model: BatchedModel, work: Any, number: int = number, moment: str = moment) -> Any:
+                nonlocal calls
+                calls += 1
+                if moment == "before" and calls == number:
+                    raise Killed
+                found = whole(model, work)
+                if moment == "after" and calls == number:
+                    raise Killed
+                return found
+
+            monkeypatch.setattr(BatchedModel, "_at_service", dying)
+            mortal: Any = Mortal(store, number if moment == "stored" else 10**6)
+            try:
+                table = ask(config(server), mortal, requests)
+            except Killed:
+                kills += 1
+                continue
+            break
+        else:
+            continue
+        break
+    monkeypatch.setattr(BatchedModel, "_at_service", whole)
+    table = ask(config(server), store, requests)
+    assert kills >= 4
+    assert told(table) == expected
+    again = 2 if plan == "dirty" else 1
+    assert max(server.lines.values()) <= again  # what came was not asked again, and no batch was sent twice
+    assert len(server.batches) == (1 if plan == "completed" else 2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_begun_in_one_way_goes_on_in_the_other(server: BatchServer, store: SqliteStore, first: bool):
+    requests = questions(10)
+    expected = without_batches(server, requests)
+    ask(config(server, batch=first), store, requests[:5])
+    before = len(server.bodies)
+    assert told(ask(config(server, batch=not first), store, requests)) == expected
+    assert (before, len(server.bodies)) == (20, 40)
+
+
+def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on_or_cancel_it(
+    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    requests = questions(10)
+
+    def interrupted(seconds: float) -> None:
+        if server.batches:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(batched_model.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ask(config(server), store, requests)
+    assert caplog.messages[-1] == (
+        f"batch batch_0 goes on at {server.url}: the same command goes on with what comes of it, and with "
+        "cancel_batches=true cancels it"
+    )
+    assert server.calls["cancel"] == 0
+    monkeypatch.undo()
+
+
+def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_come(
+    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    requests = questions(10)
+    expected = without_batches(server, requests)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        ask(config(server), store, requests)
+    with store.open() as entries:
+        model = StoredModel(config(server), Local(), entries, Stopwatch())
+        assert model.cancel(model.missing(requests, False)) == ["batch batch_0: cancelling, 0 of 40 requests were done"]
+        assert model.cancel(questions(3, seed=5)) == []
+    assert told(ask(config(server), store, requests)) == expected
+    assert [server.files[each["input_file_id"]].count(b"\n") for each in server.batches.values()] == [40, 20]
+    assert set(server.lines.values()) == {1}
+
+
+def test_a_budget_holds_for_batches_at_their_price(server: BatchServer, store: SqliteStore):
+    requests = questions(10)
+    prices = {"prompt_price": 0.0, "completion_price": 1e6, "batch_price_share": 0.5, "budget": 50.0}
+    with pytest.raises(UserError, match="the budget of 50 is spent but for what one more request may cost"):
+        ask(config(server, **prices), store, requests)
+    answers = sum(named(name).conditions.__len__() for name in server.lines)  # type: ignore[union-attr]
+    assert 4 * answers * 0.5 <= 50 < 4 * (answers + 2) * 0.5
+
+
+def test_a_file_that_is_refused_ends_the_run_and_says_why(server: BatchServer, store: SqliteStore):
+    server.plans = ["refused"]
+    with pytest.raises(
+        UserError, match="refuses batch batch_0: no: model_not_found; what was answered is in the store"
+    ):
+        ask(config(server), store, questions(3))
+
+
+def test_a_service_that_does_not_answer_for_long_ends_the_run_and_keeps_the_batch(
+    server: BatchServer, store: SqliteStore
+):
+    requests = questions(3)
+    server.faults["look"] = ["lost"] * 1000
+    with pytest.raises(UserError, match="has not answered for"):
+        ask(config(server, answer_seconds=0.2), store, requests)
+    server.faults["look"].clear()
+    assert told(ask(config(server), store, requests)) == without_batches(server, requests)
+    assert len(server.batches) == 1
+
+
+def test_a_batch_that_the_service_knows_no_more_is_asked_again(server: BatchServer, store: SqliteStore):
+    requests = questions(3)
+    server.faults["look"] = ["gone"]
+    assert told(ask(config(server), store, requests)) == without_batches(server, requests)
+    assert len(server.batches) == 2
+
+
+def test_batches_need_a_store(server: BatchServer):
+    with pytest.raises(UserError, match="needs a store"):
+        ask(config(server), NoStore(), questions(1))
+    assert server.calls["upload"] == 0
+
+
+def test_a_refusal_of_one_request_is_an_outcome_and_ends_no_run(server: BatchServer, store: SqliteStore):
+    def filtered(reply: dict[str, Any]) -> dict[str, Any]:
+        reply["choices"][0]["finish_reason"] = "content_filter"
+        return reply
+
+    server.change = filtered
+    table = ask(config(server), store, questions(2, trials=1))
+    assert table["outcome"].to_pylist() == ["filtered_reply"] * 4
+
+
+def test_cached_tokens_are_counted_and_priced(server: BatchServer, store: SqliteStore):
+    def cached(reply: dict[str, Any]) -> dict[str, Any]:
+        reply["usage"] |= {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 80}}
+        return reply
+
+    server.change = cached
+    prices = {"prompt_price": 1e6, "completion_price": 0.0, "cached_price": 1e5, "batch_price_share": 0.5}
+    with store.open() as entries:
+        model = StoredModel(config(server, **prices), Local(), entries, Stopwatch())
+        table = model.answers(questions(2, temperatures=(1.0,), trials=2), "test", False).table
+        assert model.description()["cost"] == 2 * 0.5 * (20 + 80 * 0.1)
+    assert table["cached_tokens"].to_pylist() == [80, 0, 80, 0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.1 + 0.2, 1.0, OWN])
+def test_a_line_names_its_answers_in_at_most_64_signs(temperature: float):
+    name = line_name("a" * 32, Call(questions(1)[0], temperature, (9998, 9999)))
+    assert len(name) <= 64
+    one = named(name)
+    assert one is not None
+    assert (one.request, one.trials) == ("a" * 32, (9998, 9999))
+    assert one.temperature is OWN if temperature != temperature else one.temperature == temperature
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "a:1.0:x:1", "a:1.0:-1:1", "a:1.0:0:0", "a:1.0:0:999999999", None, 7])
+def test_other_names_are_none_of_ours(name: object):
+    assert named(name) is None
