@@ -1,8 +1,8 @@
 """The answer table: a row per answer, the joint between producing answers and scoring them.
 
-A sampler and a model fill the columns up to ``reasoning_tokens``, and ``cached_tokens``, but for ``label``, ``correct`` and ``exact``, which a
-grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that. A sampled trial weighs 1/k, an exactly
-enumerated answer its probability, so every metric serves both.
+A sampler and a model fill the columns up to ``reasoning_tokens``, and ``cached_tokens``, but for ``label``, ``correct``
+and ``exact``, which a grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that. A sampled trial
+weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
 """
 
 import json

@@ -7,7 +7,7 @@ from rich.table import Table
 from robust_eval.config.overrides import Checked, jobs
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import Stage, asking_less, duration, in_words, stages_of, total, unplanned
-from robust_eval.model.workload import Workload
+from robust_eval.model.workload import Terms, Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.logs import log_plainly
 
@@ -50,7 +50,9 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
         console.print("Each answer counts as a request: whether one brings several is asked when the run begins.")
-    if whole.seconds:
+    if any(each.batch for each in terms):
+        console.print("Time: a batch is answered within 24 hours, and each stage is sent when the one before has come.")
+    elif whole.seconds:
         console.print(f"Time: {duration(whole.seconds)} at least, by the limits for a minute.")
     elif served:
         at_once = max(each.at_once or 0 for each in terms)
@@ -58,8 +60,21 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
             f"Time: no limit is set; {at_once} requests at once of one second each would take "
             f"{duration(whole.requests / at_once)}."
         )
+    if whole.cost and (sentence := _other_price(whole.cost, terms)):
+        console.print(sentence)
     for budget in {each.budget for each in terms if each.budget is not None and (whole.cost or 0) > each.budget}:
         console.print(f"The budget of {budget:,.2f} may end the run before, which then can be continued.")
+
+
+def _other_price(cost: float, terms: Sequence[Terms]) -> str:
+    """Say what it costs by batches where it is asked without, and the other way round; empty where that is not known."""
+    shares = {each.batch_price_share for each in terms if each.at_once}
+    if len(shares) != 1 or not all(each.at_once for each in terms) or len({each.batch for each in terms}) != 1:
+        return ""
+    share = shares.pop()
+    if not terms[0].batch:
+        return f"As batches, where the service takes them (model.batch=true), it costs at most {cost * share:,.3f}."
+    return f"Without batches (model.batch=false) it costs at most {cost / share:,.3f}." if share else ""
 
 
 def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:

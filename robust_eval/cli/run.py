@@ -3,6 +3,7 @@
 import logging
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 DRY_RUN = "dry_run="
 """What the command line says for a run that only shows what it would ask."""
+CANCEL = "cancel_batches="
+"""What it says for one that only cancels what it has sent."""
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
@@ -59,15 +62,18 @@ def main() -> None:
     with command():
         if known.shell_completion:
             raise UserError("what makes Tab work is printed by robust-eval completion bash, zsh or fish")
-        if dry := [line for line in known.overrides if line.startswith(DRY_RUN)]:
-            known.overrides = [line for line in known.overrides if line not in dry]
-            sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in dry]
+        dry, cancelling = (_taken_out(known, name) for name in (DRY_RUN, CANCEL))
         repeats = any(line.startswith("repeat=") for line in known.overrides)
         if not repeats:
             given = known.overrides
             known.overrides = with_own_options(given, known.config_dir and Path(known.config_dir))
             place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
             sys.argv[place:place] = known.overrides[len(given) :]
+        if cancelling and _wanted(cancelling[-1]):
+            from robust_eval.cli.cancel import cancel_batches
+
+            cancel_batches(checked_overrides(known.overrides), known.multirun)
+            return
         if dry and _wanted(dry[-1]):
             from robust_eval.cli.dry_run import dry_run  # it takes a second
 
@@ -119,10 +125,18 @@ def _refuse_options(arguments: Sequence[str]) -> None:
         )
 
 
+def _taken_out(known: Namespace, name: str) -> list[str]:
+    """Return the overrides that begin so, which are none of Hydra's, and take them from the command line."""
+    found = [line for line in known.overrides if line.startswith(name)]
+    known.overrides = [line for line in known.overrides if line not in found]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in found]
+    return found
+
+
 def _wanted(line: str) -> bool:
-    said = line.removeprefix(DRY_RUN).lower()
+    name, _, said = line.lower().partition("=")
     if said not in ("true", "false"):
-        raise UserError(f"dry_run must be true or false, not {said or 'empty'}")
+        raise UserError(f"{name} must be true or false, not {said or 'empty'}")
     return said == "true"
 
 

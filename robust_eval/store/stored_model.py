@@ -215,9 +215,14 @@ class StoredModel:
         waves.take(pa.concat_tables([SCHEMA.empty_table(), *there]))
         return waves, tables
 
-    def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """Cancel what is under way elsewhere of these requests; return a sentence for each."""
-        return self._model().cancel(requests)
+    def cancelled(self, requests: Sequence[Request], entries: Entries) -> list[str]:
+        """Cancel what is under way elsewhere of these requests, also of a closed model; return a sentence for each.
+
+        ``entries`` are those of the open store.
+        """
+        model = self._model()
+        model.keep_in(entries)
+        return model.cancel(requests)
 
     def _count(self, requests: int, asked: int, stage: str) -> None:
         self.found += requests - asked

@@ -13,7 +13,7 @@ import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -31,8 +31,8 @@ class BatchServer:
     url: str = ""
     looks: int = 2
     faults: dict[str, list[str | None]] = field(default_factory=lambda: defaultdict(list))
-    """By upload, create, look, download, list, cancel: what its next calls meet: busy, broken (no reply, but it is done),
-    lost (no reply, and nothing is done), half (of a download), or gone."""
+    """By upload, create, look, download, list, cancel: what its next calls meet: busy, broken (no reply, but it is
+    done), lost (no reply, and nothing is done), half (of a download), or gone."""
     plans: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     batches: dict[str, Body] = field(default_factory=dict)
@@ -192,10 +192,8 @@ def batch_server() -> Iterator[BatchServer]:
         def log_message(self, *_: Any) -> None: ...
 
         def finish(self) -> None:
-            try:
+            with suppress(OSError, ValueError):  # it was dropped
                 super().finish()
-            except (OSError, ValueError):
-                pass  # it was dropped
 
     started = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=started.serve_forever, args=(0.01,))

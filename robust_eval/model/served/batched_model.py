@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ from robust_eval.model.served.batch_service import Batch, BatchService
 from robust_eval.model.served.completions import completions, unanswered
 from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.served_model import ServedModel, by_prefix
-from robust_eval.model.served.service import UnansweredError
+from robust_eval.model.served.service import Service, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 
 log = logging.getLogger(__name__)
@@ -134,6 +134,11 @@ class BatchedModel(ServedModel):
         parts = [*(sent.seen for sent in self._under_way), self.gate.status()]
         return ", ".join(filter(None, parts))
 
+    @cached_property
+    def _reader(self) -> Service:
+        """What writes requests and reads replies, and is never connected: making one takes a hundredth of a second."""
+        return self._service()
+
     def _wanted(self, requests: Sequence[Request]) -> dict[str, Wanted]:
         identity = self.settings.identity()
         return {request_name(identity, each): Wanted(each, set(each.known)) for each in sorted(requests, key=by_prefix)}
@@ -216,7 +221,7 @@ class BatchedModel(ServedModel):
         names: list[str] = []
         lines: list[bytes] = []
         size, whole = 0, 0.0
-        service = self._service()
+        service = self._reader
         for name, each in wanted.items():
             for call in each.calls(self._capabilities.choices):
                 price = self._most_price(call)
@@ -281,7 +286,7 @@ class BatchedModel(ServedModel):
                 self._repeated_until(lambda service, file=file: service.download(file, path))  # type: ignore[misc]
                 with path.open("rb") as lines:
                     for line in lines:
-                        result = read_line(line, self._service()) if line.strip() else None
+                        result = read_line(line, self._reader) if line.strip() else None
                         if result is None:
                             broken += bool(line.strip())
                         elif result.name not in left:

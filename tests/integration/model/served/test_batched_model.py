@@ -213,13 +213,16 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
 ):
     requests = questions(10)
     expected = without_batches(server, requests)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        ask(config(server), store, requests)
+        with pytest.raises(KeyboardInterrupt):
+            ask(config(server), store, requests)
     with store.open() as entries:
         model = StoredModel(config(server), Local(), entries, Stopwatch())
-        assert model.cancel(model.missing(requests, False)) == ["batch batch_0: cancelling, 0 of 40 requests were done"]
-        assert model.cancel(questions(3, seed=5)) == []
+        assert model.cancelled(model.missing(requests, False), entries) == [
+            "batch batch_0: cancelling, 0 of 40 requests were done"
+        ]
+        assert model.cancelled(questions(3, seed=5), entries) == []
     assert told(ask(config(server), store, requests)) == expected
     assert [server.files[each["input_file_id"]].count(b"\n") for each in server.batches.values()] == [40, 20]
     assert set(server.lines.values()) == {1}
