@@ -18,8 +18,9 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
     console = terminal()
     said: dict[str, None] = {}
     for _, config in jobs(checked.overrides):
+        stages = stages_of(config)
         with config.store.open() as entries:
-            for stage in stages_of(config):
+            for stage in stages:
                 if stage.missing and stage.model.config.remote:
                     said |= dict.fromkeys(stage.model.cancelled(stage.missing, entries))
     for sentence in said:

@@ -47,7 +47,7 @@ complete -c robust-eval -f -n __robust_eval -a '$__robust_eval_found'
 """What each shell reads; it calls the program that stands on its line."""
 _OPTIONS = ("--cfg", "--help", "--hydra-help", "--multirun", "-m")
 _WITH_OVERRIDES = ("run", "ask")
-_OF_A_RUN = ("dry_run", "repeat")
+_OF_A_RUN = ("cancel_batches", "dry_run", "repeat")
 """What a command line of a run may say beside settings."""
 
 
@@ -128,8 +128,8 @@ def _candidates(before: Sequence[str], word: str, known: Catalogue) -> Iterable[
 
 def _values(key: str, value: str, known: Catalogue) -> list[str]:
     """Return the overrides of a key with each of its options in place of the last one that the value begins to name."""
-    if key == "dry_run":
-        return ["dry_run=false", "dry_run=true"]
+    if key in ("dry_run", "cancel_batches"):
+        return [f"{key}=false", f"{key}=true"]
     group = known.groups.get("model" if key == "rewriter.model" else key)
     head = value[: max(value.rfind(","), value.rfind("[")) + 1]
     return [f"{key}={head}{name}" for name in group.options] if group else []

@@ -67,7 +67,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
 
 
 def _other_price(cost: float, terms: Sequence[Terms]) -> str:
-    """Say what it costs by batches where it is asked without, and the other way round; empty where that is not known."""
+    """Say what it costs by batches where it is asked without, and the other way round; empty where nothing tells."""
     shares = {each.batch_price_share for each in terms if each.at_once}
     if len(shares) != 1 or not all(each.at_once for each in terms) or len({each.batch for each in terms}) != 1:
         return ""

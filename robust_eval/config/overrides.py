@@ -96,7 +96,7 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """
     for line in overrides:
         key = line.partition("=")[0].lstrip("+~")
-        if key in ("dry_run", "repeat") or (key.startswith("hydra.") and key != "hydra.searchpath"):
+        if key in ("dry_run", "cancel_batches", "repeat") or (key.startswith("hydra.") and key != "hydra.searchpath"):
             raise UserError(f"{line}: {key} belongs to the command line robust-eval, and not to a call from Python")
     checked = checked_overrides(overrides)
     if checked.swept:

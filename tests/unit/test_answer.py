@@ -41,6 +41,7 @@ COLUMNS = [
     "answer",
     "rule",
     "reason",
+    "cached_tokens",
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 
@@ -69,6 +70,7 @@ FULL = {
     "answer": "Zoë",
     "rule": "first line",
     "reason": "made up",
+    "cached_tokens": 3,
 }
 BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
 

@@ -29,7 +29,7 @@ KNOWN = Catalogue(
 
 def test_the_first_word_is_a_command_or_what_can_be_chosen_or_set():
     groups = ["experiment=", "metric.", "metric=", "model.", "model=", "rewriter.", "rewriter=", "sampler.", "sampler="]
-    others = ["dry_run=", "paths.", "repeat=", "seed="]
+    others = ["cancel_batches=", "dry_run=", "paths.", "repeat=", "seed="]
     assert completions([""], KNOWN) == sorted([*COMMANDS, *groups, *others])
     assert completions(["run", ""], KNOWN) == sorted([*groups, *others])
 

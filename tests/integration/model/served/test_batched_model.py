@@ -219,9 +219,8 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
             ask(config(server), store, requests)
     with store.open() as entries:
         model = StoredModel(config(server), Local(), entries, Stopwatch())
-        assert model.cancelled(model.missing(requests, False), entries) == [
-            "batch batch_0: cancelling, 0 of 40 requests were done"
-        ]
+        said = ["batch batch_0: cancelling, 0 of 40 requests were done"]
+        assert model.cancelled(model.missing(requests, False), entries) == said
         assert model.cancelled(questions(3, seed=5), entries) == []
     assert told(ask(config(server), store, requests)) == expected
     assert [server.files[each["input_file_id"]].count(b"\n") for each in server.batches.values()] == [40, 20]
