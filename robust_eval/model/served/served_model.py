@@ -178,15 +178,20 @@ class ServedModel(LanguageModel):
         wanted: queue.LifoQueue[Request | None] = queue.LifoQueue()  # what was begun is ended first
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         awaited = 0
+
+        def want(requests: Sequence[Request]) -> None:
+            nonlocal awaited
+            for request in reversed(requests):
+                wanted.put(request)
+                awaited += request.answers
+
         if more is None:
             wanted.put(None)
+        want(requests)  # before the work begins, which would meet the None below them first
         answer_all = partial(self._answer_all, wanted, ready.put, ready.qsize)
         with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
-                for request in reversed(requests):
-                    wanted.put(request)
-                    awaited += request.answers
                 if more and not awaited:
                     wanted.put(None)
                 replies = [ready.get()]
@@ -196,7 +201,7 @@ class ServedModel(LanguageModel):
                 came = [reply for reply in replies if reply is not None]
                 awaited -= sum(len(reply.completions) for reply in came)
                 yield came
-                requests = more() if more else []
+                want(more() if more else [])
             work.result()
 
     def description(self) -> dict[str, Any]:
