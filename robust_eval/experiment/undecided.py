@@ -5,6 +5,7 @@
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.metric.answer_sources import sources
 from robust_eval.runtime.measured_choices import recalled, remember
+from robust_eval.runtime.rounding import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -87,10 +89,13 @@ def remember_share(identity: Mapping[str, Any], asked: int, planned: int) -> Non
 
 def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     """Return the share that is expected of a model, and on what that rests."""
-    known = recalled(_MEMORY, _digest(identity))
-    if known is None:
+    try:
+        known = float(recalled(_MEMORY, _digest(identity)) or "")
+    except ValueError:  # a file of the cache that is not there, or damaged
+        known = math.nan
+    if not 0 <= known <= 1:
         return HALF, "half: no earlier run with this model says more"
-    return float(known), f"{100 * float(known):.0f} %, as in the last such run with this model"
+    return known, f"{number(known, '.0%')}, as in the last such run with this model"
 
 
 def _digest(identity: Mapping[str, Any]) -> str:
