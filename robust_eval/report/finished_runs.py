@@ -163,7 +163,7 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
     settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
     numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
-    figures = _figures(numbers)
+    figures, of_questions = _figures(numbers), _damaged(called, SUMMARY, lambda: _of_questions(numbers))
     questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
     questions = questions.rename_columns([_RENAMED.get(name, name) for name in questions.column_names])
     for setting in ("model.name", "dataset.name", "seed"):
@@ -178,7 +178,7 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
         declarations = _damaged(
             called, FIGURES, lambda: from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8")))
         )
-    run = FinishedRun(settings, figures, questions, greedy, _of_questions(numbers), declarations)
+    run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations)
     for figure in run.measured:
         if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
@@ -189,7 +189,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
     """Return what ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, UserError) as problem:
+    except (OSError, ArithmeticError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 
