@@ -5,7 +5,8 @@ import pytest
 
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.model.base import Enumeration, Request
-from robust_eval.model.local.transformers import Transformers, TransformersModel
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.workload import Terms, Workload, prompt_tokens
 from robust_eval.prompt.prompt import Prompt, prompt_for
 
