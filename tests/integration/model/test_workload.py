@@ -1,7 +1,7 @@
 import pytest
 
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.model.local.transformers import TransformersModel
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt, prompt_for
 
