@@ -17,7 +17,7 @@ from robust_eval.runtime.measured_choices import recalled, remember
 from robust_eval.runtime.rounding import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.sampler.temperature_sweep import asks_undecided, why_whole
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
     """
     found = {}
     for name, sampler in samplers.items():
-        if isinstance(sampler, TemperatureSweep) and sampler.ask == "undecided":
+        if asks_undecided(sampler):
             if reasons := why_all(config, samplers, name):
                 log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
             else:
@@ -43,15 +43,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
 
 def why_all(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
     """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
-    sampler = samplers[name]
-    if not isinstance(sampler, TemperatureSweep):
-        return ["it has no breaking temperatures"]
-    reasons = _settling(config, samplers, name)[1]
-    if sampler.estimator != "trials":
-        reasons.append(f"sampler.estimator={sampler.estimator} reads all answers")
-    if not sampler.whole_answers:
-        reasons.append("sampler.whole_answers=false ends answers where they are right")
-    return reasons
+    return [*_settling(config, samplers, name)[1], *why_whole(samplers[name])]
 
 
 def refuse_undecided(config: Config, file: RecordedAnswers) -> None:
