@@ -25,8 +25,7 @@ class Seen(NamedTuple):
     """A figure after some questions: its estimate, the half-width of its interval, and the number of independent
     questions or groups that it rests on.
 
-    The half-width is NaN where there is no interval. It is no less than that of the normal interval, 1.96 standard
-    errors: resampling has an error of its own, and a run would stop at the first interval that is narrow by chance.
+    The half-width is that on which a run stops (:func:`careful_half_width`), NaN where there is no interval.
     """
 
     estimate: Estimate
@@ -100,9 +99,22 @@ class Taking:
             if not math.isnan(value):
                 drawn = self._unit[question_id]
                 residuals[drawn] = residuals.get(drawn, 0.0) + value - estimate.value
-        error = math.hypot(*residuals.values()) / max(1, int(np.count_nonzero(~np.isnan(values))))
-        half_width = np.maximum((estimate.high - estimate.low) / 2, _NORMAL * error)
-        return Seen(estimate, float(half_width), len(residuals))
+        number_known = max(1, int(np.count_nonzero(~np.isnan(values))))
+        half_width = careful_half_width(estimate, list(residuals.values()), number_known)
+        return Seen(estimate, half_width, len(residuals))
+
+
+def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
+    """Return the half-width of the interval of a mean of ``number`` values, no less than the normal interval would have
+    if the variance were two standard errors above its estimate.
+
+    A run looks again and again, and would stop at the first interval that is narrow by chance: where few of the rare
+    values have come, as where nine in ten answers are right. ``residuals`` are those of independent questions, or sums
+    of a group.
+    """
+    squares = np.square(residuals)
+    variance = squares.sum() + 2 * math.hypot(*(squares - squares.mean())) if len(squares) else 0.0
+    return float(np.maximum((estimate.high - estimate.low) / 2, _NORMAL * math.sqrt(variance) / number))
 
 
 def _times(seen: Seen, wanted: float) -> float:
