@@ -209,7 +209,7 @@ def _print(report: Report, folder: Path) -> None:
     for table in tables(report)[:1] if report.decision.figures else ():
         shown = titled(table.title)
         for place, name in enumerate(table.header):
-            shown.add_column(name, justify="left" if place < table.names else "right", overflow="fold")
+            shown.add_column(name, justify="left" if place < table.names else "right", no_wrap=place > 0)
         for row in table.rows:
             shown.add_row(*(f"{cell.value}\n{cell.interval}".rstrip() for cell in row))
         console.print(shown)

@@ -19,6 +19,10 @@ STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """The exit status of each outcome; 2 is a mistake in the call."""
 
 
+FARTHEST = 20_000
+"""Facts up to which it is worked out how many a sequence needs."""
+
+
 class Differences(NamedTuple):
     """A figure of both runs on the questions that they share, in the order asked; NaN where it is undefined.
 
@@ -126,7 +130,7 @@ def decide(
     figure is no more than its margin below the baseline's. It PASSES where the interval of each figure lies above
     −margin.
     """
-    judged = judge(figures, settings.level)
+    judged = judge(figures, settings.level, final=True)
     missing = [said for run in (baseline, candidate) if (said := _missing(run, settings.no_reply))]
     if missing:
         return Decision("INCONCLUSIVE", judged, missing)
@@ -142,11 +146,12 @@ def whole(judged: Sequence[Judged]) -> Outcome:
     return "FAIL" if "FAIL" in outcomes else "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
 
-def judge(figures: Sequence[Differences], level: float) -> list[Judged]:
+def judge(figures: Sequence[Differences], level: float, final: bool = False) -> list[Judged]:
     """Return the verdict on each figure: FAIL where Holm's procedure rejects it, PASS by its own interval.
 
     A one-sided test at α' rejects where the interval at level 1 − 2 α' lies below −margin: there is no need to know the
     p-values, but for their order. A figure that is rejected at α / 2m makes it α / 2(m − 1) for the others.
+    Between looks, before the ``final`` one, nobody asks how many facts are needed.
     """
     failed: set[str] = set()
     while left := [each for each in figures if each.name not in failed]:
@@ -155,21 +160,38 @@ def judge(figures: Sequence[Differences], level: float) -> list[Judged]:
         if not rejected:
             break
         failed |= rejected
-    return [_judged(each, level, each.name in failed) for each in figures]
+    return [_judged(each, level, each.name in failed, final) for each in figures]
 
 
-def _judged(figure: Differences, level: float, failed: bool) -> Judged:
+def _judged(figure: Differences, level: float, failed: bool, final: bool) -> Judged:
     values = figure.values
     defined = ~np.isnan(values)
     n = int(defined.sum())
     low, high = figure.bounds(level)
     outcome: Outcome = "FAIL" if failed else "PASS" if low > -figure.margin else "INCONCLUSIVE"
-    needed = verdict(values, figure.margin, level, figure.groups).needed
+    needed = _needed_at_any_time(figure, level) if figure.looks and final else _needed(figure, level)
     one, other, between = (
         float(each[defined].mean()) if n else math.nan for each in (figure.baseline, figure.candidate, values)
     )
     p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
     return Judged(figure.name, figure.label, figure.margin, outcome, n, one, other, between, low, high, needed, p)
+
+
+def _needed(figure: Differences, level: float) -> float:
+    return verdict(figure.values, figure.margin, level, figure.groups).needed
+
+
+def _needed_at_any_time(figure: Differences, level: float) -> float:
+    """Return after how many facts the sequence would say PASS if these went on as they are, with a mean of 0; inf where
+    that is more than :data:`FARTHEST`.
+    """
+    values = figure.values[~np.isnan(figure.values)]
+    if len(values) == 0:
+        return math.nan
+    spread = np.clip(values - values.mean(), -1, 1)
+    low, _ = confidence_sequence(np.resize(spread, FARTHEST), level)
+    decided = np.flatnonzero(low > -figure.margin)
+    return float(decided[0] + 1) if len(decided) else math.inf
 
 
 def _sequence_bounds(figure: Differences, level: float) -> tuple[float, float]:
