@@ -105,6 +105,15 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
         return checked.config, _compose(checked.overrides)
 
 
+def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
+    """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
+    elsewhere = [CONF] if (own := own_folder()) is None else [CONF, own]
+    places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
+    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+        composed = _compose([f"hydra.searchpath=[{places}]", *overrides])
+        return to_config(composed), composed
+
+
 def as_override(key: str, value: object) -> str:
     """Write a setting as an override: a text in quotes, a list in brackets, a mapping in braces.
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_asked, write_parquet
 from robust_eval.config.repeatable import repeatable
 from robust_eval.record.result import Result, write_summary
-from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, QUESTIONS, REPORT, SUMMARY
+from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, QUESTIONS, REPORT, SUMMARY, TRACKED
 from robust_eval.record.tracking import Run
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
@@ -27,6 +27,8 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
         (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
+    if record.run_id is not None:
+        (folder / TRACKED).write_text(f"{record.run_id}\n", encoding="utf-8")
     record.parameters(settings)
     record.tags(surroundings)
 

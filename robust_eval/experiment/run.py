@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from robust_eval.experiment.output import curves_of, describe, report
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.reproduction import compared
 from robust_eval.experiment.score import score
-from robust_eval.experiment.until import Taking
+from robust_eval.experiment.until import Takes, Taking
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
@@ -51,13 +51,19 @@ class Finished(NamedTuple):
 
 
 def run(
-    config: Config, composed: DictConfig, folder: Path, swept: str | None = None, repeated: Path | None = None
+    config: Config,
+    composed: DictConfig,
+    folder: Path,
+    swept: str | None = None,
+    repeated: Path | None = None,
+    takes: Callable[[Sequence[Question]], Takes] | None = None,
 ) -> Finished:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
     sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
-    there. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
+    there. ``takes`` says which of the questions are taken, and when; by default all are, or as many as ``until``
+    needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
     anything was asked leaves nothing.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
@@ -77,7 +83,7 @@ def run(
         begin = Beginning(start)
         try:
             with store.open() as entries, engine.open():
-                result = _measure(config, name, settings, entries, folder, begin, watch)
+                result = _measure(config, name, settings, entries, folder, begin, watch, takes)
                 size = entries.size()
             report(result, folder, begin())
         except KeyboardInterrupt:
@@ -105,10 +111,11 @@ def _measure(
     folder: Path,
     begin: Beginning,
     watch: Stopwatch,
+    takes: Callable[[Sequence[Question]], Takes] | None,
 ) -> Result:
     """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found.
 
-    All questions are taken at once, or in blocks until the figures that ``until`` names are known.
+    Questions are taken all at once, in blocks until the figures that ``until`` names are known, or as ``takes`` says.
     """
     with watch.stage("questions"):
         loaded = load(config)
@@ -119,7 +126,7 @@ def _measure(
     check_plan(config, loaded.questions, models.writer, source, watch)
 
     asking = Asking(config, loaded.questions, source, models, read, begin, folder, watch)
-    taking = Taking(config.until, asking.questions, config.seed)
+    taking: Takes = takes(asking.questions) if takes else Taking(config.until, asking.questions, config.seed)
     answered, scores, digest = Answered(Rewritten([])), dict[str, Score](), ""
     while not asking.full and (block := taking.next(scores)):
         rewritten = asking.rewrite(block)
@@ -134,8 +141,8 @@ def _measure(
         write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
         with watch.stage("scoring"):
             scores = score(config, answered, read, conditions, source.undecided) if answered.kept else {}
-        if taking.wanted:
-            log.info("until: %s", taking.in_words(scores))
+        if said := taking.in_words(scores):
+            log.info("until: %s", said)
     asking.refuse_nothing(answered)
     models.release_writer()
     if models.found and not models.asked:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,6 +33,18 @@ class Seen(NamedTuple):
     n: int
 
 
+class Takes(Protocol):
+    """Which questions a run takes next; those that are ``left`` are not taken yet."""
+
+    left: list[Question]
+
+    def next(self, scores: Mapping[str, Score]) -> list[Question]:
+        """Return the next questions, given the scores of those before; none where that is enough, or none is left."""
+
+    def in_words(self, scores: Mapping[str, Score]) -> str:
+        """Say what is known by now; nothing where all are taken at once."""
+
+
 class Taking:
     """The questions of a run in the order in which it takes them: all at once, or until its figures are known.
 
@@ -59,16 +71,14 @@ class Taking:
             more = FEWEST
         else:
             more = self._missing(scores)
-        block = self.left[:more]
-        rest = self.left[more:]
-        while block and rest and unit(rest[0]) == unit(block[-1]):
-            block.append(rest.pop(0))
-        self.left = rest
+        block, self.left = whole_units(self.left, more)
         self.taken += len(block)
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known of the figures, and after how many questions."""
+        """Say what is known of the figures, and after how many questions; nothing where none is wanted."""
+        if not self.wanted:
+            return ""
         figures = [
             f"{name} {number(seen.estimate.value)} ± {number(seen.half_width, '.4f')}, n = {seen.n} "
             f"(wanted: ± {self.wanted[name]:g})"
@@ -121,6 +131,14 @@ def _times(seen: Seen, wanted: float) -> float:
     """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
     enough = FEWEST / seen.n if seen.n else 2.0
     return max(enough, 2.0 if math.isnan(seen.half_width) else (seen.half_width / wanted) ** 2)
+
+
+def whole_units(questions: Sequence[Question], most: int) -> tuple[list[Question], list[Question]]:
+    """Return so many questions, or more where a group would be divided otherwise, and the rest."""
+    block, rest = list(questions[:most]), list(questions[most:])
+    while block and rest and unit(rest[0]) == unit(block[-1]):
+        block.append(rest.pop(0))
+    return block, rest
 
 
 def in_order(questions: Sequence[Question], seed: int) -> list[Question]:

@@ -131,6 +131,7 @@ class Result:
             "type": [question.type for question in self.asked],
             "category": [question.category for question in self.asked],
             "group": [question.group for question in self.asked],
+            "key": [question.key for question in self.asked],
             "kept": [question.id in kept for question in self.asked],
         }
         place = {question.id: row for row, question in enumerate(self.asked)}

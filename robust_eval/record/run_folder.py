@@ -25,12 +25,14 @@ FIGURES = "figures.json"
 """What each figure is: its label, unit and range, and where people see it; runs of earlier versions have none."""
 LOG = "run.log"
 """What was logged, from warnings up; Hydra writes it (conf/hydra/job_logging/)."""
+TRACKED = "mlflow_run.txt"
+"""The id of the run in MLflow; absent where it was not tracked."""
 COMPARISON = "comparison"
 """The comparison of the jobs of a sweep, a folder beside those of the jobs."""
 COMPARISON_PAGE = "comparison.html"
 """The page in such a folder."""
 ERROR = "error.txt"
-"""Why a job of a sweep failed: a sentence, and under it where it came from."""
+"""Why a run failed: a sentence, and under it where it came from."""
 
 
 def finished_jobs(sweep: Path) -> list[Path]:

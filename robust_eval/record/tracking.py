@@ -26,7 +26,10 @@ class Tracking(Protocol):
 
 
 class Run(Protocol):
-    """A run that is being recorded."""
+    """A run that is being recorded; ``run_id`` is what the tracker calls it, None where there is none."""
+
+    @property
+    def run_id(self) -> str | None: ...
 
     def parameters(self, values: Mapping[str, Any]) -> None:
         """Record settings, flat."""

@@ -36,6 +36,8 @@ from robust_eval.runtime.json_text import parsed_json
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""
+KEY = "key"
+"""The column that says what is right (:attr:`robust_eval.question.Question.key`); runs of earlier versions lack it."""
 _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
 _RENAMED = {"greedy.accuracy": "accuracy.greedy"}
@@ -75,7 +77,7 @@ class FinishedRun:
     @property
     def measured(self) -> list[str]:
         """The figures that are means over questions."""
-        return [name for name in self.questions.column_names if name not in DESCRIBING]
+        return [name for name in self.questions.column_names if name not in (*DESCRIBING, KEY)]
 
     @cached_property
     def headline(self) -> list[str]:

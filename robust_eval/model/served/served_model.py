@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
@@ -322,7 +322,7 @@ class ServedModel(LanguageModel):
                     f"({spent} so far); a larger model.budget goes on"
                 )
             except EndedError as reason:
-                self._end_as_told(UserError(str(reason)))
+                self._end_as_told(OutageError(str(reason)))
             if self._stop:
                 raise EndedError(str(self._stop))
             try:
@@ -419,7 +419,7 @@ class ServedModel(LanguageModel):
             )
 
     def _end(self, reason: str) -> None:
-        self._end_as_told(UserError(f"{reason}; what was answered is in the store"))
+        self._end_as_told(OutageError(f"{reason}; what was answered is in the store"))
         self.gate.end(str(self._stop))
 
     def _end_as_told(self, reason: UserError) -> None:
