@@ -45,6 +45,7 @@ def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
         models = Models(config, entries, Stopwatch())
+        config = models.judging(config, closed=True)
         source = answering(config, models.measured.closed())
         if isinstance(source, Recorded):
             return []  # it reads answers that are there

@@ -45,6 +45,8 @@ def why_all(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[
     if not isinstance(sampler, TemperatureSweep):
         return ["it has no breaking temperatures"]
     reasons = _settling(config, samplers, name)[1]
+    if config.grader.asks:
+        reasons.append("the verdicts of a judge come after the answers")
     if sampler.estimator != "trials":
         reasons.append(f"sampler.estimator={sampler.estimator} reads all answers")
     if not sampler.whole_answers:

@@ -290,7 +290,8 @@ class _Answers(NamedTuple):
             if not np.all(np.isfinite(values) & (values > 0)):
                 raise ValueError(f"{name} must be above 0")
         level_of = np.zeros(n) if strata is None else np.asarray(strata, dtype=float)
-        return cls(*(array[kept] for array in (g, y, np.where(np.isnan(level_of), np.inf, level_of), place, w, m)))
+        level_of = np.where(np.isnan(level_of), np.inf, level_of)
+        return cls(g[kept], y[kept], level_of[kept], place[kept], w[kept], m[kept])
 
     def __len__(self) -> int:
         return len(self.verdicts)

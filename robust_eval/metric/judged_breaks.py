@@ -1,5 +1,6 @@
 """Where facts break when the errors of the grader are taken off, by the labels of some answers (docs/methods.md, §9)."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,9 @@ class LabelCounts(NamedTuple):
         """Return the rates of error (T,), with every question ``times`` (n,) as often."""
         weight = np.ones(len(self.right)) if times is None else times
         totals = [weight @ counts for counts in self]
-        return _as_far_as_told(error_rates(*totals, grid), *(float(total.sum()) for total in totals))
+        return _as_far_as_told(
+            error_rates(totals[0], totals[1], totals[2], totals[3], grid), *[float(total.sum()) for total in totals]
+        )
 
 
 class JudgedBreaks(NamedTuple):
@@ -47,13 +50,14 @@ def _as_far_as_told(
     """Return the rates with as much of what tells sensitivity from specificity as labels show not to be chance.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
-    The share that stays is 1 − variance / difference² of all temperatures together, as James and Stein have it.
+    Of a difference, of all temperatures together, that is within two standard errors of none nothing stays; of a larger
+    one 1 − variance / difference², as James and Stein have it.
     """
     if not right or not wrong:
         return rates
     se, sp = right_called / right, wrong_called / wrong
     noise = se * (1 - se) / right + sp * (1 - sp) / wrong
-    share = max(0.0, 1 - noise / (se - sp) ** 2) if se != sp else 0.0
+    share = 1 - noise / (se - sp) ** 2 if abs(se - sp) > 2 * math.sqrt(noise) else 0.0
     middle, half = (rates.sensitivity + rates.specificity) / 2, (rates.sensitivity - rates.specificity) / 2
     return ErrorRates(middle + share * half, middle - share * half)
 

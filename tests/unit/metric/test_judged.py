@@ -139,7 +139,7 @@ def test_a_curve_with_enough_labels_is_the_mean_of_each_temperature():
 def test_rogan_gladen():
     assert corrected_rate(0.5, 0.9, 0.8) == pytest.approx(0.3 / 0.7)
     assert np.array_equal(corrected_rate([0.0, 1.0], 0.9, 0.8), [0, 1])
-    assert math.isnan(corrected_rate(0.5, 0.55, 0.6)) and not math.isnan(corrected_rate(0.5, 0.6, 0.6))
+    assert [math.isnan(corrected_rate(0.5, se, 0.6)) for se in (0.55, 0.6)] == [True, False]
     with pytest.raises(ValueError, match="sensitivity"):
         corrected_rate(0.5, 1.2, 0.8)
 
