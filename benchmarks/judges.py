@@ -4,8 +4,8 @@
 
 Each simulated data set has its own judge, of which sensitivity and specificity lie between 0.7 and 0.95 at t = 0.2 and
 fall by up to 0.1 until t = 2, and its own number of labels, 100 to 500, drawn from all answers alike. The answers of
-questions at ten temperatures depend on one another: each question has its own temperature at which it breaks. Counted is
-how often intervals of 95 % hold the true accuracy of all temperatures together, and at each temperature: corrected,
+questions at ten temperatures depend on one another: each question breaks at a temperature of its own. Counted is how
+often intervals of 95 % hold the true accuracy of all temperatures together, and at each temperature: corrected,
 uncorrected, and by the labels alone.
 
 The bias of the breaking temperature is that of judges who are right with fixed rates, on facts that break between 0.2

@@ -64,8 +64,8 @@ def to_config(composed: DictConfig) -> Config:
     judge = config.grader.asked or config.model
     if config.grader.asks and judge.recorded:
         raise UserError(
-            f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: choose "
-            "a model that judges, grader.model=…"
+            f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
+            "choose a model that judges, grader.model=…"
         )
     _check_until(config)
     if config.recorded is None:

@@ -143,8 +143,9 @@ def _measure(
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
 
     described = models.description() | source.identity() | loaded.description(digest)
-    if config.grader.asks and (judged := getattr(config.grader, "judged", None)) is not None:
-        write_parquet(judged(), folder / VERDICTS)
+    if config.grader.asks:
+        write_parquet(config.grader.judged(), folder / VERDICTS)
+    described |= {f"loaded.grader.{name}": value for name, value in config.grader.description().items()}
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
     described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
     begin().parameters(described)

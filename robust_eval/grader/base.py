@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.grader.letter import LetterChoices, chosen_letter
-from robust_eval.model.base import Matcher
+from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.normalization import first_line, normalize
 from robust_eval.question import LETTERS, Question
@@ -17,7 +17,6 @@ from robust_eval.reader.base import NO_LETTER
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.reader.reply import LAST_SENTENCE, spoken
 from robust_eval.store.stored_model import StoredModel
-
 
 NO_VERDICT = "no verdict"
 """Why a reply counts as an error that has an answer: whoever was to judge it said nothing."""
@@ -105,6 +104,27 @@ class Grader(ABC):
     def by(self, model: StoredModel, seed: int) -> "Grader":
         """Return the grader, which may ask this ``model`` for verdicts."""
         return self
+
+    def closed(self) -> "Grader":
+        """Return the same, which only reads stored verdicts, and raises NotStoredError where others are needed."""
+        return self
+
+    @property
+    def judge(self) -> StoredModel | None:
+        """The model that is asked for verdicts; None where none is."""
+        return None
+
+    def expected(self, question: Question, answers: int) -> list[Request]:
+        """Return the requests for verdicts on so many answers to a question at most, to plan with."""
+        return []
+
+    def judged(self) -> pa.Table:
+        """Return what a model said when it was asked for verdicts; without columns where none was."""
+        return pa.table({})
+
+    def description(self) -> Mapping[str, Any]:
+        """Return what is to be recorded of the verdicts."""
+        return {}
 
     @property
     def _strict(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.error import UserError
-from robust_eval.grader.base import FreeReply, Grader
+from robust_eval.grader.base import FreeReply, Grader, accepted_answers, comparable
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import verdict_prompt
@@ -90,6 +90,7 @@ class JudgeModel(Grader):
         self._model: StoredModel | None = None
         self._seed = 0
         self._judged: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._bias: dict[str, int] = {}
 
     @property
     def asked(self) -> ModelConfig | None:
@@ -100,7 +101,7 @@ class JudgeModel(Grader):
     def by(self, model: StoredModel, seed: int) -> "JudgeModel":
         """See :class:`Grader`."""
         other = copy(self)
-        other._model, other._seed, other._judged = model, seed, {}
+        other._model, other._seed, other._judged, other._bias = model, seed, {}, {}
         return other
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
@@ -117,7 +118,7 @@ class JudgeModel(Grader):
     def right(self, replies: Sequence[FreeReply]) -> list[bool | None]:
         """Tell whether each reply is right; the judge is asked for all that no exact rule decides, at once."""
         open_ = [reply for reply in replies if not (self.cascade == "exact" and reply.exact)]
-        verdicts = self._verdicts(open_, "verdicts")
+        verdicts = self._asked_for(open_, "verdicts")
         if self.bias and open_:
             self._measure_bias(open_, verdicts)
         found = [True if self.cascade == "exact" and reply.exact else verdicts[_key(reply)] for reply in replies]
@@ -126,6 +127,28 @@ class JudgeModel(Grader):
                 "%d of %d replies have no verdict: they are left out, and counted as errors", missing, len(found)
             )
         return found
+
+    def closed(self) -> "JudgeModel":
+        """See :class:`Grader`."""
+        return self if self._model is None else self.by(self._model.closed(), self._seed)
+
+    @property
+    def judge(self) -> StoredModel | None:
+        """See :class:`Grader`."""
+        return self._model
+
+    def expected(self, question: Question, answers: int) -> list[Request]:
+        """See :class:`Grader`: each reply is as long as the longest accepted answer."""
+        accepted, _ = accepted_answers(question)
+        if question.choices or not accepted:
+            return []
+        text = max(comparable(question.answers), key=len)
+        replies = [FreeReply(question, f"{text} {number}", text, accepted, text) for number in range(answers)]
+        return [self.request(reply) for reply in replies]
+
+    def description(self) -> Mapping[str, Any]:
+        """Return how many verdicts another order and padding changed, where that was measured."""
+        return {f"bias.{name}": number for name, number in self._bias.items()}
 
     def judged(self) -> pa.Table:
         """Return every verdict that was asked for or found (:data:`VERDICTS`)."""
@@ -148,7 +171,7 @@ class JudgeModel(Grader):
             first_line=False,
         )
 
-    def _verdicts(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
+    def _asked_for(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
         """Return the verdict of the majority on each reply, by its key; None where a vote lacks, or there is a tie."""
         if not replies:
             return {}
@@ -180,10 +203,14 @@ class JudgeModel(Grader):
         chosen = sorted({_key(reply): reply for reply in replies}.items())[: self.bias]
         some = [reply for _, reply in chosen]
         for name, variant in (("order swapped", {"swap": True}), ("padded", {"padding": PADDING})):
-            other = self._verdicts(some, f"verdicts, {name}", **variant)
+            other = self._asked_for(some, f"verdicts, {name}", **variant)
             both = [(verdicts[key], other[key]) for key in other if None not in (verdicts[key], other[key])]
             up, down = both.count((False, True)), both.count((True, False))
             log.warning("judge, %s: of %d verdicts %d become right and %d wrong", name, len(both), up, down)
+            counts = {"verdicts": len(both), "become_right": up, "become_wrong": down}
+            for count, number in counts.items():
+                key = f"{name.replace(' ', '_')}.{count}"
+                self._bias[key] = self._bias.get(key, 0) + number
 
 
 def _key(reply: FreeReply) -> str:

@@ -201,8 +201,8 @@ def _rate(called: Floats, all_of: Floats, grid: Floats) -> Floats:
     """Return (…, T) the rate of one verdict, by temperature or by logistic regression."""
     with np.errstate(invalid="ignore", divide="ignore"):
         own = called / all_of
-    alone = (all_of >= LEAST_LABELS).all(axis=-1)
-    none = all_of.sum(axis=-1) <= 0
+    alone = np.asarray((all_of >= LEAST_LABELS).all(axis=-1))
+    none = np.asarray(all_of.sum(axis=-1) <= 0)
     fitted = _logistic(called, all_of, grid)
     return np.where(none[..., None], np.nan, np.where(alone[..., None], own, fitted))
 

@@ -15,8 +15,8 @@ _STATED = re.compile(
     re.I,
 )
 _SENTENCE = re.compile(
-    rf"\b(?:reply|answer|response|it)\s+is\s+(?:therefore\s+|thus\s+|clearly\s+|indeed\s+)?"
-    rf"(?:(?P<wrong>wrong|incorrect|false|not\s+(?:right|correct|true))|(?P<right>right|correct|true))\b",
+    r"\b(?:reply|answer|response|it)\s+is\s+(?:therefore\s+|thus\s+|clearly\s+|indeed\s+)?"
+    r"(?:(?P<wrong>wrong|incorrect|false|not\s+(?:right|correct|true))|(?P<right>right|correct|true))\b",
     re.I,
 )
 
