@@ -81,7 +81,8 @@ class JudgeModel(Grader):
             raise ValueError(f"votes must be an odd number, not {self.votes}")
         if not (0 <= self.temperature < math.inf and (self.temperature > 0) == (self.votes > 1)):
             raise ValueError(
-                f"temperature must be 0 with one vote and above 0 with several, not {self.temperature:g} with {self.votes}"
+                f"temperature must be 0 with one vote and above 0 with several, not {self.temperature:g} with "
+                f"{self.votes}"
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")

@@ -24,8 +24,8 @@ _STEPS = 50
 _PSEUDO = 0.25
 """Labels that are added of each verdict at both ends of the grid, so that every logistic fit is finite."""
 _STEEP = 0.5
-"""The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid to
-its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
+"""The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid
+to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
 
 
 class Corrected(NamedTuple):
@@ -191,8 +191,8 @@ def error_rates(right_called: Floats, right: Floats, wrong_called: Floats, wrong
         (T,) temperatures.
 
     Where each temperature has 20 such answers or more, a rate is their share. Elsewhere it is a logistic regression
-    on the temperature over all of them, with a quarter of a label added for each verdict at both ends of the grid, which
-    keeps it finite, and a normal prior on the slope that keeps it small.
+    on the temperature over all of them, with a quarter of a label added for each verdict at both ends of the grid,
+    which keeps it finite, and a normal prior on the slope that keeps it small.
     """
     return ErrorRates(_rate(right_called, right, grid), _rate(wrong_called, wrong, grid))
 

@@ -109,11 +109,11 @@ def test_no_label_is_no_estimate():
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(verdicts=[0.5], labels=[1]), "verdicts"),
-        (dict(verdicts=[1], labels=[2]), "labels"),
-        (dict(verdicts=[1, 0], labels=[1]), "labels"),
-        (dict(verdicts=[1], labels=[1], weights=[0]), "weights"),
-        (dict(verdicts=[1], labels=[1], level=1), "level"),
+        ({"verdicts": [0.5], "labels": [1]}, "verdicts"),
+        ({"verdicts": [1], "labels": [2]}, "labels"),
+        ({"verdicts": [1, 0], "labels": [1]}, "labels"),
+        ({"verdicts": [1], "labels": [1], "weights": [0]}, "weights"),
+        ({"verdicts": [1], "labels": [1], "level": 1}, "level"),
     ],
 )
 def test_arguments_that_make_no_sense_are_named(arguments, named):
