@@ -77,7 +77,7 @@ def judge() -> Iterator[ScriptedServer]:
 
 @pytest.fixture(autouse=True)
 def own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(measured_choices, "user_cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
 
 
 def settings(folder: Path, judge: ScriptedServer, replies: list[str], *more: str) -> list[str]:
@@ -94,7 +94,7 @@ def settings(folder: Path, judge: ScriptedServer, replies: list[str], *more: str
     return [
         "sampler=recorded", f"sampler.recorded.file={folder / 'answers.jsonl'}", "model.name=somebody",
         "model.prompt_style=chat", f"dataset={folder / 'questions.jsonl'}", "metric=[certainty]", "grader=judge",
-        "grader/model@grader.model=openai_compatible", f"grader.model.base_url={judge.url}", "grader.model.model=judge",
+        "grader.model=openai_compatible", f"grader.model.base_url={judge.url}", "grader.model.model=judge",
         "grader.model.retries=0", "grader.model.max_error_rate=1", "tracking=none", f"paths.mlruns={folder / 'mlruns'}",
         *more,
     ]  # fmt: skip
@@ -103,7 +103,10 @@ def settings(folder: Path, judge: ScriptedServer, replies: list[str], *more: str
 def judged(folder: Path, number: int, *overrides: str) -> tuple[Result, Any]:
     place = folder / f"run{number}"
     place.mkdir()
-    return run_experiment(place, *overrides), pq.read_table(place / "graded.parquet").to_pandas()
+    register()
+    return run_experiment(place, *checked_overrides(list(overrides)).overrides), pq.read_table(
+        place / "graded.parquet"
+    ).to_pandas()
 
 
 def verdict_requests(judge: ScriptedServer) -> list[str]:
@@ -119,7 +122,8 @@ def test_what_an_exact_rule_decides_is_not_asked_and_nothing_is_judged_twice(jud
     assert len(verdict_requests(judge)) == 24  # not the equal one, and what is said twice once
     assert result.summary()["prompts.asked"] == 24
     why = pq.read_table(tmp_path / "run1" / "verdicts.parquet").to_pandas()
-    assert set(why["why"]) == {"Because."} and len(why) == 24
+    assert set(why["why"]) == {"Because."}
+    assert len(why) == 24
 
     result, again = judged(tmp_path, 2, *asked, "metric.certainty.invalid=as_label")
     assert len(verdict_requests(judge)) == 24
@@ -134,7 +138,8 @@ def test_verdicts_that_do_not_come_are_missing_and_are_asked_for_again(judge: Sc
     result, graded = judged(tmp_path, 1, *asked)
 
     missing = graded["question_id"].isin([f"q{number}" for number in (0, 3, 6, 9)])
-    assert set(graded.loc[missing, "outcome"]) == {"error"} and graded.loc[missing, "correct"].isna().all()
+    assert set(graded.loc[missing, "outcome"]) == {"error"}
+    assert graded.loc[missing, "correct"].isna().all()
     assert set(graded.loc[missing, "reason"]) == {"no verdict"}
     assert set(graded.loc[~missing, "outcome"]) == {"ok"}
     summary = result.summary()
@@ -145,7 +150,8 @@ def test_verdicts_that_do_not_come_are_missing_and_are_asked_for_again(judge: Sc
     judge.answer = by_the_reference
     before = len(verdict_requests(judge))
     _, graded = judged(tmp_path, 2, *asked)
-    assert set(graded["outcome"]) == {"ok"} and len(verdict_requests(judge)) == before + 12
+    assert set(graded["outcome"]) == {"ok"}
+    assert len(verdict_requests(judge)) == before + 12
 
 
 def test_what_cannot_be_read_in_a_verdict_is_missing(judge: ScriptedServer, tmp_path: Path):
@@ -175,7 +181,8 @@ def test_several_votes_decide_by_majority(judge: ScriptedServer, tmp_path: Path)
     asked = settings(tmp_path, judge, ["It is Boston", "Boston"], "grader.votes=3", "grader.temperature=1")
     _, graded = judged(tmp_path, 1, *asked)
 
-    assert graded["correct"].all() and set(seen.values()) == {3}
+    assert graded["correct"].all()
+    assert set(seen.values()) == {3}
 
 
 def test_twenty_injections_stay_inside_their_quotation_marks(judge: ScriptedServer, tmp_path: Path):
@@ -234,7 +241,8 @@ def test_a_run_that_is_killed_twenty_times_judges_nothing_twice(judge: ScriptedS
     asked = settings(tmp_path, judge, ["It is Boston", "Boston", "A X?"], "grader.model.at_once=1", "engine.threads=1")
     code = (
         "import sys, logging, os\nfrom pathlib import Path\nfrom experiments import run_experiment\n"
-        "os.makedirs(sys.argv[1], exist_ok=True)\nrun_experiment(Path(sys.argv[1]), *sys.argv[2:])\n"
+        "from robust_eval.config.overrides import checked_overrides\nfrom robust_eval.config.schema import register\nregister()\n"
+        "os.makedirs(sys.argv[1], exist_ok=True)\nrun_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)\n"
     )
     process, kills = [0], [0]
     answered: list[str] = []
@@ -261,5 +269,6 @@ def test_a_run_that_is_killed_twenty_times_judges_nothing_twice(judge: ScriptedS
 
     assert kills[0] == 20
     graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pandas()
-    assert graded["correct"].sum() == 12 and graded["correct"].notna().all()
+    assert graded["correct"].sum() == 12
+    assert graded["correct"].notna().all()
     assert len(answered) == len(set(answered)) == 36
