@@ -65,6 +65,8 @@ def shown(body: Body) -> dict[str, str]:
 def by_the_reference(body: Body) -> tuple[int, dict[str, str], Any]:
     """Right where the reply holds the first letters of the reference."""
     entries = shown(body)
+    if not entries:
+        return said("ok")  # to whoever asks what the server can do
     reply, reference = json.loads(entries["Reply to be judged"]), entries["Reference answers, each of them right"]
     return said(f"Because.\nVerdict: {'right' if json.loads(reference)[:5] in reply else 'wrong'}")
 
@@ -239,11 +241,16 @@ def test_a_judge_whose_answers_are_recorded_is_refused():
 def test_a_run_that_is_killed_twenty_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
     """Each kill falls while a verdict is being asked for: one request at a time, so that one may come again."""
     asked = settings(tmp_path, judge, ["It is Boston", "Boston", "A X?"], "grader.model.at_once=1", "engine.threads=1")
-    code = (
-        "import sys, logging, os\nfrom pathlib import Path\nfrom experiments import run_experiment\n"
-        "from robust_eval.config.overrides import checked_overrides\nfrom robust_eval.config.schema import register\nregister()\n"
-        "os.makedirs(sys.argv[1], exist_ok=True)\nrun_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)\n"
-    )
+    code = """
+import sys
+from pathlib import Path
+from experiments import run_experiment
+from robust_eval.config.overrides import checked_overrides
+from robust_eval.config.schema import register
+register()
+Path(sys.argv[1]).mkdir(exist_ok=True)
+run_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)
+"""
     process, kills = [0], [0]
     answered: list[str] = []
 
