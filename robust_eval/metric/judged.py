@@ -1,4 +1,4 @@
-"""Figures of verdicts that err, corrected by the labels that people gave to some of the answers (docs/methods.md, §9).
+"""Figures of verdicts that err, corrected by the labels that people gave to some of the answers (docs/methods.md, §5).
 
 Means are prediction-powered: verdicts of all answers say how far the labelled ones stand for the others. Breaking
 temperatures go through the rates at which a grader errs.

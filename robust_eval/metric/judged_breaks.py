@@ -1,4 +1,4 @@
-"""Where facts break when the errors of the grader are taken off, by labels of some answers (docs/methods.md, §9)."""
+"""Where facts break when the errors of the grader are taken off, by labels of some answers (docs/methods.md, §5)."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -120,7 +120,7 @@ def test_what_an_exact_rule_decides_is_not_asked_and_nothing_is_judged_twice(jud
     asked = settings(tmp_path, judge, ["X", "The town of X, I think", "It is Boston", "It is Boston"])
     result, graded = judged(tmp_path, 1, *asked)
 
-    assert graded["correct"].tolist() == [True, True, False, False] * 12
+    assert graded["correct"].tolist() == [True, False, True, False] * 12  # by temperature, then trial
     assert len(verdict_requests(judge)) == 24  # not the equal one, and what is said twice once
     assert result.summary()["prompts.asked"] == 24
     why = pq.read_table(tmp_path / "run1" / "verdicts.parquet").to_pandas()
@@ -158,9 +158,9 @@ def test_verdicts_that_do_not_come_are_missing_and_are_asked_for_again(judge: Sc
 
 def test_what_cannot_be_read_in_a_verdict_is_missing(judge: ScriptedServer, tmp_path: Path):
     judge.answer = lambda body: said("I would rather not say.\x1b[31m") if "Is the reply" in str(body) else said("ok")
-    _, graded = judged(tmp_path, 1, *settings(tmp_path, judge, ["X", "It is Boston"]))
+    _, graded = judged(tmp_path, 1, *settings(tmp_path, judge, ["X", "It is Boston"] * 2))
 
-    assert graded["outcome"].tolist() == ["ok", "error"] * 12
+    assert graded["outcome"].tolist() == ["ok", "ok", "error", "error"] * 12
 
 
 def test_several_votes_decide_by_majority(judge: ScriptedServer, tmp_path: Path):
@@ -180,7 +180,7 @@ def test_several_votes_decide_by_majority(judge: ScriptedServer, tmp_path: Path)
         return status, more, reply | {"choices": [each | {"index": place} for place, each in enumerate(choices)]}
 
     judge.answer = two_of_three
-    asked = settings(tmp_path, judge, ["It is Boston", "Boston"], "grader.votes=3", "grader.temperature=1")
+    asked = settings(tmp_path, judge, ["It is Boston", "Boston"] * 2, "grader.votes=3", "grader.temperature=1")
     _, graded = judged(tmp_path, 1, *asked)
 
     assert graded["correct"].all()
@@ -205,7 +205,7 @@ def test_bias_is_measured_on_request(judge: ScriptedServer, tmp_path: Path, capl
         return said(f"Verdict: {'right' if len(reply) > 100 else 'wrong'}")
 
     judge.answer = likes_length
-    result, _ = judged(tmp_path, 1, *settings(tmp_path, judge, ["It is Boston", "Boston"], "grader.bias=10"))
+    result, _ = judged(tmp_path, 1, *settings(tmp_path, judge, ["It is Boston", "Boston"] * 2, "grader.bias=10"))
 
     found = {name: value for name, value in result.description.items() if name.startswith("loaded.grader.bias.")}
     assert found["loaded.grader.bias.padded.become_right"] == found["loaded.grader.bias.padded.verdicts"] == 10
@@ -225,9 +225,13 @@ def test_a_plan_counts_the_verdicts_and_asks_for_none(judge: ScriptedServer, tmp
 
 def test_a_budget_of_the_judge_stops_the_run_and_keeps_what_was_judged(judge: ScriptedServer, tmp_path: Path):
     asked = settings(
-        tmp_path, judge, ["It is Boston", "Boston"], "grader.model.prompt_price=1", "grader.model.completion_price=1"
+        tmp_path,
+        judge,
+        ["It is Boston", "Boston"] * 2,
+        "grader.model.prompt_price=1",
+        "grader.model.completion_price=1",
     )
-    with pytest.raises(UserError, match="budget"):
+    with pytest.raises(UserError, match="grader.model.budget|budget of"):
         judged(tmp_path, 1, *asked, "grader.model.budget=0.000001")
     assert len(verdict_requests(judge)) < 24
 
@@ -240,7 +244,9 @@ def test_a_judge_whose_answers_are_recorded_is_refused():
 
 def test_a_run_that_is_killed_twenty_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
     """Each kill falls while a verdict is being asked for: one request at a time, so that one may come again."""
-    asked = settings(tmp_path, judge, ["It is Boston", "Boston", "A X?"], "grader.model.at_once=1", "engine.threads=1")
+    asked = settings(
+        tmp_path, judge, ["It is Boston", "Boston", "A X?", "Boston"], "grader.model.at_once=1", "engine.threads=1"
+    )
     code = """
 import sys
 from pathlib import Path
