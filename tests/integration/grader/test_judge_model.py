@@ -243,7 +243,7 @@ def test_a_judge_whose_answers_are_recorded_is_refused():
 
 
 def test_a_run_that_is_killed_twenty_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
-    """Each kill falls while a verdict is being asked for: one request at a time, so that one may come again."""
+    """Each kill falls while a verdict is being asked for, one at a time: the one before may come again."""
     asked = settings(
         tmp_path, judge, ["It is Boston", "Boston", "A X?", "Boston"], "grader.model.at_once=1", "engine.threads=1"
     )
@@ -284,4 +284,8 @@ run_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)
     graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pandas()
     assert graded["correct"].sum() == 12
     assert graded["correct"].notna().all()
-    assert len(answered) == len(set(answered)) == 36
+    assert len(set(answered)) == 24
+    assert len(answered) <= 24 + kills[0]  # what was on its way to the store when the process was killed
+    before = len(answered)
+    assert shell.python(["-c", code, str(tmp_path / "again"), *asked]).returncode == 0
+    assert len(answered) == before
