@@ -62,7 +62,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 
 def _checked(overrides: Sequence[str]) -> Checked:
-    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(without_slash(line))) for line in overrides])
+    parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
@@ -251,10 +251,16 @@ def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> Dict
         raise UserError(first_line(problem)) from problem
 
 
-def _of_group(line: str) -> str:
-    """Make ``rewriter.model=NAME`` choose an option of the group model; ``null`` is not one of them."""
-    plain = line.lstrip("+")
-    return f"model@{plain}" if plain.startswith("rewriter.model=") and plain != "rewriter.model=null" else line
+def _of_group(lines: Sequence[str]) -> list[str]:
+    """Make ``rewriter.model=NAME``, and ``grader.model=NAME`` of a judge, choose an option of the group model; ``null``
+    is not one of them.
+    """
+    keys = ["rewriter.model", *(["grader.model"] if "grader=judge" in lines else [])]
+    found = []
+    for line in lines:
+        key, _, value = line.lstrip("+").partition("=")
+        found.append(f"model@{key}={value}" if key in keys and value != "null" else line)
+    return found
 
 
 def _chooses(override: Override) -> bool:

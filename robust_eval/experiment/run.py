@@ -29,7 +29,7 @@ from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.record.result import Result
-from robust_eval.record.run_folder import ANSWERS, GRADED
+from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat
 from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
@@ -120,6 +120,7 @@ def _measure(
     with watch.stage("questions"):
         loaded = load(config)
     models = Models(config, entries, watch, begin)
+    config = models.judging(config)
     source = answering(config, models.measured)
     conditions = source.conditions()
     read = sources(config.metric, conditions)
@@ -149,6 +150,9 @@ def _measure(
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
 
     described = models.description() | source.identity() | loaded.description(digest)
+    if config.grader.asks:
+        write_parquet(config.grader.judged(), folder / VERDICTS)
+    described |= {f"loaded.grader.{name}": value for name, value in config.grader.description().items()}
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
     described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
     begin().parameters(described)

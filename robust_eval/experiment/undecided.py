@@ -43,7 +43,8 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
 
 def why_all(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
     """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
-    return [*_settling(config, samplers, name)[1], *why_whole(samplers[name])]
+    judged = ["the verdicts of a judge come after the answers"] if config.grader.asks else []
+    return [*_settling(config, samplers, name)[1], *judged, *why_whole(samplers[name])]
 
 
 def refuse_undecided(config: Config, file: RecordedAnswers) -> None:
