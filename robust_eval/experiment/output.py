@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_asked, write_parquet
 from robust_eval.config.repeatable import repeatable
 from robust_eval.record.result import Result, write_summary
-from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, QUESTIONS, REPORT, SUMMARY
+from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, LOADED, QUESTIONS, REPORT, SUMMARY
 from robust_eval.record.tracking import Run
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
@@ -51,6 +51,13 @@ def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
     return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
 
 
+def effective(description: Mapping[str, object]) -> dict[str, object]:
+    """Return what the model was that was asked, under the names of its settings, and the fingerprint of the data."""
+    model = {name: value for name, value in description.items() if name.startswith("identity.")}
+    found: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
+    return found | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
+
+
 def report(result: Result, folder: Path, record: Run) -> None:
     """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
     with result.watch.stage("report"):
@@ -60,6 +67,7 @@ def report(result: Result, folder: Path, record: Run) -> None:
         write_parquet(result.by_question(), folder / QUESTIONS)
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / REPORT)
+    (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
     write_summary(result, folder)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)

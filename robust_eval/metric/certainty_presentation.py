@@ -11,8 +11,11 @@ ENTROPY = Figure(
     "answer entropy",
     unit="nats",
     more_is_better=False,
+    leads=True,
     of_question="answer entropy (nats)",
     ties="certainty.error_rate",
+    ahead="repeats its answers more consistently than",
+    by_number="The entropy of few answers is too low, and the fewer they are the lower.",
     apart="entropies are further apart",
 )
 ERROR_RATE = Figure(

@@ -17,6 +17,8 @@ FRS = Figure(
     leads=True,
     of_question="FRS, d = {}",
     ties="frs.breaking_temperature",
+    ahead="holds its facts more firmly than",
+    by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
 )
 """The mean score for each weight d."""
 SURVIVAL = Figure("frs.survival", "share of facts that hold", limits=SHARE, more_is_better=True, shown=DETAIL)

@@ -16,6 +16,7 @@ FIGURE = Figure(
     limits=SHARE,
     more_is_better=True,
     short="greedy accuracy",
+    ahead="knows more than",
 )
 
 

@@ -39,7 +39,9 @@ FIRM = Figure(
     "share of facts that withstand all three",
     limits=SHARE,
     more_is_better=True,
+    leads=True,
     short="withstand all three",
+    ahead="has more facts that withstand all three methods than",
 )
 _LACKING = Figure(
     "profile.count.undefined",

@@ -9,7 +9,7 @@ from typing import Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.record.mlflow import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
-from robust_eval.record.run_folder import CONFIG, FIGURES, QUESTIONS, SUMMARY
+from robust_eval.record.run_folder import CONFIG, FIGURES, LOADED, QUESTIONS, SUMMARY
 from robust_eval.report.finished_runs import FinishedRun, read_run
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class TrackedRuns:
         folder = self._scratch / run_id
         folder.mkdir(exist_ok=True)
         there = {file.path for file in client.list_artifacts(run_id)}
-        for name in (CONFIG, SUMMARY, QUESTIONS, FIGURES):
+        for name in (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED):
             if name in there:
                 client.download_artifacts(run_id, name, str(folder))
         return read_run(folder, f"{run.info.run_name} ({run_id})")
