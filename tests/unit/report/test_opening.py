@@ -84,8 +84,8 @@ def test_what_else_differs_is_said(name, values, said):
 
 
 def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
-    shift = {"worst": -0.2, "good": 0.1, "best": 0.1005, "middle": 0.0}
-    compared = compare([run(by, abs(by) / 50, name) for name, by in shift.items()])
+    shift = {"worst": (-0.2, 0.004), "good": (0.1, 0.02), "best": (0.1005, 0.0), "middle": (0.0, 0.001)}
+    compared = compare([run(by, noise, name) for name, (by, noise) in shift.items()])
     (said, *_), (ranking,) = opening(compared)
     assert [(compared.names.whole[place], letters) for place, letters in ranking.ranked][2:] == [
         ("middle", "b"),
