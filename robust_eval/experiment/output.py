@@ -12,6 +12,7 @@ from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_ask
 from robust_eval.config.repeatable import repeatable
 from robust_eval.record.result import Result, write_summary
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, LOADED, QUESTIONS, REPORT, SUMMARY
+from robust_eval.record.settings import SEVERAL
 from robust_eval.record.tracking import Run
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
@@ -27,8 +28,19 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
         (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
-    record.parameters(settings)
+    record.parameters(settings | told(settings))
     record.tags(surroundings)
+
+
+def told(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings by which people look for runs, under the names that they have for them."""
+    chosen = {
+        group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
+        for group in SEVERAL
+    }
+    found: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
+    found |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
+    return found | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
 
 
 def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
