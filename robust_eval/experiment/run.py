@@ -28,6 +28,7 @@ from robust_eval.experiment.until import Takes, Taking
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
+from robust_eval.record.origin import origin
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat
@@ -172,4 +173,5 @@ def _measure(
         prompts_found=models.found,
         watch=watch,
         unasked=len(taking.left),
+        origin=origin(begin().run_id),
     )

@@ -31,6 +31,10 @@ class Run(Protocol):
     @property
     def run_id(self) -> str | None: ...
 
+    @property
+    def run_id(self) -> str | None:
+        """The id under which it is recorded; None where it is not."""
+
     def parameters(self, values: Mapping[str, Any]) -> None:
         """Record settings, flat."""
 

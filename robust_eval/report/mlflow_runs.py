@@ -15,6 +15,7 @@ from robust_eval.record.run_folder import (
     CURVES_FILE,
     FIGURES,
     GRADED,
+    LOADED,
     QUESTIONS,
     SUMMARY,
     TRACKED,
@@ -59,7 +60,7 @@ class TrackedRuns:
             if run.info.status != "FINISHED":
                 why = f": {run.data.tags['error']}" if "error" in run.data.tags else ""
                 raise OutageError(f"the run {run_id} has not finished ({run.info.status}){why}")
-            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, GRADED, ANSWERS, CURVES_FILE, TRACKED)
+            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
             return self._download(client, run_id, files)
 
     def _get(self, client: Any, run_id: str) -> Any:
@@ -109,7 +110,7 @@ class TrackedRuns:
 
     def _read(self, client: Any, run: Any) -> FinishedRun:
         run_id = run.info.run_id
-        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES))
+        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED))
         return read_run(folder, f"{run.info.run_name} ({run_id})")
 
     def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:
