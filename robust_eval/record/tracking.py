@@ -26,10 +26,7 @@ class Tracking(Protocol):
 
 
 class Run(Protocol):
-    """A run that is being recorded; ``run_id`` is what the tracker calls it, None where there is none."""
-
-    @property
-    def run_id(self) -> str | None: ...
+    """A run that is being recorded."""
 
     @property
     def run_id(self) -> str | None:
