@@ -29,7 +29,7 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
 
 
 def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name: str) -> None:
-    """Raise UserError where the settings of a candidate, called ``name``, differ that must agree with the baseline's."""
+    """Raise UserError where settings of a candidate, called ``name``, differ that must agree with the baseline's."""
     one = baseline.run.settings
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):
