@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from omegaconf import OmegaConf
+
 from robust_eval.cli.repeat import candidate_overrides
 from robust_eval.config.overrides import as_meant, composed_in, own_folder
 from robust_eval.config.schema import CONF, register
@@ -17,7 +19,7 @@ from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.deciding import Deciding
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.gate.baselines import baseline_named
-from robust_eval.gate.comparable import refuse_incomparable
+from robust_eval.gate.comparable import refuse_incomparable, refuse_other_settings
 from robust_eval.gate.decision import STATUS, Decision, decide, differences
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings, gate_settings
@@ -25,6 +27,7 @@ from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
 from robust_eval.record.mlflow import mlflow_library, store_at
 from robust_eval.record.mlflow_run import MlflowRun
+from robust_eval.record.settings import flat
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.command import command
@@ -169,6 +172,8 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
     for figure in called.settings.figures:
         if figure not in baseline.run.measured:
             raise UserError(f"gate.figures names {figure}, which {baseline.name} has not by question")
+    settings = flat(OmegaConf.to_container(composed, resolve=True))
+    refuse_other_settings(baseline, settings, "the candidate")
     taken: list[Deciding] = []
 
     def takes(early: bool, questions: Sequence[object]) -> Deciding:

@@ -15,13 +15,7 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
     """Return the questions that both asked, by id and text; UserError names what differs that must not: k, the grid,
     the grader, the selection, how a metric is computed, or the key of a shared question.
     """
-    one, other = baseline.run.settings, candidate.run.settings
-    for setting in sorted({*_compared(one), *_compared(other)}):
-        if one.get(setting) != other.get(setting):
-            raise UserError(
-                f"{candidate.name} cannot be gated by {baseline.name}: {setting} is {_said(other, setting)} and was "
-                f"{_said(one, setting)}; measure both alike"
-            )
+    refuse_other_settings(baseline, candidate.run.settings, candidate.name)
     shared = [key for key in baseline.keys if key in candidate.keys]
     if not shared:
         raise UserError(f"{candidate.name} cannot be gated by {baseline.name}: they share no question (id and text)")
@@ -32,6 +26,17 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
                 f"{_right(candidate.keys[key])} and was {_right(baseline.keys[key])}"
             )
     return shared
+
+
+def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name: str) -> None:
+    """Raise UserError where settings of a candidate, called ``name``, differ that must agree with the baseline's."""
+    one = baseline.run.settings
+    for setting in sorted({*_compared(one), *_compared(other)}):
+        if one.get(setting) != other.get(setting):
+            raise UserError(
+                f"{name} cannot be gated by {baseline.name}: {setting} is {_said(other, setting)} and was "
+                f"{_said(one, setting)}; measure both alike"
+            )
 
 
 def _compared(settings: Mapping[str, Any]) -> Iterator[str]:
