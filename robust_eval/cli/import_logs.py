@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
@@ -43,11 +44,11 @@ def main() -> None:
             for each in loaded:
                 console.print(_write(each, arguments.output if len(loaded) == 1 else arguments.output / _named(each)))
             return
-        metrics = settings.pop("metric", None)
+        metrics: Any = settings.pop("metric", None)
         wanted = [metrics] if isinstance(metrics, str) else metrics
         for each in loaded:
             if wanted is None:
-                for name, why in each.lacking.items():
+                for name, why in each.lacking(**settings).items():
                     console.print(f"  no {name}: {why}")
         evaluations = []
         for each in loaded:

@@ -53,15 +53,11 @@ class LoadedAnswers:
         """How these answers were asked for otherwise than ours: prompt, stop strings, truncation; a sentence each."""
         return _differences(self.collected)
 
-    @cached_property
-    def lacking(self) -> dict[str, str]:
-        """Why a metric cannot score these answers, for each that cannot."""
-        return self._lacking({})
-
     @property
     def metrics(self) -> list[str]:
         """The metrics that these answers serve."""
-        return [name for name in SCHEMAS["metric"] if name not in self.lacking]
+        lacking = self.lacking()
+        return [name for name in SCHEMAS["metric"] if name not in lacking]
 
     def score(self, metrics: Sequence[str] | None = None, **settings: Any) -> Evaluation:
         """Grade and score the answers, by default with all metrics that they serve; nothing is asked.
@@ -69,7 +65,7 @@ class LoadedAnswers:
         ``settings`` are those of :func:`robust_eval.run`. Raises UserError before anything is scored where the logs
         lack what a metric needs, with the metrics that would work.
         """
-        lacking = self._lacking(settings)
+        lacking = self.lacking(**settings)
         working = [name for name in SCHEMAS["metric"] if name not in lacking]
         wanted = list(metrics or working)
         if missing := [name for name in wanted if name in lacking] or ([] if wanted else list(lacking)):
@@ -99,7 +95,8 @@ class LoadedAnswers:
             raise no_key(self.collected, f"the log of {self.model}")
         return own | dict(settings)
 
-    def _lacking(self, settings: Mapping[str, Any]) -> dict[str, str]:
+    def lacking(self, **settings: Any) -> dict[str, str]:
+        """Return why a metric cannot score these answers, for each that cannot; ``settings`` as of :meth:`score`."""
         register()
         found = {}
         whole = self._settings(settings)

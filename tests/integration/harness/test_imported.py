@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import harness_logs
@@ -15,6 +18,8 @@ import pytest
 
 import robust_eval
 from robust_eval.cli.import_logs import main
+from robust_eval.cli.main import COMMANDS
+from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
 
 MAKER = Path(harness_logs.__file__)
@@ -149,6 +154,34 @@ def test_lm_eval_repeats_are_all_kept_and_filters_are_one(lm_eval_logs: list[Pat
     error = 1 - np.mean(np.divide(right, whole))
     figures = run.figures.set_index("name")["value"]
     assert figures["certainty.error_rate.t1"] == pytest.approx(error, abs=1e-12)
+
+
+def test_every_command_of_the_page_runs(inspect_logs: Path, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    large, small = (sorted((inspect_logs / name).glob("*.eval"))[1] for name in ("large", "small"))
+    Path("logs").mkdir()
+    shutil.copy(large, "logs/a.eval")
+    shutil.copy(small, "logs/b.eval")
+    Path("quiz.jsonl").write_text(json.dumps({"id": "it", "question": "Capital of Italy?", "answers": ["Rome"]}))
+    body = {"model": "m", "temperature": 0.7, "messages": [{"role": "user", "content": "Capital of Italy?"}]}
+    keys = ["it-1", "it-2"]
+    requests = [{"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body} for key in keys]
+    reply = {"choices": [{"message": {"content": "Rome"}, "finish_reason": "stop"}]}
+    outputs = [{"custom_id": key, "response": {"status_code": 200, "body": reply}, "error": None} for key in keys]
+    for name, records in (("requests", requests), ("outputs", outputs)):
+        Path(f"batch_{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    page = (PROJECT / "docs" / "harnesses.md").read_text(encoding="utf-8")
+    lines = [shlex.split(line) for line in re.findall(r"^robust-eval (.+)$", page, re.MULTILINE)]
+    assert len(lines) >= 5
+    for words in lines:
+        if words[0] in ("import", "export"):
+            untracked = ["tracking=none"] * (words[0] == "import" and "--output" not in words)
+            monkeypatch.setattr("sys.argv", [*words, *untracked])
+            import_module(COMMANDS[words[0]].module).main()
+        else:
+            robust_eval.run([*words, "tracking=none"], folder="runs/scored")
+    assert "2 answers to 1 questions at temperature 0.7" in capsys.readouterr().out
+    assert len(list(Path("tables").rglob("answers.parquet"))) == 2
 
 
 def changed(change: Callable[[dict], object]) -> Callable[[Path, str], None]:
