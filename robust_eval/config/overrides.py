@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config.config import Config
+from robust_eval.config.logged_answers import of_log
 from robust_eval.config.objects import nearest, no_setting, to_config
 from robust_eval.config.own_data import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS
@@ -142,8 +143,10 @@ def _written(key: str, value: object) -> str:
 def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
     """Add the folder in which options of one's own stand: ``folder``, or ``./conf`` where that holds any.
 
-    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one.
+    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one. Where they name a log of
+    another harness as the file of recorded answers, what that holds is added too.
     """
+    overrides = [*overrides, *(as_override(key, value) for key, value in of_log(overrides).items())]
     where = own_folder() if folder is None else folder
     if where is None or any(line.startswith("hydra.searchpath=") for line in overrides):
         return list(overrides)
