@@ -18,7 +18,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("robust_eval.cli.run", "measure a model, as without the name of a command"),
     "compare": Command("robust_eval.cli.compare", "compare finished runs"),
-    "gate": Command("robust_eval.cli.gate", "may a candidate replace it?"),
+    "gate": Command("robust_eval.cli.gate", "may a candidate replace its baseline?"),
     "baseline": Command("robust_eval.cli.baseline", "name runs to gate by"),
     "ask": Command("robust_eval.cli.ask", "ask one question live, in several wordings"),
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
