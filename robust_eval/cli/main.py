@@ -18,8 +18,8 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("robust_eval.cli.run", "measure a model, as without the name of a command"),
     "compare": Command("robust_eval.cli.compare", "compare finished runs"),
-    "gate": Command("robust_eval.cli.gate", "decide whether a candidate may replace its baseline"),
-    "baseline": Command("robust_eval.cli.baseline", "call a run a baseline, by name: baseline set NAME RUN"),
+    "gate": Command("robust_eval.cli.gate", "may a candidate replace its baseline?"),
+    "baseline": Command("robust_eval.cli.baseline", "name runs to gate by"),
     "ask": Command("robust_eval.cli.ask", "ask one question live, in several wordings"),
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
     "train-question-types": Command("robust_eval.cli.train_question_types", "train the classifier of question types"),
