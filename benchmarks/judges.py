@@ -57,7 +57,9 @@ def main() -> None:
     command.add_argument("--simulations", type=int, default=2000)
     command.add_argument("--questions", type=int, default=500)
     options = command.options(simulations=20, questions=150)
-    figures = coverage(options.simulations, options.questions)
+    figures: dict[str, float] = {"simulations": options.simulations, "questions": options.questions, "level": 0.95}
+    figures |= {"trials": TRIALS, "labels": LABELS}
+    figures |= coverage(options.simulations, options.questions)
     figures |= breaks(max(2, options.simulations // 50), options.questions)
     figures |= of_people(20 if options.quick else DRAWS)
     write_figures(options.json, figures)
@@ -143,6 +145,7 @@ def breaks(simulations: int, questions: int) -> dict[str, float]:
         )
         name = f"t_b {sensitivity}/{specificity}"
         share = abs(after / before)
+        figures |= {f"{name}: sensitivity": sensitivity, f"{name}: specificity": specificity}
         figures |= {f"{name}: bias": before, f"{name}: bias corrected": after, f"{name}: share": share}
     print()
     return figures
