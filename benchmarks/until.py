@@ -3,18 +3,20 @@
     python benchmarks/until.py [--simulations 2000] [--questions 1000] [--quick] [--json FILE]
 
 The values of questions are made up, with a mean that is known: FRS of facts that are as sure as any and break at any
-temperature of the grid or at none, and answers that are right or wrong. ``blocks`` looks at the interval after each ten
-questions, from thirty on. ``until`` takes as many as a run does (robust_eval/experiment/until.py).
+temperature of the grid or at none, and answers of which seven or nine in ten are right. ``blocks`` looks at the
+interval after each ten questions, from thirty on. ``until`` takes as many as a run does
+(robust_eval/experiment/until.py).
 """
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from support.command import Command, write_figures
 
-from robust_eval.experiment.until import BLOCK, FEWEST, Taking
+from robust_eval.experiment.until import BLOCK, FEWEST, Taking, careful_half_width
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.interval import SHARE, mean_interval
@@ -24,7 +26,6 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 MOST_MISSED = 0.065
 FIGURE = "frs.d1"
-NORMAL = 1.959964
 Floats = NDArray[np.float64]
 Values = Callable[[np.random.Generator, int], Floats]
 
@@ -37,7 +38,12 @@ def main() -> None:
     figures: dict[str, float] = {"simulations": options.simulations, "questions": options.questions}
     figures |= {"most_missed": MOST_MISSED}
     print(f"{options.simulations} runs, at most {options.questions} questions; at most {MOST_MISSED:.1%} may miss")
-    for name, values, wanted in (("frs", frs, 0.02), ("right_or_wrong", right_or_wrong, 0.05)):
+    kinds: list[tuple[str, Values, float]] = [
+        ("frs", frs, 0.02),
+        ("seven_in_ten", partial(right_or_wrong, 0.7), 0.05),
+        ("nine_in_ten", partial(right_or_wrong, 0.9), 0.05),
+    ]
+    for name, values, wanted in kinds:
         figures[f"{name}_wanted"] = wanted
         truth = float(values(np.random.default_rng(1), 1_000_000).mean())
         for rule, stops in (("blocks", after_blocks), ("until", as_a_run)):
@@ -62,9 +68,9 @@ def frs(generator: np.random.Generator, number: int) -> Floats:
     return factual_robustness_score(generator.beta(1, 3, number), breaking, d=1)
 
 
-def right_or_wrong(generator: np.random.Generator, number: int) -> Floats:
-    """Return 1 for each of seven in ten questions, and 0."""
-    return (generator.random(number) < 0.7).astype(float)
+def right_or_wrong(share: float, generator: np.random.Generator, number: int) -> Floats:
+    """Return 1 for each of a share of questions, and 0."""
+    return (generator.random(number) < share).astype(float)
 
 
 def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
@@ -72,7 +78,8 @@ def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
     for number in range(FEWEST, len(values) + 1, BLOCK):
         taken = values[:number]
         low, high = mean_interval(taken, SHARE)
-        if max((high - low) / 2, NORMAL * taken.std() / math.sqrt(number)) <= wanted:
+        estimate = Estimate(float(taken.mean()), low, high)
+        if careful_half_width(estimate, (taken - estimate.value).tolist(), number) <= wanted:
             break
     return low, high, number
 

@@ -17,6 +17,7 @@ _HOMES = {
     "dataset.selection": ("Selection",),
     "error": ("UserError",),
     "grader.base": ("FreeReply", "Grader"),
+    "exchange.loaded_answers": ("LoadedAnswers", "load_answers"),
     "metric.figure": ("DETAIL", "HEADLINE", "Figure"),
     "metric.interval": ("SHARE",),
     "metric.score": ("Measured", "Metric", "Score", "grid", "question_groups"),

@@ -14,6 +14,8 @@ from .dataset.base import Dataset as Dataset
 from .dataset.base import Questions as Questions
 from .dataset.selection import Selection as Selection
 from .error import UserError as UserError
+from .exchange.loaded_answers import LoadedAnswers as LoadedAnswers
+from .exchange.loaded_answers import load_answers as load_answers
 from .grader.base import FreeReply as FreeReply
 from .grader.base import Grader as Grader
 from .metric.figure import DETAIL as DETAIL

@@ -192,6 +192,20 @@ class ComparedRuns(Page):
         return _as_html(self._sentences, self.pairs, [f"folder: {self.folder}"])
 
 
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """Raise each UserError anew, with a text that is safe to print, and without what caused it.
+
+    Python prints an exception that nobody catches, and all that it came from, and a server or a file may have written
+    a part of it.
+    """
+    try:
+        yield
+    except UserError as problem:
+        raise type(problem)(printable(str(problem))) from None
+
+
+@_printable_errors()
 def run(
     overrides: Sequence[str] = (),
     *,
@@ -247,11 +261,13 @@ def run(
     return Evaluation(place)
 
 
+@_printable_errors()
 def load(folder: str | Path) -> Evaluation:
     """Read a finished run from its folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none."""
     return Evaluation(Path(folder))
 
 
+@_printable_errors()
 def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None = None) -> ComparedRuns:
     """Compare finished runs, given as what :func:`run` returned, or by the folders of runs and sweeps.
 
@@ -274,6 +290,7 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
     return ComparedRuns(place, [printable(said) for said in sentences(compared)])
 
 
+@_printable_errors()
 def score(
     answers: Rows, questions: Rows, metrics: Sequence[str] = ("certainty",), model: str = "recorded", **settings: Any
 ) -> Evaluation:

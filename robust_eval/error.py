@@ -1,4 +1,4 @@
-"""The exception whose message is written for users, and the first line of any exception."""
+"""The exceptions whose message is written for users, and the first line of any exception."""
 
 
 class UserError(ValueError):
@@ -6,6 +6,13 @@ class UserError(ValueError):
 
     Its text is one sentence: what is wrong, where, and what would be right. The command line prints it without a
     traceback and exits with status 1.
+    """
+
+
+class OutageError(UserError):
+    """What a run needs from elsewhere is not there: a server, a key that it takes, money, a model that grades.
+
+    It says nothing about the model that is measured.
     """
 
 

@@ -60,6 +60,16 @@ class Question:
         return self.text or self.id
 
     @property
+    def key(self) -> str:
+        """What is right, as JSON: accepted answers, choices with the index of the right one, references that are wrong;
+        where there is a context, its hash as well.
+        """
+        right = {"answers": self.answers, "choices": self.choices, "correct": self.correct, "incorrect": self.incorrect}
+        context = hashlib.sha256(self.context.encode("utf-8", "surrogatepass")).hexdigest()[:16] if self.context else ""
+        told = {name: value for name, value in {**right, "context": context}.items() if value not in ((), "", None)}
+        return json.dumps(told)
+
+    @property
     def scenario(self) -> Scenario:
         if self.choices:
             return Scenario.MULTIPLE_CHOICE

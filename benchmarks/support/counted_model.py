@@ -29,7 +29,7 @@ class CountedModel:
         self.loaded = settings.load()
         self.network: Any = self.loaded.model
         self.tokenizer: Any = self.loaded.tokenizer
-        self.ends: Tensor = self.loaded._vocabularies[True].ends
+        self.ends: Tensor = self.loaded.texts.vocabularies[True].ends
         self._total: Counter[str] = Counter()
         for module, count in (
             (self.network.base_model, self._body),

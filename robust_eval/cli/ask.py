@@ -117,7 +117,7 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
     asked = known[0] if known else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
     models = Models(config, entries, Stopwatch())
-    model = models.measured
+    config, model = models.judging(config), models.measured
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
     requests = sampler.requests([question], config.judge, config.seed)
     graded = config.judge.grade([question], model.answers(requests, "answers", needs_curves=False).table)

@@ -130,7 +130,7 @@ def _values(key: str, value: str, known: Catalogue) -> list[str]:
     """Return the overrides of a key with each of its options in place of the last one that the value begins to name."""
     if key in ("dry_run", "cancel_batches"):
         return [f"{key}=false", f"{key}=true"]
-    group = known.groups.get("model" if key == "rewriter.model" else key)
+    group = known.groups.get("model" if key in ("rewriter.model", "grader.model") else key)
     head = value[: max(value.rfind(","), value.rfind("[")) + 1]
     return [f"{key}={head}{name}" for name in group.options] if group else []
 

@@ -11,7 +11,7 @@ from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.record.run_folder import ANSWERS, CONFIG, read_configuration
-from robust_eval.record.settings import flat
+from robust_eval.record.settings import SEVERAL, flat
 
 _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""
@@ -51,6 +51,47 @@ def repeated_run(sources: Iterable[Any]) -> Path | None:
     """
     copies = [Path(source.path) / _FOLDER for source in sources if source.schema == "file"]
     return next((Path(copy.read_text(encoding="utf-8")) for copy in copies if copy.is_file()), None)
+
+
+def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, place: Path) -> list[str]:
+    """Write a checked copy of a baseline's configuration into ``place``; return the overrides that make a candidate's
+    of it, as ``lines`` say.
+
+    The candidate has a store and a tracker of its own, in ``mlruns``. Where an option is chosen (``model=NAME``), none
+    of the settings of the baseline's option are left. Raises UserError as :func:`repeating_arguments` does.
+    """
+    said = [*(line for line in ("store=sqlite", "tracking=mlflow") if not _chosen(line, lines)), *lines]
+    chosen = {line.partition("=")[0].lstrip("+") for line in said} & SCHEMAS.keys()
+    whole = read_configuration(folder / CONFIG)
+    _refuse_interpolations(whole, folder / CONFIG)
+    schemas = [
+        (path, name)
+        for path, name in _schemas(whole.pop("defaults", None), folder / CONFIG)
+        if path.partition(".")[0] not in chosen
+    ]
+    kept = {name: value for name, value in whole.items() if name not in chosen and name != "hydra"}
+    kept |= {"paths": {"mlruns": str(mlruns.resolve())}, "until": None}
+    trusted = {line.partition("=")[0].lstrip("+") for line in lines} | {"paths.mlruns"}
+    _refuse_unless_said(folder, flat(kept), trusted)
+    (place / CONFIG).write_text(configuration_file(schemas, kept), encoding="utf-8")
+    return [
+        f"+{line.lstrip('+')}" if line.partition("=")[0].lstrip("+") in chosen else _full(line, kept) for line in said
+    ]
+
+
+def _chosen(default: str, lines: Sequence[str]) -> bool:
+    """Tell whether lines choose an option of the group of a default."""
+    return any(line.lstrip("+").startswith(f"{default.partition('=')[0]}=") for line in lines)
+
+
+def _full(line: str, settings: Mapping[str, Any]) -> str:
+    """Return an override with the name of the option that it may leave out, where the settings hold one alone."""
+    line = as_meant(line)
+    group, dot, rest = line.partition("=")[0].partition(".")
+    options = settings.get(group) if group in SEVERAL and dot else None
+    if isinstance(options, dict) and len(options) == 1 and rest.partition(".")[0] not in options:
+        return line.replace(f"{group}.", f"{group}.{next(iter(options))}.", 1)
+    return line
 
 
 def _refuse_interpolations(whole: Mapping[str, Any], file: Path) -> None:

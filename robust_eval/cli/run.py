@@ -23,6 +23,7 @@ from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import Checked, as_meant, checked_overrides, with_own_options
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
+from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.command import command, say
 from robust_eval.runtime.gc_tuning import collect_seldom
@@ -175,6 +176,8 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
                 log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
             if swept is None:
+                if (Path(folder) / CONFIG).is_file():  # it has begun
+                    write_error(problem, Path(folder))
                 raise
             write_error(problem, Path(folder))
             say(problem)

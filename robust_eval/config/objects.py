@@ -61,6 +61,12 @@ def to_config(composed: DictConfig) -> Config:
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
+    judge = config.grader.asked or config.model
+    if config.grader.asks and judge.recorded:
+        raise UserError(
+            f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
+            "choose a model that judges, grader.model=…"
+        )
     _check_until(config)
     if config.recorded is None:
         _check_asked(config, asked)

@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config.config import Config
+from robust_eval.config.logged_answers import of_log
 from robust_eval.config.objects import nearest, no_setting, to_config
 from robust_eval.config.own_data import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS
@@ -62,7 +63,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 
 def _checked(overrides: Sequence[str]) -> Checked:
-    parsed = OverridesParser.create().parse_overrides([_of_group(as_meant(without_slash(line))) for line in overrides])
+    parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
@@ -105,6 +106,15 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
         return checked.config, _compose(checked.overrides)
 
 
+def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
+    """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
+    elsewhere = [CONF] if (own := own_folder()) is None else [CONF, own]
+    places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
+    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+        composed = _compose([f"hydra.searchpath=[{places}]", *overrides])
+        return to_config(composed), composed
+
+
 def as_override(key: str, value: object) -> str:
     """Write a setting as an override: a text in quotes, a list in brackets, a mapping in braces.
 
@@ -133,8 +143,10 @@ def _written(key: str, value: object) -> str:
 def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
     """Add the folder in which options of one's own stand: ``folder``, or ``./conf`` where that holds any.
 
-    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one.
+    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one. Where they name a log of
+    another harness as the file of recorded answers, what that holds is added too.
     """
+    overrides = [*overrides, *(as_override(key, value) for key, value in of_log(overrides).items())]
     where = own_folder() if folder is None else folder
     if where is None or any(line.startswith("hydra.searchpath=") for line in overrides):
         return list(overrides)
@@ -242,10 +254,16 @@ def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> Dict
         raise UserError(first_line(problem)) from problem
 
 
-def _of_group(line: str) -> str:
-    """Make ``rewriter.model=NAME`` choose an option of the group model; ``null`` is not one of them."""
-    plain = line.lstrip("+")
-    return f"model@{plain}" if plain.startswith("rewriter.model=") and plain != "rewriter.model=null" else line
+def _of_group(lines: Sequence[str]) -> list[str]:
+    """Make ``rewriter.model=NAME``, and ``grader.model=NAME`` of a judge, choose an option of the group model; ``null``
+    is not one of them.
+    """
+    keys = ["rewriter.model", *(["grader.model"] if "grader=judge" in lines else [])]
+    found = []
+    for line in lines:
+        key, _, value = line.lstrip("+").partition("=")
+        found.append(f"model@{key}={value}" if key in keys and value != "null" else line)
+    return found
 
 
 def _chooses(override: Override) -> bool:

@@ -28,6 +28,7 @@ from robust_eval.engine.ray.engine import Ray
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine
+from robust_eval.grader.judge_model import JudgeModel
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
@@ -92,6 +93,7 @@ _GRADERS: dict[str, type[Grader]] = {
     "levenshtein": Levenshtein,
     "cosine": Cosine,
     "references": References,
+    "judge": JudgeModel,
 }
 _READERS = {"by_prompt_style": ByPromptStyle, "first_line": FirstLine, "reply": Reply}
 _AGGREGATORS: dict[str, type[Aggregator]] = {"text": EqualText, "clusters": Clusters}

@@ -17,8 +17,8 @@ from robust_eval.runtime.locks import kept_lock
 def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
     """Lock the folder of a run.
 
-    A folder in which nothing but the log was written is removed afterwards. Raises UserError where another run is in
-    the folder, or was there with another configuration.
+    A folder in which nothing but the log was written is removed afterwards, with the folder of its day if that is empty
+    then. Raises UserError where another run is in the folder, or was there with another configuration.
     """
     lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
     try:
@@ -37,3 +37,6 @@ def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
                 folder.rmdir()
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
+        if not folder.exists() and folder.parent.parent == Path(composed.paths.mlruns) / "runs":
+            with suppress(OSError):  # other runs lie there
+                folder.parent.rmdir()

@@ -1,6 +1,7 @@
-"""The models of a run: the one that is measured, and the one that writes rewrites."""
+"""The models of a run: the one that is measured, and those that write rewrites and judge."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from robust_eval.config.config import Config
@@ -10,9 +11,9 @@ from robust_eval.store.stored_model import StoredModel
 
 
 class Models:
-    """The model that is ``measured`` and the ``writer`` of rewrites, which may be the same.
+    """The model that is ``measured``, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
 
-    Both read the store. ``begin`` is called when one of them is first asked.
+    All read the store. ``begin`` is called when one of them is first asked.
     """
 
     def __init__(
@@ -23,8 +24,17 @@ class Models:
         other = config.rewriter.model
         if other is not None and other != config.model:
             self.writer = StoredModel(other, config.engine, entries, watch, begin=begin)
+        self.judge = self.measured
+        judge = config.grader.asked
+        if judge is not None and judge != config.model:
+            self.judge = StoredModel(judge, config.engine, entries, watch, begin=begin)
         self._asked = self._found = 0
         self._writer: dict[str, Any] = {}
+
+    def judging(self, config: Config, closed: bool = False) -> Config:
+        """Return the configuration with a grader that may ask the judge; ``closed``: only what is stored."""
+        judge = self.judge.closed() if closed else self.judge
+        return replace(config, grader=config.grader.by(judge, config.seed))
 
     def release_writer(self) -> None:
         """Drop the writer once it has written, so that its weights make room; what it was stays on record."""
@@ -35,17 +45,18 @@ class Models:
 
     @property
     def asked(self) -> int:
-        """Prompts that both models were asked."""
-        return self._asked + self.measured.asked
+        """Prompts that the models were asked."""
+        return self._asked + self.measured.asked + (self.judge.asked if self.judge is not self.measured else 0)
 
     @property
     def found(self) -> int:
         """Prompts whose answers were stored."""
-        return self._found + self.measured.found
+        return self._found + self.measured.found + (self.judge.found if self.judge is not self.measured else 0)
 
     def description(self) -> dict[str, Any]:
         """Return what each model was when it was last asked, for the record."""
-        return self._writer | _description(self.measured, "")
+        judge = {} if self.judge is self.measured else _description(self.judge, "grader.")
+        return self._writer | judge | _description(self.measured, "")
 
 
 def _description(model: StoredModel, prefix: str) -> dict[str, Any]:

@@ -11,7 +11,18 @@ from omegaconf import DictConfig
 from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_asked, write_parquet
 from robust_eval.config.repeatable import repeatable
 from robust_eval.record.result import Result, write_summary
-from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, QUESTIONS, REPORT, SUMMARY
+from robust_eval.record.run_folder import (
+    ANSWERS,
+    CONFIG,
+    CURVES_FILE,
+    ERROR,
+    LOADED,
+    QUESTIONS,
+    REPORT,
+    SUMMARY,
+    TRACKED,
+)
+from robust_eval.record.settings import SEVERAL
 from robust_eval.record.tracking import Run
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
@@ -27,8 +38,21 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
         (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
-    record.parameters(settings)
+    if record.run_id is not None:
+        (folder / TRACKED).write_text(f"{record.run_id}\n", encoding="utf-8")
+    record.parameters(settings | told(settings))
     record.tags(surroundings)
+
+
+def told(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings by which people look for runs, under the names that they have for them."""
+    chosen = {
+        group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
+        for group in SEVERAL
+    }
+    found: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
+    found |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
+    return found | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
 
 
 def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
@@ -51,6 +75,13 @@ def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
     return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
 
 
+def effective(description: Mapping[str, object]) -> dict[str, object]:
+    """Return what the model was that was asked, under the names of its settings, and the fingerprint of the data."""
+    model = {name: value for name, value in description.items() if name.startswith("identity.")}
+    found: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
+    return found | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
+
+
 def report(result: Result, folder: Path, record: Run) -> None:
     """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
     with result.watch.stage("report"):
@@ -60,6 +91,7 @@ def report(result: Result, folder: Path, record: Run) -> None:
         write_parquet(result.by_question(), folder / QUESTIONS)
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / REPORT)
+    (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
     write_summary(result, folder)
     record.scores(list(result.scores.values()), result.counts())
     record.folder(folder)

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.undecided import expected_share
+from robust_eval.grader.judge import Judge
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
@@ -45,9 +48,11 @@ def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
         models = Models(config, entries, Stopwatch())
+        config = models.judging(config, closed=True)
         source = answering(config, models.measured.closed())
-        if isinstance(source, Recorded):
-            return []  # it reads answers that are there
+        if isinstance(source, Recorded):  # it reads answers that are there
+            with _quiet():
+                return _verdicts_on_recorded(source, config.judge, config.dataset.load())
         return plan(config.dataset.load(), config.rewriter, models.writer.closed(), source, config.seed, config.until)
 
 
@@ -61,7 +66,8 @@ def check_plan(
     if isinstance(source, Recorded):
         return
     source.asked(questions)
-    if writer.config.remote or source.model.config.remote:
+    judge = source.judge.grader.judge
+    if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
             stages = plan(questions, config.rewriter, writer, source, config.seed, config.until)
             check(stages)
@@ -86,7 +92,9 @@ def plan(
     stages: list[Stage] = []
     uncertain = bool(until)
     model = collection.model
-    collection = replace(collection, model=model.closed())
+    judge = collection.judge.closed()
+    collection = replace(collection, model=model.closed(), judge=judge)
+    verdicts: list[Request] = []
     with _quiet():
         try:
             rewriter = rewriter.within(writer.temperatures)
@@ -95,10 +103,16 @@ def plan(
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))
             questions, uncertain = rewriter.expected(questions), True
         kept = candidates = collection.candidates(collection.asked(questions))
+        baseline = None
         try:
-            kept = collection.select(candidates, collection.judge.grade(candidates, collection.baseline(candidates)))
+            baseline = collection.baseline(candidates)
+            kept = collection.select(candidates, judge.grade(candidates, baseline))
         except NotStoredError as lacking:
-            stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
+            if baseline is None:
+                stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
+                verdicts += [each for question in candidates for each in judge.grader.expected(question, 1)]
+            else:
+                verdicts += lacking.missing
             kept = collection.at_most(kept)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
@@ -107,7 +121,43 @@ def plan(
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
             curves = collection.needs_curves(name)
             stages.append(Stage(collection.stage(name), model, number, missing, curves, at_most, undecided))
+            if judge.grader.asks:
+                verdicts += _verdicts_on(collection, name, kept, missing)
+    if judge.grader.judge is not None:
+        stages.append(Stage("verdicts", judge.grader.judge, len(verdicts), verdicts, False, bool(verdicts)))
     return stages
+
+
+def _verdicts_on(collection: Asked, name: str, kept: Sequence[Question], missing: Sequence[Request]) -> list[Request]:
+    """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
+    requests = collection.requests(name, kept)
+    if not missing:
+        table = collection.model.answers(requests, collection.stage(name), collection.needs_curves(name)).table
+        return _lacking(collection.judge, kept, table)
+    by_id = {question.id: question for question in kept}
+    return [
+        each
+        for request in requests
+        for each in collection.judge.grader.expected(by_id[request.question_id], request.answers)
+    ]
+
+
+def _verdicts_on_recorded(source: Recorded, judge: Judge, questions: Sequence[Question]) -> list[Stage]:
+    """Return the verdicts that are not there on recorded answers, as a stage; none where no model judges."""
+    if judge.grader.judge is None:
+        return []
+    asked = source.asked(questions)
+    tables = [source.baseline(asked), *(each.table for each in source.answers(asked).values())]
+    missing = [request for table in tables for request in _lacking(judge.closed(), asked, table)]
+    return [Stage("verdicts", judge.grader.judge, len(missing), missing, False, bool(missing))]
+
+
+def _lacking(judge: Judge, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
+    try:
+        judge.grade(questions, answers)
+    except NotStoredError as lacking:
+        return lacking.missing
+    return []
 
 
 def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:

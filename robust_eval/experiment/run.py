@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,12 +24,13 @@ from robust_eval.experiment.output import curves_of, describe, report
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.reproduction import compared
 from robust_eval.experiment.score import score
-from robust_eval.experiment.until import Taking
+from robust_eval.experiment.until import Takes, Taking
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
+from robust_eval.record.origin import origin
 from robust_eval.record.result import Result
-from robust_eval.record.run_folder import ANSWERS, GRADED
+from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat
 from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
@@ -51,13 +52,19 @@ class Finished(NamedTuple):
 
 
 def run(
-    config: Config, composed: DictConfig, folder: Path, swept: str | None = None, repeated: Path | None = None
+    config: Config,
+    composed: DictConfig,
+    folder: Path,
+    swept: str | None = None,
+    repeated: Path | None = None,
+    takes: Callable[[Sequence[Question]], Takes] | None = None,
 ) -> Finished:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
     sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
-    there. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
+    there. ``takes`` says which of the questions are taken, and when; by default all are, or as many as ``until``
+    needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
     anything was asked leaves nothing.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
@@ -77,7 +84,7 @@ def run(
         begin = Beginning(start)
         try:
             with store.open() as entries, engine.open():
-                result = _measure(config, name, settings, entries, folder, begin, watch)
+                result = _measure(config, name, settings, entries, folder, begin, watch, takes)
                 size = entries.size()
             report(result, folder, begin())
         except KeyboardInterrupt:
@@ -105,21 +112,23 @@ def _measure(
     folder: Path,
     begin: Beginning,
     watch: Stopwatch,
+    takes: Callable[[Sequence[Question]], Takes] | None,
 ) -> Result:
     """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found.
 
-    All questions are taken at once, or in blocks until the figures that ``until`` names are known.
+    Questions are taken all at once, in blocks until the figures that ``until`` names are known, or as ``takes`` says.
     """
     with watch.stage("questions"):
         loaded = load(config)
     models = Models(config, entries, watch, begin)
+    config = models.judging(config)
     source = answering(config, models.measured)
     conditions = source.conditions()
     read = sources(config.metric, conditions)
     check_plan(config, loaded.questions, models.writer, source, watch)
 
     asking = Asking(config, loaded.questions, source, models, read, begin, folder, watch)
-    taking = Taking(config.until, asking.questions, config.seed)
+    taking: Takes = takes(asking.questions) if takes else Taking(config.until, asking.questions, config.seed)
     answered, scores, digest = Answered(Rewritten([])), dict[str, Score](), ""
     while not asking.full and (block := taking.next(scores)):
         rewritten = asking.rewrite(block)
@@ -134,14 +143,17 @@ def _measure(
         write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
         with watch.stage("scoring"):
             scores = score(config, answered, read, conditions, source.undecided) if answered.kept else {}
-        if taking.wanted:
-            log.info("until: %s", taking.in_words(scores))
+        if said := taking.in_words(scores):
+            log.info("until: %s", said)
     asking.refuse_nothing(answered)
     models.release_writer()
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
 
     described = models.description() | source.identity() | loaded.description(digest)
+    if config.grader.asks:
+        write_parquet(config.grader.judged(), folder / VERDICTS)
+    described |= {f"loaded.grader.{name}": value for name, value in config.grader.description().items()}
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
     described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
     begin().parameters(described)
@@ -161,4 +173,5 @@ def _measure(
         prompts_found=models.found,
         watch=watch,
         unasked=len(taking.left),
+        origin=origin(begin().run_id),
     )

@@ -5,6 +5,7 @@
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,10 @@ from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.metric.answer_sources import sources
 from robust_eval.runtime.measured_choices import recalled, remember
+from robust_eval.runtime.rounding import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.sampler.temperature_sweep import asks_undecided, why_whole
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
     """
     found = {}
     for name, sampler in samplers.items():
-        if isinstance(sampler, TemperatureSweep) and sampler.ask == "undecided":
+        if asks_undecided(sampler):
             if reasons := why_all(config, samplers, name):
                 log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
             else:
@@ -41,15 +43,8 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
 
 def why_all(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
     """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
-    sampler = samplers[name]
-    if not isinstance(sampler, TemperatureSweep):
-        return ["it has no breaking temperatures"]
-    reasons = _settling(config, samplers, name)[1]
-    if sampler.estimator != "trials":
-        reasons.append(f"sampler.estimator={sampler.estimator} reads all answers")
-    if not sampler.whole_answers:
-        reasons.append("sampler.whole_answers=false ends answers where they are right")
-    return reasons
+    judged = ["the verdicts of a judge come after the answers"] if config.grader.asks else []
+    return [*_settling(config, samplers, name)[1], *judged, *why_whole(samplers[name])]
 
 
 def refuse_undecided(config: Config, file: RecordedAnswers) -> None:
@@ -87,10 +82,13 @@ def remember_share(identity: Mapping[str, Any], asked: int, planned: int) -> Non
 
 def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     """Return the share that is expected of a model, and on what that rests."""
-    known = recalled(_MEMORY, _digest(identity))
-    if known is None:
+    try:
+        known = float(recalled(_MEMORY, _digest(identity)) or "")
+    except ValueError:  # a file of the cache that is not there, or damaged
+        known = math.nan
+    if not 0 <= known <= 1:
         return HALF, "half: no earlier run with this model says more"
-    return float(known), f"{100 * float(known):.0f} %, as in the last such run with this model"
+    return known, f"{number(known, '.0%')}, as in the last such run with this model"
 
 
 def _digest(identity: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,13 +25,24 @@ class Seen(NamedTuple):
     """A figure after some questions: its estimate, the half-width of its interval, and the number of independent
     questions or groups that it rests on.
 
-    The half-width is NaN where there is no interval. It is no less than that of the normal interval, 1.96 standard
-    errors: resampling has an error of its own, and a run would stop at the first interval that is narrow by chance.
+    The half-width is that on which a run stops (:func:`careful_half_width`), NaN where there is no interval.
     """
 
     estimate: Estimate
     half_width: float
     n: int
+
+
+class Takes(Protocol):
+    """Which questions a run takes next; those that are ``left`` are not taken yet."""
+
+    left: list[Question]
+
+    def next(self, scores: Mapping[str, Score]) -> list[Question]:
+        """Return the next questions, given the scores of those before; none where that is enough, or none is left."""
+
+    def in_words(self, scores: Mapping[str, Score]) -> str:
+        """Say what is known by now; nothing where all are taken at once."""
 
 
 class Taking:
@@ -60,16 +71,14 @@ class Taking:
             more = FEWEST
         else:
             more = self._missing(scores)
-        block = self.left[:more]
-        rest = self.left[more:]
-        while block and rest and unit(rest[0]) == unit(block[-1]):
-            block.append(rest.pop(0))
-        self.left = rest
+        block, self.left = whole_units(self.left, more)
         self.taken += len(block)
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known of the figures, and after how many questions."""
+        """Say what is known of the figures, and after how many questions; nothing where none is wanted."""
+        if not self.wanted:
+            return ""
         figures = [
             f"{name} {number(seen.estimate.value)} ± {number(seen.half_width, '.4f')}, n = {seen.n} "
             f"(wanted: ± {self.wanted[name]:g})"
@@ -100,15 +109,36 @@ class Taking:
             if not math.isnan(value):
                 drawn = self._unit[question_id]
                 residuals[drawn] = residuals.get(drawn, 0.0) + value - estimate.value
-        error = math.hypot(*residuals.values()) / max(1, int(np.count_nonzero(~np.isnan(values))))
-        half_width = np.maximum((estimate.high - estimate.low) / 2, _NORMAL * error)
-        return Seen(estimate, float(half_width), len(residuals))
+        number_known = max(1, int(np.count_nonzero(~np.isnan(values))))
+        half_width = careful_half_width(estimate, list(residuals.values()), number_known)
+        return Seen(estimate, half_width, len(residuals))
+
+
+def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
+    """Return the half-width of the interval of a mean of ``number`` values, no less than the normal interval would have
+    if the variance were two standard errors above its estimate.
+
+    A run looks again and again, and would stop at the first interval that is narrow by chance: where few of the rare
+    values have come, as where nine in ten answers are right. ``residuals`` are those of independent questions, or sums
+    of a group.
+    """
+    squares = np.square(residuals)
+    variance = squares.sum() + 2 * math.hypot(*(squares - squares.mean())) if len(squares) else 0.0
+    return float(np.maximum((estimate.high - estimate.low) / 2, _NORMAL * math.sqrt(variance) / number))
 
 
 def _times(seen: Seen, wanted: float) -> float:
     """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
     enough = FEWEST / seen.n if seen.n else 2.0
     return max(enough, 2.0 if math.isnan(seen.half_width) else (seen.half_width / wanted) ** 2)
+
+
+def whole_units(questions: Sequence[Question], most: int) -> tuple[list[Question], list[Question]]:
+    """Return so many questions, or more where a group would be divided otherwise, and the rest."""
+    block, rest = list(questions[:most]), list(questions[most:])
+    while block and rest and unit(rest[0]) == unit(block[-1]):
+        block.append(rest.pop(0))
+    return block, rest
 
 
 def in_order(questions: Sequence[Question], seed: int) -> list[Question]:

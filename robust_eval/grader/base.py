@@ -3,18 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.grader.letter import LetterChoices, chosen_letter
-from robust_eval.model.base import Matcher
+from robust_eval.model.base import Matcher, Request
+from robust_eval.model.config import ModelConfig
 from robust_eval.normalization import first_line, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import NO_LETTER
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.reader.reply import LAST_SENTENCE, spoken
+from robust_eval.store.stored_model import StoredModel
+
+NO_VERDICT = "no verdict"
+"""Why a reply counts as an error that has an answer: whoever was to judge it said nothing."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Verdict:
     label: str | None
     correct: bool | None
     exact: bool | None
+    missing: bool = False
+    """Whether nobody could say whether it is right, although there is an accepted answer."""
 
 
 class _Said(NamedTuple):
@@ -74,6 +81,8 @@ class Grader(ABC):
     """Which replies choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
     one; strict, those that are one and nothing else."""
 
+    asks = False
+    """Whether a model is asked for verdicts."""
     first_line = True
     """Where a grader stands alone, without a reader: an answer is the first line of a reply."""
 
@@ -82,8 +91,40 @@ class Grader(ABC):
             raise ValueError(f"letter must be anchored or strict, not {self.letter}")
 
     @abstractmethod
-    def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Tell whether each of the replies is right. UserError where a question lacks what that takes."""
+    def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
+        """Tell whether each of the replies is right; None where no verdict is to be had. UserError where a question
+        lacks what that takes.
+        """
+
+    @property
+    def asked(self) -> ModelConfig | None:
+        """Settings of the model that is asked for verdicts; None: the one that is measured, or none is asked."""
+        return None
+
+    def by(self, model: StoredModel, seed: int) -> "Grader":
+        """Return the grader, which may ask this ``model`` for verdicts."""
+        return self
+
+    def closed(self) -> "Grader":
+        """Return the same, which only reads stored verdicts, and raises NotStoredError where others are needed."""
+        return self
+
+    @property
+    def judge(self) -> StoredModel | None:
+        """The model that is asked for verdicts; None where none is."""
+        return None
+
+    def expected(self, question: Question, answers: int) -> list[Request]:
+        """Return the requests for verdicts on so many answers to a question at most, to plan with."""
+        return []
+
+    def judged(self) -> pa.Table:
+        """Return what a model said when it was asked for verdicts; without columns where none was."""
+        return pa.table({})
+
+    def description(self) -> Mapping[str, Any]:
+        """Return what is to be recorded of the verdicts."""
+        return {}
 
     @property
     def _strict(self) -> bool:
@@ -128,8 +169,9 @@ class Grader(ABC):
             elif outcome in NO_ANSWER and verdict.correct is not None:
                 verdict = Verdict(None, False, False)
             invalid = outcome == "ok" and verdict.label is None and bool(by_id[question_id].choices)
-            columns["outcome"].append("invalid" if invalid else outcome)
-            columns["reason"].append(NO_LETTER if invalid else reason)
+            unjudged = outcome == "ok" and verdict.missing
+            columns["outcome"].append("invalid" if invalid else "error" if unjudged else outcome)
+            columns["reason"].append(NO_LETTER if invalid else NO_VERDICT if unjudged else reason)
             for name in ("label", "correct", "exact"):
                 columns[name].append(getattr(verdict, name))
         graded = answers
@@ -169,7 +211,7 @@ class Grader(ABC):
             else:
                 free[key] = FreeReply(question, text, normalize(text), forms, normalize(searched or text))
         for (key, reply), right in zip(free.items(), self.right(list(free.values())), strict=True):
-            verdicts[key] = Verdict(reply.form, right, reply.exact)
+            verdicts[key] = Verdict(reply.form, right, reply.exact, missing=right is None)
         return verdicts
 
 

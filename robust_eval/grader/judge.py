@@ -1,7 +1,7 @@
 """A reader and a grader together: what was said in a reply, and whether it is right."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -22,6 +22,10 @@ class Judge:
     """Whether a model may end its reply with the first line."""
     served: bool = False
     """Whether the model is behind a server, which says itself that it cannot use a matcher."""
+
+    def closed(self) -> "Judge":
+        """Return the same, which asks no model for verdicts."""
+        return replace(self, grader=self.grader.closed())
 
     def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
         """Return the table of replies with what was read in them, and graded."""

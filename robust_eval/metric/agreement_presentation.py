@@ -5,7 +5,7 @@ import math
 from robust_eval.answer import temperature_name
 from robust_eval.metric.figure import DETAIL, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.interval import SHARE
-from robust_eval.metric.presentation import Column, PaperTable, Presentation
+from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.runtime.rounding import number
 
@@ -43,7 +43,10 @@ FIGURES = (
         "accuracy of the worst rater (Worst)",
         limits=SHARE,
         more_is_better=True,
+        leads=True,
         short="of the worst rater",
+        ahead="is right in every wording more often than",
+        by_number="The more wordings, the more seldom all of them are answered right, of a model that guesses as well.",
         of_question="worst rater (1: all are right)",
         ties="agreement.difficulty",
         apart="worst raters differ",
@@ -104,7 +107,12 @@ def presentation(score: Score) -> Presentation:
             ("agreement.difficulty", "raters right", "share of the raters that answer right"),
         )
     ]
-    return Presentation("Rewording", sentence, columns, tables=[_table_4(score)])
+    claims = [f"is right in every wording of {worst} of its questions"]
+    anchors = [(1.0, "one that is right in every wording")]
+    if (guessed := score.values.get("agreement.guessing.worst")) is not None and not math.isnan(guessed.value):
+        anchors.insert(0, (guessed.value, "a model that guesses among the choices"))
+    scale = Scale("accuracy of the worst rater", score.curves["agreement.worst"][t], 0.0, 1.0, anchors)
+    return Presentation("Rewording", sentence, columns, claims=claims, scale=scale, tables=[_table_4(score)])
 
 
 def _table_4(score: Score) -> PaperTable:

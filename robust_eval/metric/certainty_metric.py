@@ -110,7 +110,8 @@ class AnswerCertainty:
         )
         if any(question.category for question in questions):
             result.tables["certainty_by_category"] = _by_category(questions, temperatures, curves, limits, seed)
-        result.presentation = presentation(result)
+        trials = round(counted.num_rows / max(len(ids) * len(temperatures), 1)) if not exact else 0
+        result.presentation = presentation(result, [len(question.choices) for question in questions], trials)
         return result
 
 

@@ -61,6 +61,10 @@ class Figure:
     """How questions differ in this one, to end a sentence ("error rates are further apart")."""
     left_out: str = ""
     """For a count of what was left out: the sentence that follows the number."""
+    ahead: str = ""
+    """What a run does that has the better value, to stand between two runs ("holds its facts more firmly than")."""
+    by_number: str = ""
+    """What the number of answers to each question does to it by itself: a sentence."""
     lacking: str = ""
     """The count of questions that it does not rest on, where it is no mean over questions."""
     mean: bool = True

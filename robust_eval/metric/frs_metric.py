@@ -184,7 +184,7 @@ class FactualRobustness:
             for name, share in share_estimates(shares).items()
             if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
         }
-        result.presentation = presentation(result, entropy, breaking, temperatures, self.k)
+        result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types)
         return result
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:

@@ -1,13 +1,21 @@
 """The figures of FRS: what they are called, and how a run that measured them is shown."""
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from robust_eval.metric.estimate import bounds
 from robust_eval.metric.figure import DETAIL, RUN, Figure
+from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.interval import SHARE
-from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Floats, Score
+from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
+
+FEWEST_OF_TYPE = 5
+"""Facts of a type without which nothing is said of it in the first lines of a report."""
 
 FRS = Figure(
     "frs.d{}",
@@ -17,6 +25,8 @@ FRS = Figure(
     leads=True,
     of_question="FRS, d = {}",
     ties="frs.breaking_temperature",
+    ahead="holds its facts more firmly than",
+    by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
 )
 """The mean score for each weight d."""
 SURVIVAL = Figure("frs.survival", "share of facts that hold", limits=SHARE, more_is_better=True, shown=DETAIL)
@@ -96,11 +106,16 @@ FIGURES = (
 
 
 def presentation(
-    score: Score, entropy: Floats, breaking: Floats, temperatures: Sequence[float] | Floats, k: int
+    score: Score,
+    entropy: Floats,
+    breaking: Floats,
+    temperatures: Sequence[float] | Floats,
+    k: int,
+    types: Sequence[str] = (),
 ) -> Presentation:
     """Show each question by its score for the smallest d, its ``entropy`` and its ``breaking`` temperature, both (n,).
 
-    ``k`` is the number of tokens that enter the entropy.
+    ``k`` is the number of tokens that enter the entropy, ``types`` are those of the questions, where they have some.
     """
     d, first = next(iter(FRS.among(score.values).items()))
     levels = [float(t) for t in temperatures]
@@ -128,4 +143,47 @@ def presentation(
         f"at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
         f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
     )
-    return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"])
+    claims = [*_half(breaking, levels), *_firmest(score.by_question[first], types)]
+    scale = Scale(f"mean FRS, d = {d:g}", frs, 0.0, 1.0, _anchors(levels, d, score.settings["unbroken"]))
+    return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"], claims, scale)
+
+
+def _half(breaking: Floats, levels: Sequence[float]) -> list[str]:
+    """Say by which temperature half of the facts are lost, or that they are not."""
+    known = breaking[~np.isnan(breaking)]
+    if not len(known):
+        return []
+    median = float(np.quantile(known, 0.5, method="inverted_cdf"))
+    if math.isinf(median):
+        return [f"still holds more than half of those facts at t = {levels[-1]:g}"]
+    return [f"has lost half of those facts by t = {median:g}"]
+
+
+def _firmest(scores: Floats, types: Sequence[str]) -> list[str]:
+    """Name the type of questions with the highest mean score, where several have enough facts."""
+    kinds = np.array(types, dtype=object)
+    known = {
+        kind: scores[(kinds == kind) & ~np.isnan(scores)] for kind in dict.fromkeys(types) if kind in QUESTION_TYPES
+    }
+    means = {kind: float(own.mean()) for kind, own in known.items() if len(own) >= FEWEST_OF_TYPE}
+    if len(means) < 2:
+        return []
+    kind = max(means, key=lambda each: means[each])
+    said = f"{QUESTION_TYPES[kind]} (mean FRS {number(means[kind])}, n = {len(known[kind])})"
+    return [f"holds one kind most firmly, {said}"]
+
+
+def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
+    """Return the scores of models that everybody can imagine, by the same formula."""
+    last, entropies = levels[-1], np.linspace(0, 1, 101)
+    never = np.inf if unbroken == "one" else last
+    flat = np.array([factual_robustness_score(entropies, np.full(101, t), d, unbroken).mean() for t in levels])
+
+    def score(entropy: float, breaking: float) -> float:
+        return float(factual_robustness_score(np.array([entropy]), np.array([breaking]), d, unbroken)[0])
+
+    return [
+        (score(1.0, levels[0]), "a model that guesses: every token is as likely, and each fact breaks at once"),
+        (float(flat.mean()), "a flat one: facts of every entropy break at every temperature, equally many"),
+        (score(0.0, never), "one that is sure and never breaks"),
+    ]

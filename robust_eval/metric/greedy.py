@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from robust_eval.metric.figure import Figure
@@ -16,6 +17,7 @@ FIGURE = Figure(
     limits=SHARE,
     more_is_better=True,
     short="greedy accuracy",
+    ahead="knows more than",
 )
 
 
@@ -29,4 +31,6 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     score = Score([question.id for question in asked], declared=[FIGURE], presentation=presentation)
     accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
     score.add_share(FIGURE.name, accuracy, question_groups(asked), seed)
+    if not np.isnan(score.values[FIGURE.name].value):
+        presentation.claims = [f"knows {score.formatted(FIGURE.name, '.0%')} of what it was asked"]
     return score

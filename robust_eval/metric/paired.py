@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from robust_eval.metric.interval import UNKNOWN, Limits, bootstrap_draws, mean_interval, with_width
 
@@ -126,6 +127,32 @@ def stratified_log_rank(
         return LogRank(len(one), first, second, math.nan, math.nan)
     statistic = float(sums.sum()) ** 2 / variance
     return LogRank(len(one), first, second, statistic, math.erfc(math.sqrt(statistic / 2)))
+
+
+def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
+    """Return the exact two-sided p-value of as many questions being right in ``first`` alone as in ``second`` alone.
+
+    Parameters
+    ----------
+    first, second
+        (n,) 1 where right, 0 where wrong, of the same questions. Those with a NaN on either side are left out.
+
+    Returns
+    -------
+    1 where no question is right in one alone.
+
+    References
+    ----------
+    McNemar, Psychometrika 12 (1947), with the binomial distribution in place of χ².
+
+    Examples
+    --------
+    >>> mcnemar([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0])
+    0.0625
+    """
+    one, other, _ = _shared(first, second, None)
+    lost, found = int((one > other).sum()), int((one < other).sum())
+    return float(stats.binomtest(lost, lost + found).pvalue) if lost + found else 1.0
 
 
 def _shared(

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from robust_eval.metric.estimate import Estimate
+
 
 @dataclass(frozen=True)
 class Column:
@@ -32,17 +34,43 @@ class PaperTable:
     rows: Sequence[Sequence[str]]
 
 
+@dataclass(frozen=True)
+class Scale:
+    """What a value is like: its place between ``low`` and ``high``, beside values that were computed for models that
+    everybody can imagine, each with what it is called (``anchors``).
+    """
+
+    label: str
+    value: Estimate
+    low: float
+    high: float
+    anchors: Sequence[tuple[float, str]]
+
+    def at(self, value: float) -> str:
+        """Return how far along the scale a value lies, in percent."""
+        return f"{100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low))):.2f}"
+
+    @property
+    def width(self) -> str:
+        """How much of the scale the interval takes, in percent."""
+        return f"{float(self.at(self.value.high)) - float(self.at(self.value.low)):.2f}"
+
+
 @dataclass
 class Presentation:
     """What is said of a score beside its figures.
 
     ``title`` is the heading of its table; ``sentence`` goes on after "12 of 20 questions were kept and asked again".
-    Without ``columns`` every headline figure that is a mean over questions is one. ``axes`` are the columns of the
-    scatter plot: horizontal, vertical, and colour. The first score of a run that has a sentence or axes gives them.
+    ``claims`` are what it found in a few words each, for somebody who does not know the metric, to stand after "It";
+    ``scale`` says what its main figure is like. Without ``columns`` every headline figure that is a mean over questions
+    is one. ``axes`` are the columns of the scatter plot: horizontal, vertical, and colour. The first score of a run
+    that has a sentence, a scale or axes gives them.
     """
 
     title: str = ""
     sentence: str = ""
     columns: Sequence[Column] | None = None
     axes: Sequence[str] = ()
+    claims: Sequence[str] = ()
+    scale: Scale | None = None
     tables: Sequence[PaperTable] = field(default_factory=list)

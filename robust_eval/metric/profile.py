@@ -39,7 +39,9 @@ FIRM = Figure(
     "share of facts that withstand all three",
     limits=SHARE,
     more_is_better=True,
+    leads=True,
     short="withstand all three",
+    ahead="has more facts that withstand all three methods than",
 )
 _LACKING = Figure(
     "profile.count.undefined",
@@ -101,7 +103,8 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
-    score.presentation = Presentation("All three methods", _sentence(score, int(known.sum())), [], axes)
+    claims = [f"holds {score.formatted(FIRM.name, '.0%')} of them whatever the pressure"] if known.any() else []
+    score.presentation = Presentation("All three methods", _sentence(score, int(known.sum())), [], axes, claims)
     return score
 
 

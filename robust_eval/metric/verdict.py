@@ -93,6 +93,15 @@ def verdict(
     return Verdict(outcome, float(values.mean()), low, high, _needed(values, margin, level, labels))
 
 
+def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
+    """Return how many facts decide, as :func:`verdict` says; NaN where there is no difference."""
+    values = _differences(differences)
+    defined = ~np.isnan(values)
+    if not defined.any():
+        return math.nan
+    return _needed(values[defined], margin, level, None if groups is None else np.asarray(groups)[defined])
+
+
 def _needed(values: NDArray[np.float64], margin: float, level: float, labels: NDArray[Any] | None) -> float:
     """Return how many facts decide."""
     tail, mean, n = (1 - level) / 2, float(values.mean()), len(values)

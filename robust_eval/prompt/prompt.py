@@ -1,12 +1,13 @@
 """One prompt: a system line, exemplars, and the question, independent of how a model wants it written."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.normalization import normal_form
-from robust_eval.prompt.templates import FEW_SHOT, REWRITING, ZERO_SHOT, Templates, read_templates
+from robust_eval.prompt.templates import FEW_SHOT, REWRITING, SUPPORT, ZERO_SHOT, Templates, read_templates
 from robust_eval.question import LETTERS, Question
 
 
@@ -64,6 +65,48 @@ def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
         asked = template.template.format(question=exemplar["question"], rewrites=len(lines))
         exemplars.append((asked, "\n".join(lines)))
     return Prompt("", tuple(exemplars), template.template.format(question=_text(question), rewrites=rewrites))
+
+
+def verdict_prompt(
+    question: Question,
+    references: Sequence[str],
+    reply: str,
+    prompts: str,
+    form: str,
+    rubric: str = "",
+    swap: bool = False,
+) -> Prompt:
+    """Return the prompt that asks whether a reply to a question is right, by one of the templates for it.
+
+    Everything that is filled in is written as JSON: no text can end its own quotation marks, nor begin a line, so that
+    a reply that gives orders is seen as the quotation that it is. ``swap`` exchanges the lines of the reply and of what
+    it is compared with.
+    """
+    templates = read_templates(prompts)
+    template = templates.of(form).template
+    if swap:
+        template = _swapped(template, "{context}" if form == SUPPORT else "{references}")
+    shown = {
+        "question": _quoted(question.title),
+        "references": "; ".join(map(_quoted, references)),
+        "context": _quoted(question.context),
+        "rubric": _quoted(rubric),
+        "reply": _quoted(reply),
+    }
+    return Prompt(templates.system, (), template.format(**shown))
+
+
+def _swapped(template: str, compared: str) -> str:
+    lines = template.split("\n")
+    places = [next(place for place, line in enumerate(lines) if name in line) for name in (compared, "{reply}")]
+    lines[places[0]], lines[places[1]] = lines[places[1]], lines[places[0]]
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a string of JSON in one line; characters that other programs take for line ends are escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(f"\\u{ord(sign):04x}" if sign in "\x7f\x85\u2028\u2029" else sign for sign in quoted)
 
 
 def _text(question: Question) -> str:

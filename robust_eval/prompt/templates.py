@@ -22,11 +22,19 @@ ZERO_SHOT = f"{BUILTIN}zero_shot.yaml"
 """The question alone, without exemplars."""
 REWRITING = "rewriting"
 """The template with which other wordings of a question are asked for."""
+JUDGING = f"{BUILTIN}judge.yaml"
+"""How a model is asked whether a reply is right."""
+EQUIVALENCE, SUPPORT, RUBRIC = "equivalence", "support", "rubric"
+"""The templates of such a file: does a reply mean the same as a reference, does a passage support it, does it meet a
+rubric."""
 _NEEDS = {
     Scenario.ABSTRACTIVE.value: [{"question"}],
     Scenario.EXTRACTIVE.value: [{"question", "context"}],
     Scenario.MULTIPLE_CHOICE.value: [{"question", "choices"}, {"question", "options"}],
     REWRITING: [{"question", "rewrites"}],
+    EQUIVALENCE: [{"question", "references", "reply"}],
+    SUPPORT: [{"question", "context", "reply"}],
+    RUBRIC: [{"question", "references", "rubric", "reply"}],
 }
 """What is filled into each template: {choices} are a line each, "A) …", {options} in one line, "A. …, B. …"."""
 

@@ -32,6 +32,7 @@ from robust_eval.reader.phrases import (
     MAY_BE,
     NOUN,
     OPTION,
+    OTHERS,
     RIGHT,
     SIGNS,
     THINGS,
@@ -63,6 +64,8 @@ _EARLIER = re.compile(rf"(?<![{WORD}'’.])([A-Z])[).\]]?{AND}(?:{OPTION}\s+)?[(
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
+_ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]*\?")
+_WITHIN = re.compile(r"\b(?i:in|at|near|from|into)\s+\Z")  # "written in C", "from A to B"
 
 # --- statements -------------------------------------------------------------------------------------------------------
 _IS_THEN = rf"(?:{IS}\s*[:：]?|{MAY_BE}|[:：=→]|\n|[-–—](?=\s))"
@@ -94,6 +97,9 @@ _LETTER_IS_RIGHT = [
     )
 ]
 _CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (CORRECTION, DENIAL, HEDGE, WHETHER))
+_OF_OTHERS = re.compile(rf"{OTHERS}\s*\Z")
+_AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{NOUN}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
+"""What follows a word that affirms a letter with which choices are listed: "A. Oxygen is right for" affirms none."""
 _DENIED_NEXT = re.compile(rf"\s*(?:{IS}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
 _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][A-Z])[)\]][^,.;:!?\n，。；]*)?")
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
@@ -183,7 +189,8 @@ def _stated(text: str) -> list[_Statement]:
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
         between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
-        denied = [_DENIAL.search(between), _DENIED_BEFORE.search(text[: match.start()])]
+        before = text[: match.start()]
+        denied = [_DENIAL.search(between), _DENIED_BEFORE.search(before), _OF_OTHERS.search(before[-80:])]
         if (
             not any(denied)
             and not _denied_after(text[end:], further)
@@ -195,7 +202,8 @@ def _stated(text: str) -> list[_Statement]:
         begin, end, letter = _letter(match)
         clause = _CLAUSE_END.split(text[max(0, begin - 40) : begin])[-1]
         doubts = [_DENIAL.search(text[end : match.end()]), _DENIAL.search(clause), _WHETHER.search(clause)]
-        if not any(doubts) and not _THING_BEFORE.search(text[:begin]):
+        affirmed = begin not in listed or _AFFIRMED.match(text, match.end())
+        if affirmed and not any(doubts) and not _THING_BEFORE.search(text[:begin]):
             found.setdefault(begin, _Statement(begin, frozenset({letter} | _earlier(text[:begin]))))
     return [found[place] for place in sorted(found)]
 
@@ -223,11 +231,12 @@ def _in_lines(text: str) -> list[_Statement]:
 def _named(text: str) -> list[_Statement]:
     """Return the letters that are named as choices are, and not denied; none where other letters are named besides."""
     found, denied = [], set()
+    text = _ASKED.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([A-Z])(?=\))", clause.group()):
             begin, _, letter = _letter(match)
             before = text[: clause.start() + begin]
-            if _THING_BEFORE.search(before) or _IN_A_WORD.search(before):
+            if any(named.search(before) for named in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
                 continue
             if _DENIAL.search(clause.group()) or _HEDGE.search(clause.group()):
                 denied.add(letter)
@@ -335,5 +344,6 @@ def _letter_of_text(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without quotation marks."""
-    return re.sub(r"[\"“”„«»‘`]|(?<!\w)['’]|['’](?!\w)", "", text)
+    """Return a text without quotation marks and the like: “C”, 【C】, <C>."""
+    text = re.sub(r"<([A-Z])>", r"\1", text)
+    return re.sub(r"[\"“”„«»‘`【】「」『』]|(?<!\w)['’]|['’](?!\w)", "", text)

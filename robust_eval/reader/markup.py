@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from string import ascii_uppercase
 
 _MARK = re.compile(
     r"<\|[\w ]{2,30}\|>|</?s>|<(?:start|end)_of_turn>|<(?:eos|bos|pad)>|\[/?INST\]|<</?SYS>>|<｜[^｜\n]{2,30}｜>"
@@ -15,13 +16,15 @@ _ANOTHER_TURN = re.compile(
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?|```", re.M)
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox|emph|boldsymbol)\s*\{([^{}]*)\}")
 _LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$?|\\[,;!]|\\(?:quad|left|right)\b")
-_TAG = re.compile(r"</?(?:b|i|u|em|strong|p|br|span|div|code|pre|center|h\d|li|ul|ol)\b[^<>]*>", re.I)
+_TAG = re.compile(r"</?(?:[biup]|(?i:em|strong|br|span|div|code|pre|center|h\d|li|ul|ol))\b[^<>]*>")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)", re.M)
 _EMPHASIS = re.compile(
     r"(?<!\w)\*{1,3}(?=\S)(.+?)(?<=\S)\*{1,3}(?!\w)|(?<!\w)_{1,3}(?=\S)(.+?)(?<=\S)_{1,3}(?!\w)|`([^`\n]+)`"
 )
 _STRAY_EMPHASIS = re.compile(r"\*\*|(?<!\w)__(?!\w)")
+_WHITE_ON_BLACK = {first + n: letter for first in (0x1F150, 0x1F170) for n, letter in enumerate(ascii_uppercase)}
+"""Circled and boxed letters that Unicode's compatible forms leave as they are: 🅐, 🅰."""
 _BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
 
 
@@ -67,5 +70,6 @@ def plain(reply: str) -> str:
 
 
 def compatible(reply: str) -> str:
-    """Return a reply with full-width and circled characters as the plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
-    return unicodedata.normalize("NFKC", re.sub("[ⓐ-ⓩ]", lambda circled: circled.group().upper(), reply))
+    """Return a reply with full-width, circled and boxed characters as plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
+    reply = re.sub("[ⓐ-ⓩ]", lambda circled: circled.group().upper(), reply)
+    return unicodedata.normalize("NFKC", reply.translate(_WHITE_ON_BLACK))

@@ -38,7 +38,7 @@ IS = phrases(
     zh="应该是|应当是|应是|是|应为|为|選|选|选择",
 )
 RIGHT = phrases(
-    en="correct|right|true|best|accurate|appropriate|valid|only",
+    en=r"correct|right(?!\shand|\sangle)|true|best(?!\sknown)|accurate|appropriate|valid|(?<=the\s)only",
     de="richtige?|korrekte?|zutreffend|wahr",
     fr="correcte?|exacte?|juste|vraie?|bonne",
     es="correct[ao]|verdader[ao]|adecuad[ao]",
@@ -104,10 +104,13 @@ BUT = phrases(en="but|but rather|rather|instead", de="sondern", fr="mais", es="s
 CORRECTION = phrases(
     en="actually|wait|correction|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
     "|re-?(?:check|consider|examin|evaluat|think|calculat|read)(?:e|ed|ing|ation)?|I was wrong|I misread|hold on|oops"
-    "|let me (?:correct|fix|double|re)|revis(?:e|ed|ing)|changing my answer|hmm",
-    de="moment|doch|tatsächlich|eigentlich|korrektur|korrigiere|stopp|halt|verzeihung|entschuldigung|irrtum|nochmals?",
-    fr=r"en fait|pardon|attend(?:s|ez)|erreur|excuse\w*|rectifi\w+|plutôt|trompée?|en relisant",
-    es=r"en realidad|perdón|espera|un momento|corrección|corrijo|disculpa\w*|mejor dicho|rectifico|de hecho",
+    r"|let me (?:correct|fix|double|re)|revis(?:e|ed|ing)|changing my answer|hmm"
+    r"|(?:up)?on (?:closer|further) \w+|(?:up)?on reflection",
+    de=r"moment|doch|tatsächlich|eigentlich|korrektur|korrigiere|stopp|halt|verzeihung|entschuldigung|irrtum|nochmals?"
+    r"|bei (?:näher|genauer)e[rm] \w+",
+    fr=r"en fait|pardon|attend(?:s|ez)|erreur|excuse\w*|rectifi\w+|plutôt|trompée?|en relisant|de plus près|réflexion",
+    es=r"en realidad|perdón|espera|un momento|corrección|corrijo|disculpa\w*|mejor dicho|rectifico|de hecho"
+    r"|pensándolo (?:mejor|bien)",
     zh=r"\b(?i:no|nein|non)\b\s*[,.!—–-]|实际上|其实|不对|等等|等一下|更正|重新|抱歉|错了|修正|再想|再看",
 )
 """What leads from one answer to another that replaces it."""
@@ -120,13 +123,21 @@ DENIAL = phrases(
     zh="n['’]est|不|错|排除|❌|✗|✘",
 )
 HEDGE = phrases(en="could be|might be|may be|can be", de="könnte", fr="pourrait", es="podría|puede ser", zh="可能")
+OTHERS = phrases(
+    en=r"(?:students|people|many|others|someone|some|they|you (?:might|may|could))(?:,? \w+){0,4}",
+    de=r"(?:viele|manche|andere|einige)(?: \w+){0,4}",
+    fr=r"(?:beaucoup|certains|d'autres|on pourrait)(?: \w+){0,4}",
+    es=r"(?:muchos|algunos|otros)(?: \w+){0,4}",
+    zh=r"(?:很多|许多|有些?|一些)(?:人|同学|学生)[^，。,.]{0,6}",
+)
+"""What leads to the answers of other people: "many students choose"."""
 WHETHER = phrases(en="why|if|whether", de="ob|wenn|falls|warum", fr="si|pourquoi", es="por qué|si")
 AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)\s*)+"
 AFTER_A_LETTER = (
     "(?i:and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that|the|though"
     "|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks|matches"
     "|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
-    "|passt|zu|sein|heißen|wäre|würde|übrig|korrekt|richtig|falsch|et|est|ou|la|le|parce|puisque|vu|bien|mais|répond"
+    "|passt|zu|sein|heißen|wäre|würde|übrig|korrekt|richtig|falsch|wählen|nehmen|ankreuzen|tippen|sagen|et|est|ou|la|le|parce|puisque|vu|bien|mais|répond"
     r"|car(?=\s+(?:l[ea]s?|il|elle|ce|une?|on|s[ao]n?|cela|[lc]['’]))|correspond|serait|correcte|juste|exacte|fausse"
     "|incorrecte|restante|es|y|o|porque|ya|aunque|sería|correct[ao]|incorrect[ao])"
 )

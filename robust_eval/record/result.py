@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ class Result:
     to its score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
     the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts that the models were asked in this run,
     ``prompts_found`` those whose answers were in the store. ``unasked`` counts the questions that were left, because
-    those asked sufficed (``until``).
+    those asked sufficed (``until``). ``origin`` says what started the run, when, in what, and under which id it is
+    recorded.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Result:
     prompts_found: int
     watch: Stopwatch
     unasked: int = 0
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -131,6 +133,7 @@ class Result:
             "type": [question.type for question in self.asked],
             "category": [question.category for question in self.asked],
             "group": [question.group for question in self.asked],
+            "key": [question.key for question in self.asked],
             "kept": [question.id in kept for question in self.asked],
         }
         place = {question.id: row for row, question in enumerate(self.asked)}

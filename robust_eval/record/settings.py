@@ -9,6 +9,9 @@ from robust_eval.record.run_folder import read_configuration
 SEVERAL = ("sampler", "metric")
 """Groups that take several options at once, each under its own name."""
 
+AUTO = "auto"
+"""The value of a setting for which something is found when the run begins."""
+
 
 def read_settings(file: Path) -> dict[str, Any]:
     """Read the settings from a file that :func:`robust_eval.config.repeatable.repeatable` made, flat."""

@@ -28,6 +28,10 @@ class Tracking(Protocol):
 class Run(Protocol):
     """A run that is being recorded."""
 
+    @property
+    def run_id(self) -> str | None:
+        """The id under which it is recorded; None where it is not."""
+
     def parameters(self, values: Mapping[str, Any]) -> None:
         """Record settings, flat."""
 

@@ -1,6 +1,7 @@
 """Runs beside one another: what each found, and how far apart they are on the questions that they share."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -9,13 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import Limits, independent
+from robust_eval.metric.interval import SHARE, Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
+from robust_eval.metric.told_apart import LEVEL, holm, paired_p_value
+from robust_eval.metric.verdict import facts_needed
 from robust_eval.report.finished_runs import WEIGHT, FinishedRun, Labels, merged, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
 from robust_eval.report.wording import few
+
+MARGIN = 0.02
+"""The difference of which a comparison says how many questions would decide whether it is there."""
 
 
 class Pair(NamedTuple):
@@ -25,6 +31,9 @@ class Pair(NamedTuple):
     independent ones: groups, where questions come in groups. ``differences`` maps the telling figures to the first's
     minus the second's; ``leading`` is the first of them that leads, if one does. ``log_rank`` is None where breaking
     temperatures are missing or come from different grids.
+    ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline; ``told_apart``
+    says whether it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is how many questions
+    decide whether they differ by :data:`MARGIN`; NaN where the headline is no share.
     """
 
     first: int
@@ -35,6 +44,10 @@ class Pair(NamedTuple):
     differences: dict[str, Difference]
     log_rank: LogRank | None
     leading: str | None
+    p_value: float = math.nan
+    corrected: float = math.nan
+    told_apart: bool = False
+    needed: float = math.nan
 
     @property
     def headline(self) -> str | None:
@@ -96,7 +109,7 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     names = Labels(measurements, ignored=[WEIGHT])
     places = combinations(range(len(measurements)), 2)
     compared = [_pair(measurements, first, second) for first, second in places]
-    pairs = [pair for pair in compared if pair is not None]
+    pairs = _corrected([pair for pair in compared if pair is not None])
     return Comparison(
         distinct,
         Labels(distinct).whole,
@@ -147,5 +160,34 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _chosen(groups, both))
-    leading = next((name for name in differences if (about := one.about(name)) and about.leads), None)
-    return Pair(first, second, (int(kept.sum()), int(other_kept.sum())), shared, units, differences, log_rank, leading)
+    leading = next(iter(_leading(one, differences)), None)
+    headline = leading or next(iter(differences), None)
+    p_value = needed = math.nan
+    if headline is not None:
+        apart = one.values(headline)[rows] - other.values(headline)[other_rows]
+        p_value = paired_p_value(apart, groups)
+        if _either(one, other, headline) == SHARE:
+            needed = facts_needed(apart, MARGIN, groups)
+    both_kept = int(kept.sum()), int(other_kept.sum())
+    return Pair(first, second, both_kept, shared, units, differences, log_rank, leading, p_value, needed=needed)
+
+
+def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
+    """Yield those of the names that lead, of a curve first the point nearest to t = 1."""
+    for figure in run.declared:
+        if figure.leads:
+            yield from figure.standing(names)
+
+
+def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs with p values corrected for the number of those that have the same headline."""
+    found = list(pairs)
+    for figure in {pair.headline for pair in pairs if pair.headline}:
+        family = [place for place, pair in enumerate(pairs) if pair.headline == figure]
+        corrected = holm([pairs[place].p_value for place in family]).tolist()
+        for place, p_value in zip(family, corrected, strict=True):
+            difference = pairs[place].differences[figure]
+            beyond = difference.low > 0 or difference.high < 0
+            apart = beyond and (len(family) == 1 or p_value < LEVEL)
+            found[place] = pairs[place]._replace(corrected=p_value, told_apart=apart)
+    return found

@@ -1,14 +1,17 @@
 """A comparison as files: a page, Markdown, figures, and tables for programs."""
 
-import math
+import os
 from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
-from robust_eval.metric.estimate import Estimate, with_interval
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one, point
 from robust_eval.metric.frs_presentation import ACCURACY, SURVIVAL
 from robust_eval.metric.paired import Difference, LogRank
@@ -18,9 +21,10 @@ from robust_eval.plot.certainty import entropy_histogram
 from robust_eval.plot.style import figure
 from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison import Comparison
-from robust_eval.report.comparison_tables import Table, comparison_tables
+from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
 from robust_eval.report.figures import save
 from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.opening import Ranking, opening
 from robust_eval.report.page import inlined, template
 
 MOST_PAIRS = 40
@@ -34,15 +38,20 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figures = _save_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))
+    verdicts, rankings = opening(compared)
     page = template("comparison.html.jinja").render(
-        headline=sentences(compared),
+        verdicts=verdicts,
+        what=_what(compared),
+        rankings=[_ranked(compared, ranking, folder) for ranking in rankings],
+        address=partial(_address, folder=folder),
+        script=files("robust_eval.report").joinpath("comparison.js").read_text(encoding="utf-8"),
         warning=compared.warning,
         tables=tables,
         figures=inlined(figures),
     )
     (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
     drawings = {caption: file.with_suffix(".png").relative_to(folder) for caption, file in figures.items()}
-    text = _markdown([" ".join(sentences(compared)), compared.warning], tables, drawings)
+    text = _markdown([*sentences(compared), compared.warning], tables, drawings)
     (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
     write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
@@ -51,25 +60,21 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
 
 
 def sentences(compared: Comparison) -> list[str]:
-    """Return what was compared, and on each data set what holds its facts most and least firmly."""
+    """Return what a comparison says first: which run is ahead or that it cannot be told, what else differs, and what
+    was compared.
+    """
+    said, _ = opening(compared)
+    return [*said, *_what(compared)]
+
+
+def _what(compared: Comparison) -> list[str]:
+    """Return what was compared, and what is left out."""
     models, datasets = (
         _listed(sorted({str(run.settings[name]) for run in compared.runs})) for name in ("model.name", "dataset.name")
     )
     said = [f"{_counted(len(compared.runs))} of {models} on {datasets}."]
     if compared.repetitions:
         said.append(f"Left out: {_counted(compared.repetitions)} with the settings and the result of another.")
-    for dataset in dict.fromkeys(compared.names.datasets):
-        measured = compared.on(dataset)
-        common = [d for d in measured[0][1].scores() if all(d in run.scores() for _, run in measured)]
-        scored = [(run.scores()[d], subject) for d in common[:1] for subject, run in measured]
-        scored = [(score, subject) for score, subject in scored if not math.isnan(score.value)]
-        if len({score.value for score, _ in scored}) > 1:
-            (highest, most), (lowest, least) = max(scored), min(scored)
-            said.append(
-                f"On {dataset}, {most} has the highest mean Factual Robustness Score (d = {common[0]:g}), "
-                f"{with_interval(highest)}, and {least} the lowest, {with_interval(lowest)}, each over the facts that "
-                "it knows itself."
-            )
     return said
 
 
@@ -179,6 +184,28 @@ def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Mapp
     return "\n\n".join(parts) + "\n"
 
 
+def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[str, str]]:
+    """Return the lines of a ranking: what each measurement is called, its letters, and where its report lies."""
+    return [
+        {
+            "name": compared.names.whole[place],
+            "letters": letters,
+            "address": _address(Cell("", page=compared.measurements[place].page), folder),
+        }
+        for place, letters in ranking.ranked
+    ]
+
+
+def _address(cell: Cell, folder: Path) -> str:
+    """Return the address of the report that a cell is of, from the folder of the comparison, with the question to be
+    opened in it; empty where there is none.
+    """
+    if cell.page is None:
+        return ""
+    path = quote(Path(os.path.relpath(cell.page, folder.resolve())).as_posix())
+    return f"{path}#q={quote(cell.question, safe='')}" if cell.question else path
+
+
 def runs_as_data(compared: Comparison) -> pa.Table:
     """Return a row for each run and figure; ``n`` is the number of questions that it rests on, where it does."""
     rows = [
@@ -192,15 +219,18 @@ def runs_as_data(compared: Comparison) -> pa.Table:
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each pair and figure; the log-rank test, where there is one, in all rows of its pair."""
+    """Return a row for each pair and figure; the log-rank test, where there is one, in all rows of its pair, and the p
+    values of the t test, by itself and corrected by Holm, in that of the figure that speaks for it.
+    """
     names = compared.names.whole
-    figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields)]
+    figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
     rows = []
     for pair in compared.pairs:
         test = {} if pair.log_rank is None else {f"log_rank.{k}": v for k, v in pair.log_rank._asdict().items()}
         for name, difference in pair.differences.items():
             measured = {"measured": names[pair.first], "against": names[pair.second], "figure": name}
-            rows.append(measured | difference._asdict() | test)
+            tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.headline else {}
+            rows.append(measured | difference._asdict() | test | tested)
     words = [(name, pa.string()) for name in ("measured", "against", "figure")]
     return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in figures)]))
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from robust_eval.metric.estimate import Estimate, bounds, interval
@@ -32,6 +33,10 @@ class Cell(NamedTuple):
     interval: str = ""
     answer: str = ""
     verdict: str = ""
+    page: Path | None = None
+    """The report that the value is of, where that is at hand."""
+    question: str = ""
+    """The id of the question that the value is of, where it is of one."""
 
 
 class Table(NamedTuple):
@@ -70,7 +75,7 @@ def runs_table(compared: Comparison) -> Table:
     header = ["run", "questions", "kept", *(compared.heading(name) for name in shown)]
     rows = [
         [
-            Cell(label),
+            Cell(label, page=run.page),
             Cell(f"{run.asked}"),
             Cell(f"{sum(run.questions['kept'].to_pylist())}"),
             *(_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in shown),
@@ -277,7 +282,9 @@ def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
             yield Cell("not asked")
         else:
             known = "" if score is None or math.isnan(score[row, column]) else f"{label}: {number(score[row, column])}"
-            yield Cell("kept" if kept else "not kept", known, *_answer(shared, row, column))
+            yield Cell(
+                "kept" if kept else "not kept", known, *_answer(shared, row, column), *_place(shared, row, column)
+            )
 
 
 def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
@@ -289,7 +296,7 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
             breaking = shared.breaking[row, column] if shared.breaks(name) else math.nan
             where = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
             shown = "" if math.isnan(value) else number(value)
-            cells.append(Cell(shown, where, *_answer(shared, row, column)))
+            cells.append(Cell(shown, where, *_answer(shared, row, column), *_place(shared, row, column)))
     return cells
 
 
@@ -301,6 +308,11 @@ def _answer(shared: SharedQuestions, row: int, column: int) -> tuple[str, str]:
     """Return the greedy answer as it is shown, and the verdict on it; both empty where none is at hand."""
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
     return ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
+
+
+def _place(shared: SharedQuestions, row: int, column: int) -> tuple[Path | None, str]:
+    """Return the report that a measurement of a question is in, and the id of the question."""
+    return shared.pages[column], shared.ids[row]
 
 
 def shortened(text: str) -> str:

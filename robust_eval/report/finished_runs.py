@@ -29,13 +29,15 @@ from robust_eval.metric.interval import Limits
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.limits import limits_of
 from robust_eval.metric.score import Floats
-from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, QUESTIONS, SUMMARY
-from robust_eval.record.settings import SEVERAL, read_settings
+from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPORT, SUMMARY
+from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.report.question_status import verdict
 from robust_eval.runtime.json_text import parsed_json
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""
+KEY = "key"
+"""The column that says what is right (:attr:`robust_eval.question.Question.key`); runs of earlier versions lack it."""
 _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
 _RENAMED = {"greedy.accuracy": "accuracy.greedy"}
@@ -55,10 +57,10 @@ class GreedyAnswer(NamedTuple):
 class FinishedRun:
     """What a run left behind.
 
-    ``settings`` are flat, ``figures`` the summary under its MLflow names, ``questions`` the table of all questions
-    asked with the figures of each, ``declared`` what the metrics say of their figures. ``greedy`` are the greedy
-    answers by question id, where they are at hand, and ``of_questions`` the numbers of questions that figures rest on,
-    where they are told (:meth:`n`).
+    ``settings`` are flat, with what was found in place of ``auto``, ``figures`` the summary under its MLflow names,
+    ``questions`` the table of all questions asked with the figures of each, ``declared`` what the metrics say of their
+    figures. ``greedy`` are the greedy answers by question id and ``page`` is the report, where they are at hand.
+    ``of_questions`` holds the numbers of questions that figures rest on, where they are told (:meth:`n`).
     """
 
     settings: Mapping[str, Any]
@@ -67,6 +69,7 @@ class FinishedRun:
     greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
     of_questions: Mapping[str, int] = field(default_factory=dict)
     declared: Sequence[Figure] = KNOWN_FIGURES
+    page: Path | None = None
 
     def about(self, figure: str) -> Figure | None:
         """Return what is declared of the figure of this name; None where nothing is."""
@@ -75,7 +78,7 @@ class FinishedRun:
     @property
     def measured(self) -> list[str]:
         """The figures that are means over questions."""
-        return [name for name in self.questions.column_names if name not in DESCRIBING]
+        return [name for name in self.questions.column_names if name not in (*DESCRIBING, KEY)]
 
     @cached_property
     def headline(self) -> list[str]:
@@ -162,8 +165,11 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
     settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
+    if (folder / LOADED).is_file():
+        found = _damaged(called, LOADED, lambda: dict(parsed_json((folder / LOADED).read_text(encoding="utf-8"))))
+        settings |= {name: value for name, value in found.items() if settings.get(name) == AUTO}
     numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
-    figures = _figures(numbers)
+    figures, of_questions = _figures(numbers), _damaged(called, SUMMARY, lambda: _of_questions(numbers))
     questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
     questions = questions.rename_columns([_RENAMED.get(name, name) for name in questions.column_names])
     for setting in ("model.name", "dataset.name", "seed"):
@@ -178,7 +184,8 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
         declarations = _damaged(
             called, FIGURES, lambda: from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8")))
         )
-    run = FinishedRun(settings, figures, questions, greedy, _of_questions(numbers), declarations)
+    page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
+    run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page)
     for figure in run.measured:
         if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
@@ -189,7 +196,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
     """Return what ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, UserError) as problem:
+    except (OSError, ArithmeticError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 
@@ -263,10 +270,10 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 
 def _key(run: FinishedRun, without: str = "") -> dict[str, str]:
-    return {name: str(value) for name, value in _settings(run).items() if name != without}
+    return {name: str(value) for name, value in settings_that_count(run).items() if name != without}
 
 
-def _settings(run: FinishedRun) -> dict[str, Any]:
+def settings_that_count(run: FinishedRun) -> dict[str, Any]:
     """Return what results depend on: which samplers and metrics were chosen, and every setting."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
@@ -290,7 +297,7 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
             questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
     of_questions = {**other.of_questions, **one.of_questions}
     figures, declarations = {**other.figures, **one.figures}, [*one.declared, *other.declared]
-    return FinishedRun(one.settings, figures, questions, one.greedy, of_questions, declarations)
+    return FinishedRun(one.settings, figures, questions, one.greedy, of_questions, declarations, one.page)
 
 
 class Labels:
@@ -300,7 +307,9 @@ class Labels:
     """
 
     def __init__(self, runs: Sequence[FinishedRun], ignored: Sequence[str] = ()) -> None:
-        settings = [{name: value for name, value in _settings(run).items() if name not in ignored} for run in runs]
+        settings = [
+            {name: value for name, value in settings_that_count(run).items() if name not in ignored} for run in runs
+        ]
         on = [{name: value for name, value in each.items() if name.startswith("dataset.")} for each in settings]
         of = [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
         self.datasets = _labels(on, "dataset.name", named=True)

@@ -86,7 +86,7 @@ def unread(counts: Mapping[str, float]) -> str:
         if room
         else ""
     )
-    return f"{_counted(sum(found.values()), 'reply', 'replies')}, which count as wrong: {reasons}{remedy}"
+    return f"{_counted(sum(found.values()), 'reply', 'replies')}, none of which counts as right: {reasons}{remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

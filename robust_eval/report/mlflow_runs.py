@@ -2,14 +2,24 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from robust_eval.error import UserError, first_line
+from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.record.mlflow import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
-from robust_eval.record.run_folder import CONFIG, FIGURES, QUESTIONS, SUMMARY
+from robust_eval.record.run_folder import (
+    ANSWERS,
+    CONFIG,
+    CURVES_FILE,
+    FIGURES,
+    GRADED,
+    LOADED,
+    QUESTIONS,
+    SUMMARY,
+    TRACKED,
+)
 from robust_eval.report.finished_runs import FinishedRun, read_run
 
 log = logging.getLogger(__name__)
@@ -37,6 +47,21 @@ class TrackedRuns:
         if not found:
             raise UserError(f"the sweep {run_id} has no run that has finished")
         return found
+
+    def fetched(self, run_id: str) -> Path:
+        """Return a folder with the files of the run of this id.
+
+        Raises UserError where there is none, and OutageError where it has not finished.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise UserError(f"there is no folder {run_id}; {_WANTED}")
+        with self._client() as client:
+            run = self._get(client, run_id)
+            if run.info.status != "FINISHED":
+                why = f": {run.data.tags['error']}" if "error" in run.data.tags else ""
+                raise OutageError(f"the run {run_id} has not finished ({run.info.status}){why}")
+            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
+            return self._download(client, run_id, files)
 
     def _get(self, client: Any, run_id: str) -> Any:
         from mlflow.exceptions import MlflowException
@@ -85,13 +110,17 @@ class TrackedRuns:
 
     def _read(self, client: Any, run: Any) -> FinishedRun:
         run_id = run.info.run_id
+        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED))
+        return read_run(folder, f"{run.info.run_name} ({run_id})")
+
+    def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:
         folder = self._scratch / run_id
         folder.mkdir(exist_ok=True)
         there = {file.path for file in client.list_artifacts(run_id)}
-        for name in (CONFIG, SUMMARY, QUESTIONS, FIGURES):
+        for name in files:
             if name in there:
                 client.download_artifacts(run_id, name, str(folder))
-        return read_run(folder, f"{run.info.run_name} ({run_id})")
+        return folder
 
 
 _RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")

@@ -96,7 +96,8 @@
     })),
   ];
 
-  state.sort = columns.find((column) => column.number) ?? null; // what matters first: the least robust, the most divided
+  const first = columns.find((column) => column.number) ?? null;
+  state.sort = first; // what matters first: the least robust, the most divided
 
   function questionButton(row) {
     const opened = state.opened.has(row);
@@ -155,8 +156,40 @@
     },
   });
 
+  /** Write into the address what is opened, searched, filtered and sorted, so that it can be shared. */
+  function writeAddress() {
+    const said = new URLSearchParams();
+    const last = [...state.opened].at(-1);
+    if (last !== undefined) said.set("q", index.ids[last]);
+    if (state.search) said.set("search", state.search);
+    for (const [name, value] of Object.entries(state.filters)) if (value) said.set(name, value);
+    if (state.sort && (state.sort !== first || state.descending)) said.set("sort", `${state.descending ? "-" : ""}${state.sort.label}`);
+    const address = said.size ? `#${said}` : "";
+    if (!address && !/^#(q|search|sort|status|type|category)=/.test(location.hash)) return;
+    if (location.protocol === "about:") return; // inside of another page there is no address
+    history.replaceState(null, "", address || location.pathname + location.search);
+  }
+
+  /** Do what the address asks for. */
+  function readAddress() {
+    const said = new URLSearchParams(location.hash.slice(1));
+    state.search = search.value = said.get("search") ?? state.search;
+    for (const select of document.querySelectorAll("#questions-controls select[id^=filter]")) {
+      const name = select.id.replace("filter-", "");
+      if (said.has(name)) state.filters[name] = select.value = said.get(name);
+    }
+    const sort = said.get("sort");
+    const column = columns.find((each) => each.label === sort?.replace(/^-/, ""));
+    if (column) Object.assign(state, { sort: column, descending: sort.startsWith("-") });
+    document.body.classList.toggle("alone", said.has("alone"));
+    const row = said.has("q") ? index.ids.indexOf(said.get("q")) : -1;
+    if (row >= 0) open(row);
+    else drawRows();
+  }
+
   function drawRows() {
     const matching = found();
+    writeAddress();
     heads.forEach((head, place) => {
       const sorted = state.sort === columns[place];
       head.setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
@@ -254,15 +287,45 @@
     const context = detail.context
       ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
       : null;
+    const prompt = detail.prompt
+      ? element("details", {}, element("summary", {}, "the prompt as it was sent"), element("pre", {}, quoted(detail.prompt)))
+      : null;
     return element(
       "div",
       { class: "detail" },
       listOf(facts),
+      element("p", {}, copied("copy as JSON", () => JSON.stringify(asJson(row), null, 2)), " ", copied("copy a link", () => linkTo(row))),
+      prompt,
       context,
       detail.curve ? curveOf(detail, row) : null,
       ...Object.entries(detail.samplers).map(([name, answers]) => answersOf(name, answers, detail.wordings, row)),
       detail.tree ? treeOf(detail.tree) : null,
     );
+  }
+
+  /** All that the page knows of a question. */
+  const asJson = (row) => ({
+    ...detailed[row],
+    question: index.texts[row],
+    ...Object.fromEntries(Object.entries(words).map(([name, values]) => [name, values[row]])),
+    figures: Object.fromEntries(numbers.map((column) => [column.name, Number.isNaN(column.numbers[row]) ? null : column.numbers[row]])),
+  });
+  const linkTo = (row) => `${location.href.split("#")[0]}#${new URLSearchParams({ q: index.ids[row] })}`;
+
+  /** A button that puts a text on the clipboard, or shows it where there is none. */
+  function copied(label, text) {
+    const copy = async () => {
+      try {
+        await navigator.clipboard.writeText(text());
+        button.textContent = "copied";
+      } catch {
+        const shown = element("textarea", { readonly: true, rows: 6, "aria-label": label }, text());
+        button.replaceWith(shown);
+        shown.select();
+      }
+    };
+    const button = element("button", { type: "button", onclick: copy }, label);
+    return button;
   }
 
   /** Of a question that is not shown in full: what the index says, and where the rest is. */
@@ -324,14 +387,14 @@
       );
     const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
     let last = null;
-    const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts]) => {
+    const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts, cut]) => {
       const again = rewrite === last;
       last = rewrite;
       return element(
         "tr",
         {},
         reworded ? element("td", {}, again ? "" : quoted(wording(rewrite))) : null,
-        element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : ""),
+        element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} times)`) : ""),
         labelled ? element("td", {}, label) : null,
         element("td", {}, verdict(said)),
         ...counts.map(count),
@@ -512,7 +575,7 @@
   // ------------------------------------------------------------------------------------------------ page
 
   $("question-table").append(
-    element("div", { class: "controls" }, element("label", {}, "search ", search), ...filters),
+    element("div", { class: "controls", id: "questions-controls" }, element("label", {}, "search ", search), ...filters),
     status,
     element(
       "div",
@@ -531,7 +594,8 @@
       ),
     ),
   );
-  drawRows();
+  readAddress();
+  addEventListener("hashchange", readAddress);
 
   const place_of = new Map(index.ids.map((id, row) => [id, row]));
   document.querySelectorAll("[data-question]").forEach((cell) => {

@@ -28,7 +28,8 @@ from robust_eval.report.question_index import TEXT, question_index
 from robust_eval.report.question_status import verdict
 from robust_eval.report.question_table import as_data, chosen, number_columns
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.wording import few, few_kept, headline, sentence, type_name
+from robust_eval.report.warnings import warnings
+from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
 
@@ -49,7 +50,11 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
-        warning=few_kept(result),
+        asked_words=asked_words(result),
+        claims=claims(result),
+        scale=next((score.presentation.scale for score in result.scores.values() if score.presentation.scale), None),
+        warned=list(warnings(result)),
+        main=[row for score in result.scores.values() for row in main_figures(score)],
         few=few,
         bounds=bounds,
         setup=_setup(result),
@@ -159,8 +164,14 @@ def drawing(file: Path, prefix: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r'\bid="', f'id="{prefix}-', drawn)
     drawn = re.sub(r"url\(#", f"url(#{prefix}-", drawn)
+    drawn = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', _no_smaller, drawn, count=1)
     drawn = re.sub(r'href="#', f'href="#{prefix}-', drawn)
     return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), drawn)
+
+
+def _no_smaller(found: re.Match[str]) -> str:
+    """Keep a drawing so wide that its smallest text, which is 9 points high, has 9 pixels."""
+    return f'<svg style="min-width: {float(found[2]):.0f}px" {found[1]}width="{found[2]}pt"'
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What a page shows when a question is opened: its curve, its answers, the top of its answer tree."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import rows, temperature_name, temperatures_of
 from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
+from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import LETTERS, Question
 from robust_eval.record.result import Result
 from robust_eval.report.branches import Path, top_branches
@@ -57,6 +59,8 @@ def details(
         if question.id in verdicts:
             text, said, outcome = verdicts[question.id]
             shown["greedy"] = [cut(text, longest), said, outcome]
+        if prompt := _prompt(result, question):
+            shown["prompt"] = cut(prompt, 8 * longest)
         shown["wordings"] = [cut(wording, longest) for wording in question.rewrites]
         shown["samplers"] = {name: of[question.id] for name, of in answers.items() if question.id in of}
         if question.id in curves:
@@ -65,6 +69,18 @@ def details(
             shown["tree"] = trees[question.id]
         found.append(shown)
     return found
+
+
+def _prompt(result: Result, question: Question) -> str:
+    """Return what a model was shown of a question as it stands; empty where no model was asked."""
+    found = (value for name, value in result.description.items() if re.fullmatch(r"sampler\.[^.]+\.prompts", name))
+    prompts = next(found, None)
+    if not isinstance(prompts, str) or not question.text or not result.description.get("model.prompt_style"):
+        return ""
+    prompt = prompt_for(question, prompts=prompts)
+    if result.description["model.prompt_style"] == "plain":
+        return prompt.text()
+    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in prompt.messages())
 
 
 def cut(text: str, longest: int) -> str:
@@ -85,31 +101,40 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     column = {t: place for place, t in enumerate(temperatures)}
     counts: dict[str, dict[_Key, list[float]]] = defaultdict(dict)
     elected: set[tuple[str, _Key]] = set()
-    names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "temperature"]
+    ended: dict[tuple[str, _Key], float] = defaultdict(float)
+    names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "finish_reason", "temperature"]
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
     for (question_id, *key, temperature), weight, won in zip(
         rows(table, *names), reply_weights(table).tolist(), voted, strict=True
     ):
-        rewrite, text, label, correct, outcome, reason = key
+        rewrite, text, label, correct, outcome, reason, finish = key
         fate = f"{outcome}: {reason}" if reason and outcome == "invalid" else outcome
         answer = (rewrite, text.strip(), label, verdict(correct, outcome), fate)
         of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
         of_answer[column[temperature]] += weight
+        if finish == "length":
+            ended[question_id, answer] += weight
         if won:
             elected.add((question_id, answer))
     return {
         question_id: {
             "temperatures": [temperature_name(t) if math.isnan(t) else t for t in temperatures],
-            **_most_frequent(question_id, found, elected, longest),
+            **_most_frequent(question_id, found, elected, ended, longest),
         }
         for question_id, found in counts.items()
     }
 
 
 def _most_frequent(
-    question_id: str, found: Mapping[_Key, list[float]], elected: Collection[tuple[str, _Key]], longest: int
+    question_id: str,
+    found: Mapping[_Key, list[float]],
+    elected: Collection[tuple[str, _Key]],
+    ended: Mapping[tuple[str, _Key], float],
+    longest: int,
 ) -> dict[str, Any]:
-    """Return the answers that are shown, by wording; the others and all of them parted by their verdict."""
+    """Return the answers that are shown, by wording, with how often the length limit ``ended`` one that it did; the
+    others and all of them parted by their verdict.
+    """
     shown, seen = [], Counter[int]()
     others: dict[str, list[Sequence[float]]] = defaultdict(list)
     whole: dict[str, list[Sequence[float]]] = defaultdict(list)
@@ -120,8 +145,9 @@ def _most_frequent(
         if seen[rewrite] > ANSWERS:
             others[said].append(counts)
             continue
-        won = (question_id, answer) in elected
-        shown.append([rewrite, cut(text, longest), cut(label or "", 40), said, outcome, won, _summed([counts])])
+        won, ends = (question_id, answer) in elected, _times(ended.get((question_id, answer), 0.0))
+        line = [rewrite, cut(text, longest), cut(label or "", 40), said, outcome, won, _summed([counts])]
+        shown.append([*line, ends] if ends else line)
     labels = any(label and label != normalize(text) for _, text, label, *_ in islice(found, ANSWERS))
     return {
         "rows": shown,

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class SharedQuestions:
     ``figures`` maps the names of the figures that are compared by question (``of_question`` of what is ``declared``)
     and that at least two have to their values, NaN where undefined: of an FRS that for the first weight d that these
     have in common, of a curve that at the common temperature nearest to 1. ``answers`` are the greedy ones with the
-    ``verdicts`` on them, None where they are not at hand.
+    ``verdicts`` on them, None where they are not at hand; ``pages`` the reports.
     """
 
     dataset: str
@@ -42,6 +43,7 @@ class SharedQuestions:
     declared: list[Figure]
     answers: NDArray[np.object_]
     verdicts: NDArray[np.object_]
+    pages: list[Path | None]
 
     @cached_property
     def ranges(self) -> dict[str, Floats]:
@@ -75,14 +77,16 @@ class SharedQuestions:
     def disputed(self, most: int) -> NDArray[np.intp]:
         """Return rows of questions that some kept and others did not, at most so many.
 
-        First those that have the highest value of the leading figure where they were kept; without one, those asked
+        First those that have the best value of the leading figure where they were kept; without one, those asked
         first.
         """
         found = np.flatnonzero(self.divided)
         if self.leading is None:
             return found[:most]
         scores = self.figures[self.leading]
-        highest = np.max(np.nan_to_num(scores[found], nan=-1.0), axis=1, initial=-1.0)
+        if self.about(self.leading).more_is_better is False:
+            scores = -scores
+        highest = np.max(np.nan_to_num(scores[found], nan=-np.inf), axis=1, initial=-np.inf)
         return found[np.lexsort((found, -highest))][:most]
 
     @cached_property
@@ -179,6 +183,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
         declarations,
         answers,
         verdicts,
+        [run.page for run in runs],
     )
 
 

@@ -1,6 +1,6 @@
 """What a run says in the terminal before it asks, and a run, a job of a sweep, and a comparison when they end."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -13,9 +13,13 @@ from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import unanswered, unasked, unread
+from robust_eval.report.opening import opening
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
+
+WORD = 40
+"""Characters of a word in a label that is not broken."""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -87,7 +91,12 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     shown = _compared(compared)
     table = titled("1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs")
     for name in ("run", "kept", *shown.values()):
-        table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
+        table.add_column(
+            name,
+            justify="left" if name == "run" else "right",
+            overflow="fold",
+            min_width=_widest(compared.labels) if name == "run" else None,
+        )
     for label, run in zip(compared.labels, compared.runs, strict=True):
         kept = sum(run.questions["kept"].to_pylist())
         found = [(run.figures.get(name), run.n(name)) for name in shown]
@@ -95,10 +104,17 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
         table.add_row(label, f"{kept} of {run.asked}", *words)
     console = terminal()
     console.print()
+    for said in opening(compared)[0]:
+        console.print(said)
     console.print(table)
     if warning := compared.warning:
         console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
+
+
+def _widest(labels: Sequence[str]) -> int:
+    """Return how wide a column is at least in which no word of these labels is broken, but for very long ones."""
+    return min(WORD, max(len(word) for label in labels for word in label.split() or [""]))
 
 
 def _compared(compared: Comparison) -> dict[str, str]:

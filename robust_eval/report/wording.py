@@ -1,5 +1,6 @@
 """What is said of the figures of a run, wherever a person reads them."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from robust_eval.metric.estimate import interval
@@ -25,13 +26,27 @@ def headline(score: Score) -> list[Row]:
     """Return the figures of a score that a person wants first; all of them, by name, where the metric declares none."""
     figures = score.figures()
     declared = {name: about for name in score.telling().figures() if (about := score.about(name))}
-    shown = {name: (about.words, about.form) for name, about in declared.items() if about.shown != DETAIL}
-    rows = []
-    for name, (label, form) in (shown or {name: (name, ".3f") for name in figures}).items():
-        value = score.reasons.get(name) or number(figures[name].value, form)
-        n = score.n(name)
-        rows.append(Row(label, value, interval(figures[name]), "" if n is None else f"{n:,}"))
-    return rows
+    shown = [name for name, about in declared.items() if about.shown != DETAIL]
+    return [_row(score, name) for name in shown or figures]
+
+
+def _row(score: Score, name: str) -> Row:
+    about, estimate, n = score.about(name), score.figures()[name], score.n(name)
+    label, form = (about.words, about.form) if about and about.shown != DETAIL else (name, ".3f")
+    value = score.reasons.get(name) or number(estimate.value, form)
+    return Row(label, value, interval(estimate), "" if n is None else f"{n:,}")
+
+
+def main_figures(score: Score) -> list[Row]:
+    """Return the figures among :func:`headline` that speak for a score: those that lead or have a short heading, of a
+    curve the point nearest to t = 1.
+    """
+    found = []
+    for figure in score.declared:
+        if (figure.leads or figure.short) and figure.shown != DETAIL:
+            names = figure.standing(score.figures())
+            found += names if "{}" in figure.name else names[:1]
+    return [_row(score, name) for name in found]
 
 
 def sentence(result: Result) -> str:
@@ -39,6 +54,42 @@ def sentence(result: Result) -> str:
     start = f"{len(result.kept)} of {len(result.candidates())} questions were kept and asked again"
     said = next((said for score in result.scores.values() if (said := score.presentation.sentence)), "")
     return f"{start} {said}" if said else f"{start}."
+
+
+def asked_words(result: Result) -> str:
+    """Say in one line what was asked of whom, and when."""
+    known = result.description
+    where = ", ".join(
+        str(known[name]) for name in ("loaded.dtype", "loaded.device", "loaded.server") if known.get(name)
+    )
+    when = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
+    model = f"{known.get('model.name', 'The model')}{f' ({where})' if where else ''}"
+    again = "; ".join(_again(name, known) for name in result.graded)
+    kept = "all of them" if len(result.kept) == len(result.candidates()) else f"{len(result.kept):,} of them"
+    once = "once at temperature 0, and " if result.baseline.num_rows else ""
+    data = known.get("dataset.name", "the data set")
+    return f"{model} was asked {len(result.candidates()):,} questions of {data}{when}: {once}{kept} {again}."
+
+
+def _again(sampler: str, settings: Mapping[str, object]) -> str:
+    """Say how a sampler asked: "10 times at each of 10 temperatures (0.2 to 2)"."""
+    own = f"sampler.{sampler}."
+    trials, rewrites = settings.get(f"{own}trials"), settings.get(f"{own}rewrites")
+    temperatures = settings.get(f"{own}temperatures")
+    said = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
+    said += f", also in up to {rewrites} other wordings," if rewrites else ""
+    if not isinstance(temperatures, Sequence) or isinstance(temperatures, str) or not temperatures:
+        return said
+    if len(temperatures) == 1:
+        return f"{said} at temperature {temperatures[0]:g}"
+    return f"{said} at each of {len(temperatures)} temperatures ({min(temperatures):g} to {max(temperatures):g})"
+
+
+def claims(result: Result) -> str:
+    """Say in one sentence what a run found, for somebody who does not know its metrics; empty where no metric does."""
+    own = [*result.scores["greedy"].presentation.claims] if "greedy" in result.scores else []
+    others = [claim for score in result.scores.values() for claim in score.presentation.claims if claim not in own]
+    return f"It {'; it '.join([*own, *others])}." if own or others else ""
 
 
 FEWEST = 30

@@ -25,11 +25,11 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def command() -> Iterator[None]:
+def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
     """Wrap all that a command does, set its exit status, and hide the bars of other libraries.
 
-    A UserError exits with 1 and one sentence, Ctrl-C with 130, SIGTERM with 143, any other exception with 1 and a
-    traceback.
+    A UserError exits with the status ``mistake`` and one sentence, Ctrl-C with 130, SIGTERM with 143, any other
+    exception with the status ``failure`` and a traceback.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)
@@ -42,7 +42,7 @@ def command() -> Iterator[None]:
         sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
     except Exception as problem:
         say(problem)
-        sys.exit(1)
+        sys.exit(mistake if isinstance(problem, UserError) else failure)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge, matching
+from robust_eval.sampler.base import Conditions, Judge, matching
 from robust_eval.sampler.known_facts import KnownFacts
 
 ESTIMATORS = ("trials", "combined")
@@ -28,7 +28,6 @@ class TemperatureSweep(KnownFacts):
     whole_answers: bool = True
     """False: an answer ends as soon as it contains an accepted answer and the boundary of its last word, which saves
     time where nothing but correctness is asked for."""
-
     ask: str = "all"
     """all, as the paper does; undecided asks from below, and at each temperature only until it is settled whether the
     fact holds there: the same breaking temperatures and FRS for about a third of the answers, and no accuracies."""
@@ -71,3 +70,20 @@ class TemperatureSweep(KnownFacts):
             )
             for question in questions
         ]
+
+
+def asks_undecided(sampler: Conditions) -> bool:
+    """Return whether a sampler is set to ask no more than breaking temperatures need."""
+    return isinstance(sampler, TemperatureSweep) and sampler.ask == "undecided"
+
+
+def why_whole(sampler: Conditions) -> list[str]:
+    """Return why a sampler has to ask all, by its own settings; nothing where it can ask less."""
+    if not isinstance(sampler, TemperatureSweep):
+        return ["it has no breaking temperatures"]
+    reasons = []
+    if sampler.estimator != "trials":
+        reasons.append(f"sampler.estimator={sampler.estimator} reads all answers")
+    if not sampler.whole_answers:
+        reasons.append("sampler.whole_answers=false ends answers where they are right")
+    return reasons

@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from scripted_server import scripted_server
 from shell import Shell
+from unseen import unseen
 
 import robust_eval
 from robust_eval import Evaluation, FunctionModel, UserError
@@ -284,8 +286,10 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluati
         assert len(one) > 0
     assert compared.folder == Path("beside")
     assert by_folder.folder.is_relative_to(tmp_path / "mlruns" / "comparisons")
-    assert repr(compared).startswith("2 runs of paris and rome on local.")
-    assert compared._repr_html_().startswith("<p>2 runs of paris and rome on local.</p>")
+    verdict, what, _ = repr(compared).splitlines()
+    assert verdict.startswith("paris and rome cannot be told apart: ")
+    assert what == "2 runs of paris and rome on local."
+    assert compared._repr_html_().startswith("<p>paris and rome cannot be told apart: ")
     (tmp_path / "beside" / "comparison.html").read_text()
 
 
@@ -469,3 +473,11 @@ def test_bad_input_raises_one_sentence_and_the_process_goes_on(case: str, tmp_pa
     assert not GlobalHydra.instance().is_initialized()
     run = robust_eval.run(model=_town, dataset=QUESTIONS, **QUICK)
     assert run.figures.set_index("name").loc["certainty.error_rate.t0.7", "value"] == 0.5
+
+
+def test_an_error_that_nobody_catches_prints_nothing_that_a_terminal_acts_on():
+    with pytest.raises(UserError) as raised:
+        robust_eval.load("runs/\x1b[2J\u202enosuch")
+    printed = "".join(traceback.format_exception(raised.value))
+    assert unseen(printed) == set()
+    assert "there is no folder runs/\\x1b[2J\\u202enosuch" in printed

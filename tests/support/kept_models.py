@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from robust_eval.model.local.transformers import Transformers, TransformersModel
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.local.transformers_model import TransformersModel
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Any
 from scripted_model import wait_for
 
 from robust_eval.model.base import Item, Reply, Request
-from robust_eval.model.local.transformers import Transformers, TransformersModel
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.local.transformers_model import TransformersModel
 
 
 @dataclass

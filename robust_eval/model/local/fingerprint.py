@@ -62,7 +62,7 @@ def no_model(path: str) -> str:
 
 _CONFIGS = ("config.json", "adapter_config.json", "modules.json")
 """What tells a folder with a model: of transformers, of peft, of sentence-transformers."""
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # ./folder is none
 
 
 def hub_commit(repository: str, revision: str | None) -> str:

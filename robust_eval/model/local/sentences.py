@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.error import UserError, first_line
+from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.model.local.embedded import package_folder
 from robust_eval.model.local.fingerprint import no_model
 from robust_eval.runtime.parallel import in_parts
@@ -68,7 +68,7 @@ def sentence_transformer(path: str) -> Any:
     try:
         model = SentenceTransformer(where, device="cpu")
     except (OSError, ValueError, SafetensorError) as problem:
-        raise UserError(f"sentence model {path} cannot be loaded: {first_line(problem)}") from problem
+        raise OutageError(f"sentence model {path} cannot be loaded: {first_line(problem)}") from problem
     log.info("sentence model %s", path)
     return model
 
@@ -123,7 +123,7 @@ def located(kind: str, path: str) -> str:
         package, _, inside = path.removeprefix(EMBEDDED).partition("/")
         return str(package_folder(package) / inside)
     if Path(path).suffix == "" and not Path(path).exists() and "/" not in path:
-        raise UserError(f"{kind} {path}: there is no such folder")
+        raise OutageError(f"{kind} {path}: there is no such folder")
     if reason := no_model(path):
-        raise UserError(f"{kind} {path} cannot be loaded: {reason}")
+        raise OutageError(f"{kind} {path} cannot be loaded: {reason}")
     return path

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Memory, Reply, Request
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.served.background import awaited
@@ -163,7 +163,7 @@ class BatchedModel(ServedModel):
                     batch = self._at_service(partial(self._found, sent))
                 except UnansweredError as problem:
                     if problem.kind == "fatal" and problem.status != _GONE:
-                        raise UserError(f"{self.settings.base_url} refuses to answer: {problem}") from None
+                        raise OutageError(f"{self.settings.base_url} refuses to answer: {problem}") from None
                     if problem.status != _GONE:
                         outage = self._bear(problem, outage + wait)
                         wait = max(wait, problem.retry_after or 0)
@@ -180,7 +180,7 @@ class BatchedModel(ServedModel):
     def _bear(self, problem: UnansweredError, seconds: float) -> float:
         """Return for how long the service has not answered; UserError where that is too long."""
         if max(seconds, problem.retry_after or 0) > self.settings.answer_seconds:
-            raise UserError(f"{self.settings.base_url} has not answered for {seconds:,.0f} s: {problem}")
+            raise OutageError(f"{self.settings.base_url} has not answered for {seconds:,.0f} s: {problem}")
         log.debug("%s", problem)
         return seconds
 
@@ -404,7 +404,7 @@ class BatchedModel(ServedModel):
                 wait = min(backoff(attempt, problem.retry_after, generator), max(shortest, problem.retry_after or 0))
                 outage = self._bear(problem, outage + wait)
                 time.sleep(wait)
-        raise UserError(f"{self.settings.base_url} takes no batch: {last}; what was answered is in the store")
+        raise OutageError(f"{self.settings.base_url} takes no batch: {last}; what was answered is in the store")
 
     def _note(self, sent: Sent) -> None:
         """Keep what a batch asks, before the service is sent anything."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.model.logprobs import fault, is_whole
 from robust_eval.model.served.service import Answered, UnansweredError
@@ -120,7 +120,7 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
         except UnansweredError as problem:
             if problem.kind in ("wrong", "filtered"):
                 return None
-            raise UserError(f"{server} failed while it was asked what it can do: {problem}") from None
+            raise OutageError(f"{server} failed while it was asked what it can do: {problem}") from None
 
     async def logprobs(number: int, at: float) -> list[float]:
         wanted = {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
@@ -190,7 +190,7 @@ async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str
             await ask(_SHORT, system_role, settings)
         except UnansweredError as problem:
             if problem.kind not in ("wrong", "filtered"):
-                raise UserError(f"{server} does not answer: {problem}") from None
+                raise OutageError(f"{server} does not answer: {problem}") from None
             refusals[str(problem)] = None
             return problem.kind == "filtered"
         return True

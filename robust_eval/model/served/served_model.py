@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
@@ -185,15 +185,20 @@ class ServedModel(LanguageModel):
         wanted: queue.LifoQueue[Request | None] = queue.LifoQueue()  # what was begun is ended first
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         awaited = 0
+
+        def want(requests: Sequence[Request]) -> None:
+            nonlocal awaited
+            for request in sorted(requests, key=by_prefix, reverse=True):
+                wanted.put(request)
+                awaited += request.answers
+
         if more is None:
             wanted.put(None)
+        want(requests)  # before the work begins, which would meet the None below them first
         answer_all = partial(self._answer_all, wanted, ready.put, ready.qsize)
         with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
-                for request in sorted(requests, key=by_prefix, reverse=True):
-                    wanted.put(request)
-                    awaited += request.answers
                 if more and not awaited:
                     wanted.put(None)
                 replies = [ready.get()]
@@ -203,7 +208,7 @@ class ServedModel(LanguageModel):
                 came = [reply for reply in replies if reply is not None]
                 awaited -= sum(len(reply.completions) for reply in came)
                 yield came
-                requests = more() if more else []
+                want(more() if more else [])
             work.result()
 
     def description(self) -> dict[str, Any]:
@@ -321,7 +326,7 @@ class ServedModel(LanguageModel):
             except OverBudgetError as spent:
                 self._end_over_budget(str(spent))
             except EndedError as reason:
-                self._end_as_told(UserError(str(reason)))
+                self._end_as_told(OutageError(str(reason)))
             if self._stop:
                 raise EndedError(str(self._stop))
             try:
@@ -426,7 +431,7 @@ class ServedModel(LanguageModel):
         )
 
     def _end(self, reason: str) -> None:
-        self._end_as_told(UserError(f"{reason}; what was answered is in the store"))
+        self._end_as_told(OutageError(f"{reason}; what was answered is in the store"))
         self.gate.end(str(self._stop))
 
     def _end_as_told(self, reason: UserError) -> None:

@@ -12,7 +12,7 @@ from tiny_model import save_tiny_model
 
 from robust_eval.answer import OUTCOMES, SCHEMA
 from robust_eval.error import UserError
-from robust_eval.model.local.transformers import TransformersModel
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.prompt.prompt import prompt_for, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.record.result import Result

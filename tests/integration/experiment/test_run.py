@@ -223,6 +223,7 @@ def left(base: Path) -> list[str]:
         ("dataset=local dataset.path={base}/mars.csv", "question "),
         ("model.path={base}/empty", "model.path of tiny: the folder {base}/empty holds no model"),
         ("model.path={base}/none", "model.path of tiny: there is no folder {base}/none"),
+        ("model.path=./none", "model.path of tiny: there is no folder ./none"),
         ("model.path={base}/untold", "model tiny: {base}/untold cannot be loaded"),
         ("sampler.temperature_sweep.estimator=combined grader=levenshtein", "sampler.estimator=combined cannot tell"),
         ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
@@ -255,6 +256,17 @@ def test_a_run_that_is_stopped_before_anything_was_asked_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         measure("tracking=mlflow", base=tmp_path)
     assert left(tmp_path) == ["mlruns"]
+
+
+def test_a_mistake_leaves_no_folder_of_its_day_but_those_of_others(measure: Callable, tmp_path: Path):
+    mistake = ("dataset=jsonl", f"dataset.path={tmp_path}/none.jsonl")
+    with pytest.raises(UserError):
+        measure(*mistake, base=tmp_path, folder="mlruns/runs/today/1")
+    assert left(tmp_path / "mlruns" / "runs") == []
+    (tmp_path / "mlruns" / "runs" / "today" / "0").mkdir(parents=True)
+    with pytest.raises(UserError):
+        measure(*mistake, base=tmp_path, folder="mlruns/runs/today/1")
+    assert left(tmp_path / "mlruns" / "runs") == ["today", "today/0"]
 
 
 def test_a_mistake_leaves_what_was_in_the_folder_before(measure: Callable, tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
-from robust_eval.model.local.transformers import TransformersModel
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
@@ -98,7 +98,7 @@ def random_pair(model: TransformersModel, seed: int) -> tuple[tuple[str, ...], b
     reply = f"{random.choice(BEFORE)} {said}{random.choice(AFTER)}"
     ids = model.tokenizer(reply).input_ids
     return answers, b"".join(
-        model._vocabularies[True].texts.raw[token] for token in ids[: random.integers(len(ids) + 1)]
+        model.texts.vocabularies[True].texts.raw[token] for token in ids[: random.integers(len(ids) + 1)]
     )
 
 
@@ -137,21 +137,21 @@ def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> i
 def test_next_tokens_are_judged_as_whole_replies_are(
     embedded: TransformersModel, answers: tuple[str, ...], prefix: bytes
 ):
-    agrees_with_whole_replies(answers, prefix, embedded._vocabularies[True].texts)
+    agrees_with_whole_replies(answers, prefix, embedded.texts.vocabularies[True].texts)
 
 
 @pytest.mark.parametrize("seed", range(RANDOM))
 def test_next_tokens_are_judged_as_whole_replies_are_to_built_in_questions(embedded: TransformersModel, seed: int):
-    agrees_with_whole_replies(*random_pair(embedded, seed), embedded._vocabularies[True].texts)
+    agrees_with_whole_replies(*random_pair(embedded, seed), embedded.texts.vocabularies[True].texts)
 
 
 def test_what_is_closed_stays_right(embedded: TransformersModel):
-    texts = embedded._vocabularies[True].texts
+    texts = embedded.texts.vocabularies[True].texts
     assert sum(stays_right(answers, prefix, texts) for answers, prefix in BY_HAND + MORE) > 100_000
 
 
 def test_what_is_closed_stays_right_of_built_in_questions(embedded: TransformersModel):
-    texts = embedded._vocabularies[True].texts
+    texts = embedded.texts.vocabularies[True].texts
     assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(2 * RANDOM)) > 100_000
 
 
@@ -159,7 +159,7 @@ def test_what_is_closed_stays_right_of_built_in_questions(embedded: Transformers
 def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
     embedded: TransformersModel, answers: tuple[str, ...], prefix: bytes
 ):
-    texts = embedded._vocabularies[True].texts
+    texts = embedded.texts.vocabularies[True].texts
     rule = matcher(*answers)
     reply = normalize(prefix.decode("utf-8", "replace"))
     left = set()

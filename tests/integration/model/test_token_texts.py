@@ -5,7 +5,7 @@ from token_search import equal_to, starting_with, with_word
 
 
 def test_the_texts_of_a_byte_level_tokenizer_with_merges_are_those_that_it_decodes(embedded):
-    texts = embedded._vocabularies[True].texts
+    texts = embedded.texts.vocabularies[True].texts
     size = embedded.model.get_output_embeddings().weight.shape[0]
     assert len(texts) == size == 49_152
     for token in range(size):
@@ -15,7 +15,7 @@ def test_the_texts_of_a_byte_level_tokenizer_with_merges_are_those_that_it_decod
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tokens_of_a_real_vocabulary_are_found(embedded, seed: int):
-    texts = embedded._vocabularies[True].texts
+    texts = embedded.texts.vocabularies[True].texts
     random = standard_random.Random(seed)
     for word in [*random.sample(texts.keys, 5), "paris", "a", "s", " the", "ï", "nowhere in there"]:
         assert sorted(texts.starting_with(word)) == starting_with(texts, word)

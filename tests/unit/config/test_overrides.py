@@ -36,7 +36,7 @@ MODELS = (
     "vllm_qwen25_14b"
 )
 METRICS = "agreement, certainty, frs"
-GRADERS = "cosine, levenshtein, matching, references"
+GRADERS = "cosine, judge, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
     "until, question_types"

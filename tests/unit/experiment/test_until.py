@@ -114,8 +114,11 @@ def test_an_interval_that_is_narrow_by_chance_ends_no_run():
     fit = OLS(values, np.ones(len(values))).fit(
         cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False}
     )
-    half = 1.959964 * fit.bse[0]
     mean = float(values.mean())
+    squares = np.bincount(groups, values - mean) ** 2
+    assert fit.bse[0] ** 2 == pytest.approx(squares.sum() / 30**2)
+    above = squares.mean() + 2 * squares.std() / math.sqrt(15)  # the variance of a group's sum, two standard errors up
+    half = 1.959964 * math.sqrt(15 * above) / 30
     score = Score(
         [q.id for q in taken], {"frs.d1": Estimate(mean, mean - 0.01, mean + 0.01)}, by_question={"frs.d1": values}
     )

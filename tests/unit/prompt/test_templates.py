@@ -11,7 +11,7 @@ ZERO_SHOT = "builtin:zero_shot.yaml"
 OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
-KNOWN = "system, abstractive, extractive, multiple_choice, rewriting"
+KNOWN = "system, abstractive, extractive, multiple_choice, rewriting, equivalence, support, rubric"
 FILES = f"there are {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"

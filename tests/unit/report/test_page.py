@@ -257,9 +257,8 @@ def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_sh
     write_page(run, [], tmp_path / "report.html")
     shown = capsys.readouterr().out + (tmp_path / "report.html").read_text(encoding="utf-8")
     assert set(re.findall(r"0\.65\d+", shown)) == {"0.655"}
-    assert (
-        shown.count("0.655") == 4
-    )  # the terminal's table; the page's headline, its table, and the fact among the extremes
+    # the terminal's table; the page's scale, its headline, its two tables, and the fact among the extremes
+    assert shown.count("0.655") == 6
     assert as_data(number_columns(run)[0], [0])["numbers"] == [0.654527]  # of which the page's script makes 0.655
 
 

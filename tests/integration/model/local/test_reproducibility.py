@@ -17,7 +17,7 @@ from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
-from robust_eval.model.local.transformers import TransformersModel
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 

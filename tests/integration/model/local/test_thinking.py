@@ -10,7 +10,8 @@ from tiny_model import save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Enumeration, Request
 from robust_eval.model.local.prompt_encoder import ChatTemplate
-from robust_eval.model.local.transformers import Transformers, TransformersModel
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.prompt.prompt import Prompt
 
 PROMPT = Prompt("Be brief.", (), "Two?")

@@ -16,10 +16,12 @@ from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
-from robust_eval.model.local import answer_tree, batching, transformers
+from robust_eval.model.local import answer_texts, batching, transformers_model
+from robust_eval.model.local import settings as local_settings
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prefix_rows import PrefixRows
-from robust_eval.model.local.transformers import Transformers, TransformersModel
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question
@@ -119,9 +121,9 @@ def test_a_chat_style_needs_a_chat_template(folder: Path, tmp_path: Path):
 def test_plain_prompts_are_continued_and_end_at_a_line_break(folder: Path):
     model = load(folder, prompt_style="plain")
     newline = model.tokenizer("\n").input_ids[0]
-    ends = torch.nonzero(model._vocabularies[True].ends).flatten().tolist()
+    ends = torch.nonzero(model.texts.vocabularies[True].ends).flatten().tolist()
     assert ends == sorted([2, newline])
-    assert not model._vocabularies[True].carries[newline]
+    assert not model.texts.vocabularies[True].carries[newline]
     completions = [c for reply in answered(model, [request("Two?", 400, (3.0,))]) for c in reply.completions]
     stopped = [c for c in completions if c.finish_reason == "stop"]
     assert stopped
@@ -137,7 +139,7 @@ def test_a_chat_prompt_follows_the_template(folder: Path):
     model = load(folder, prompt_style="chat")
     ids = model._encode(request("Two?").prompt)
     assert model.tokenizer.decode(ids) == "<system>Be brief.<user>One?<assistant>1<user>Two?<bot>"
-    assert torch.nonzero(model._vocabularies[True].ends).flatten().tolist() == [2]
+    assert torch.nonzero(model.texts.vocabularies[True].ends).flatten().tolist() == [2]
 
 
 def test_a_chat_answer_is_its_first_line(folder: Path):
@@ -145,7 +147,7 @@ def test_a_chat_answer_is_its_first_line(folder: Path):
 
     def read(text: str) -> tuple[str, str]:
         ids = tuple(model.tokenizer(text).input_ids)
-        answer, tokens = model._read(ids, first_line=True)
+        answer, tokens = model.texts.read(ids, first_line=True)
         return answer, model.tokenizer.decode(list(ids[:tokens]))
 
     assert read("Paris") == ("Paris", "Paris")
@@ -153,7 +155,7 @@ def test_a_chat_answer_is_its_first_line(folder: Path):
     assert read("\n\nParis \nIt") == ("Paris", "\n\nParis")
     assert read("\n \n") == ("", "")
     end = model.tokenizer.eos_token_id
-    assert model._read((*model.tokenizer("Paris").input_ids, end), first_line=True) == ("Paris", 5)
+    assert model.texts.read((*model.tokenizer("Paris").input_ids, end), first_line=True) == ("Paris", 5)
 
 
 def list_request(name: str, trials: int = 1, temperatures: tuple[float, ...] = (0.0,), tokens: int = 8) -> Request:
@@ -299,7 +301,7 @@ def drawn(one: Completion) -> tuple[object, ...]:
 def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
     """Let blocks of more than ``most`` prompts fail; the list holds the sizes of all that are tried."""
     asked = []
-    sample_answers = answer_tree.sample_answers
+    sample_answers = transformers_model.sample_answers
 
     def sample(prefixes: object, requests: Sequence[Request], *others: object) -> object:
         asked.append(len(requests))
@@ -307,7 +309,7 @@ def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exce
             raise error
         return sample_answers(prefixes, requests, *others)
 
-    monkeypatch.setattr(answer_tree, "sample_answers", sample)
+    monkeypatch.setattr(transformers_model, "sample_answers", sample)
     return asked
 
 
@@ -411,7 +413,7 @@ def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytes
             asked = out_of_memory_beyond(patch, 10**6, MemoryError())
             model = load(folder, prompt_style="plain")
             memory = free * one_question  # half of it holds so many times 30 answers
-            patch.setattr(transformers, "free_memory", lambda device, memory=memory: memory)
+            patch.setattr(transformers_model, "free_memory", lambda device, memory=memory: memory)
             everywhere[free] = everything(answered(model, requests))
         assert max(asked) == block
         assert sum(asked) == 12
@@ -422,8 +424,8 @@ def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytes
 def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(transformers, "free_memory", lambda device: 10**15)
-    monkeypatch.setattr(transformers, "MOST_ANSWERS_AT_ONCE", {False: 130, True: 130})
+    monkeypatch.setattr(transformers_model, "free_memory", lambda device: 10**15)
+    monkeypatch.setattr(local_settings, "MOST_ANSWERS_AT_ONCE", {False: 130, True: 130})
     asked = out_of_memory_beyond(monkeypatch, 10**6, MemoryError())
     requests = [free_request(f"{index:02}") for index in range(5)]
     assert len(list(answered(load(folder, prompt_style="plain"), requests))) == 5
@@ -431,7 +433,7 @@ def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_i
 
 
 def test_free_memory_is_that_of_the_device():
-    assert 2**20 < transformers.free_memory(torch.device("cpu")) < 2**50
+    assert 2**20 < transformers_model.free_memory(torch.device("cpu")) < 2**50
 
 
 @pytest.mark.parametrize("style", ["plain", "chat"])
@@ -441,8 +443,8 @@ def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, styl
     free = load(folder, prompt_style=style)
     stopped = load(folder, prompt_style=style, stop=stop)
     ((_, without, *_),), ((_, found, *_),) = answered(free, [asked]), answered(stopped, [asked])
-    ends = torch.nonzero(free._vocabularies[True].ends).flatten().tolist()
-    raw = free._vocabularies[True].texts.raw
+    ends = torch.nonzero(free.texts.vocabularies[True].ends).flatten().tolist()
+    raw = free.texts.vocabularies[True].texts.raw
     earlier = 0
     for longer, completion in zip(without, found, strict=True):
         # by the definition: the undisturbed answer, up to the first token that completes a stop string
@@ -486,7 +488,7 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(
     def unreadable(tokenizer: object, size: int) -> None:
         raise ValueError("what its tokens write is unknown")
 
-    monkeypatch.setattr(transformers, "token_texts", unreadable)
+    monkeypatch.setattr(answer_texts, "token_texts", unreadable)
     model = load(folder, prompt_style="plain")
     with caplog.at_level("WARNING"):
         ((_, found, curve, _),) = answered(model, [asked])
@@ -577,7 +579,7 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
     requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
     for asked, (completion,), *_ in answered(model, requests):
         ids = torch.tensor([model._encode(asked.prompt)])
-        ends = torch.nonzero(model._vocabularies[True].ends).flatten().tolist()
+        ends = torch.nonzero(model.texts.vocabularies[True].ends).flatten().tolist()
         generated = model.model.generate(
             ids,
             attention_mask=torch.ones_like(ids),

@@ -35,6 +35,7 @@ from robust_eval.model import reply_tables
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.calls import calls
 from robust_eval.model.served import client, served_model
+from robust_eval.model.served.background import Background
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import FEW
@@ -710,6 +711,22 @@ def test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_le
         after = ask(model, store, requests)
         assert seen == {"q1": 1}
         assert after == ask(model, NoStore(), requests)
+
+
+def test_every_request_is_answered_however_fast_the_work_begins(monkeypatch: pytest.MonkeyPatch):
+    class Faster(Background):
+        """Goes on with the caller when the work has ended."""
+
+        def __enter__(self) -> Background:
+            work = super().__enter__()
+            self._thread.join()
+            return work
+
+    with scripted(lambda body, headers: (200, good(body))) as url:
+        model = config(url)
+        expected = ask(model, NoStore(), greedy(3))
+        monkeypatch.setattr(served_model, "Background", Faster)
+        assert ask(model, NoStore(), greedy(3)) == expected
 
 
 @pytest.mark.parametrize("lie", [lie for lie in LIES if "no completion" not in LIES[lie][1] and lie != "too much"])

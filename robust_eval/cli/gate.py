@@ -1,0 +1,231 @@
+"""May a candidate replace its baseline? ``robust-eval gate BASELINE CANDIDATE``, or ``gate BASELINE model=…``."""
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import OmegaConf
+
+from robust_eval.cli.repeat import candidate_overrides
+from robust_eval.config.overrides import as_meant, composed_in, own_folder
+from robust_eval.config.schema import CONF, register
+from robust_eval.error import OutageError, UserError, first_line
+from robust_eval.experiment.deciding import Deciding
+from robust_eval.experiment.run import run as run_experiment
+from robust_eval.gate.baselines import baseline_named
+from robust_eval.gate.comparable import refuse_incomparable, refuse_other_settings
+from robust_eval.gate.decision import STATUS, Decision, decide, differences
+from robust_eval.gate.measured_run import MeasuredRun, read_measured
+from robust_eval.gate.settings import GateSettings, gate_settings
+from robust_eval.gate.single_facts import single_facts
+from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
+from robust_eval.record.mlflow import mlflow_library, store_at
+from robust_eval.record.mlflow_run import MlflowRun
+from robust_eval.record.settings import flat
+from robust_eval.report.mlflow_runs import TrackedRuns
+from robust_eval.report.terminal import terminal, titled
+from robust_eval.runtime.command import command
+from robust_eval.runtime.gc_tuning import collect_seldom
+from robust_eval.runtime.logs import log_plainly
+from robust_eval.sampler.base import NothingKeptError
+
+log = logging.getLogger(__name__)
+
+DECIDED = "until=decided"
+MISTAKE = 2
+"""The exit status of a mistake in the call; those of the outcomes are in :data:`robust_eval.gate.decision.STATUS`."""
+
+
+class Called(NamedTuple):
+    """What the words of the call ask for: the settings of the gate, a finished candidate or overrides of one."""
+
+    settings: GateSettings
+    candidate: str | None
+    overrides: list[str]
+    early: bool
+
+
+def main() -> None:
+    """Decide, write the verdict, and exit with 0 (PASS), 1 (FAIL) or 3 (INCONCLUSIVE); with 2 after a mistake."""
+    arguments = _parser().parse_intermixed_args()
+    log_plainly()
+    collect_seldom()
+    with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
+        register()
+        called = _called(arguments.words)
+        now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+        folder = arguments.output or arguments.mlruns / "gates" / now
+        with tempfile.TemporaryDirectory() as scratch:
+            tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
+            report, candidate, uri = _report(arguments, called, tracked, arguments.mlruns / "runs" / now)
+        try:
+            write_verdict(report, folder, arguments.facts)
+        except OSError as problem:
+            raise UserError(f"the verdict cannot be written to {folder}: {first_line(problem)}") from problem
+        if candidate is not None and candidate.run_id is not None:
+            _record(report, candidate.run_id, store_at(uri, arguments.mlruns))
+        _print(report, folder)
+    sys.exit(STATUS[report.decision.outcome])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="robust-eval gate",
+        description="Decide whether a candidate may replace its baseline.",
+        epilog="Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 2 a mistake in the call.",
+    )
+    parser.add_argument("baseline", metavar="BASELINE", help="folder of a run, name of a baseline, or id in MLflow")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="CANDIDATE",
+        help="the same; or KEY=VALUE of a candidate, which is then run on the baseline's questions and settings; "
+        "until=decided ends as soon as it is decided; gate.figures, gate.level, gate.no_reply set the gate",
+    )
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the verdict is written")
+    parser.add_argument("--facts", action="store_true", help="JUnit XML with a test case for each fact that changed")
+    return parser
+
+
+def _called(words: Sequence[str]) -> Called:
+    named = [word for word in words if "=" not in word]
+    own = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
+    overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", "until="))]
+    until = [word for word in words if word.startswith("until=")]
+    if until and until != [DECIDED]:
+        raise UserError(f"{until[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
+    if len(named) > 1:
+        raise UserError(f"one candidate at a time: {', '.join(named)}")
+    if bool(named) == bool(overrides):
+        raise UserError(
+            "name a candidate: the folder of a run, its id in MLflow, the name of a baseline; or its settings, which "
+            "the gate then runs (model=NAME)" + (", and not both" if named else "")
+        )
+    if named and until:
+        raise UserError(
+            f"{DECIDED} says how many questions a candidate is asked, and {named[0]} has been asked already"
+        )
+    folders = [CONF] if (mine := own_folder()) is None else [CONF, mine]
+    return Called(gate_settings(own, folders), next(iter(named), None), overrides, bool(until))
+
+
+def _report(
+    arguments: argparse.Namespace, called: Called, tracked: TrackedRuns, place: Path
+) -> tuple[Report, MeasuredRun | None, str | None]:
+    """Return what is decided, the candidate if it was measured, and the URI of the tracker that has it."""
+    settings, uri = called.settings, arguments.uri
+    try:
+        baseline = _named(arguments.baseline, arguments.mlruns, tracked)
+    except OutageError as problem:
+        raise UserError(f"there is nothing to gate by: {problem}") from problem
+    name = called.candidate or " ".join(called.overrides)
+    report = Report(Decision("INCONCLUSIVE", [], []), arguments.baseline, name, (baseline.model, ""), settings.level)
+    taken: Deciding | None = None
+    try:
+        if called.candidate is not None:
+            candidate = _named(called.candidate, arguments.mlruns, tracked)
+        else:
+            candidate, taken = _measured(called, baseline, arguments.mlruns, place)
+            uri = uri or candidate.run.settings.get("tracking.uri")
+    except (OutageError, NothingKeptError) as problem:
+        return report_with(report, Decision("INCONCLUSIVE", [], [f"{problem}."])), None, None
+    shared = refuse_incomparable(baseline, candidate)
+    if taken is not None:
+        shared = [key for key in taken.order if key in candidate.keys]
+    figures = differences(baseline, candidate, shared, settings, looks=called.early)
+    decision = decide(baseline, candidate, figures, settings)
+    asked = (len(taken.order), len(taken.left)) if taken is not None and called.early else None
+    facts = single_facts(baseline, candidate, shared)
+    models = baseline.model, candidate.model
+    found = Report(decision, arguments.baseline, name, models, settings.level, len(shared), facts, asked)
+    return found, candidate, uri
+
+
+def report_with(report: Report, decision: Decision) -> Report:
+    """Return a report of another decision."""
+    return Report(decision, report.baseline, report.candidate, report.models, report.level)
+
+
+def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
+    """Return the run of a folder, of the name of a baseline, or of an id in MLflow."""
+    if Path(name).is_dir():
+        return read_measured(Path(name), name)
+    stands_for = baseline_named(mlruns, name)
+    if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
+        return read_measured(Path(stands_for), name)
+    return read_measured(tracked.fetched(stands_for or name), name)
+
+
+def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, Deciding]:
+    """Run a candidate on the questions and the settings of the baseline."""
+    with tempfile.TemporaryDirectory() as copy:
+        lines = candidate_overrides(baseline.folder, called.overrides, mlruns, Path(copy))
+        config, composed = composed_in(Path(copy), lines)
+    for figure in called.settings.figures:
+        if figure not in baseline.run.measured:
+            raise UserError(f"gate.figures names {figure}, which {baseline.name} has not by question")
+    settings = flat(OmegaConf.to_container(composed, resolve=True))
+    refuse_other_settings(baseline, settings, "the candidate")
+    taken: list[Deciding] = []
+
+    def takes(early: bool, questions: Sequence[object]) -> Deciding:
+        taken.append(Deciding(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
+        return taken[-1]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    run_experiment(config, composed, folder, takes=partial(takes, called.early))
+    return read_measured(folder, "the candidate"), taken[-1]
+
+
+def _record(report: Report, run_id: str, uri: str) -> None:
+    """Record the verdict with the candidate's run; a tracker that has it not, or is away, stops nothing."""
+    mlflow = mlflow_library()
+    from mlflow.exceptions import MlflowException
+
+    decision = report.decision
+    values = {
+        f"gate.{each.name}.{name}": getattr(each, name)
+        for each in decision.figures
+        for name in ("difference", "low", "high")
+    }
+    tags = {"gate.verdict": decision.outcome, "gate.baseline": report.baseline}
+    try:
+        run = MlflowRun(mlflow.MlflowClient(uri), run_id)
+        run.tags(tags | {f"gate.{each.name}": each.outcome for each in decision.figures})
+        run.scores([], values)
+    except (MlflowException, OSError) as problem:
+        log.warning("the verdict is not in MLflow: %s", first_line(problem))
+
+
+def _print(report: Report, folder: Path) -> None:
+    console = terminal()
+    console.print(report.headline)
+    for said in (*report.decision.reasons, report.saved):
+        if said:
+            console.print(said)
+    for table in tables(report)[:1] if report.decision.figures else ():
+        shown = titled(table.title)
+        for place, name in enumerate(table.header):
+            shown.add_column(name, justify="left" if place < table.names else "right", no_wrap=place > 0)
+        for row in table.rows:
+            shown.add_row(*(f"{cell.value}\n{cell.interval}".rstrip() for cell in row))
+        console.print(shown)
+    facts = report.facts
+    if report.shared:
+        console.print(
+            f"single facts, which decide nothing: {len(facts.forgotten):,} forgotten, {len(facts.found):,} found, "
+            f"{len(facts.less_firm):,} less firm"
+        )
+    console.print(f"verdict: {folder / PAGE}")
+
+
+if __name__ == "__main__":
+    main()

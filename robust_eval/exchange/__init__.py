@@ -1,0 +1,1 @@
+"""Answers that come from other harnesses, and runs that go to them."""

@@ -1,0 +1,65 @@
+"""What must agree between two runs, so that the difference of their figures is one of their models."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from robust_eval.error import UserError
+from robust_eval.gate.measured_run import MeasuredRun
+
+_ALIKE = ("temperatures", "trials", "estimator", "selection", "min_confidence", "max_questions", "rewrites")
+"""Settings of samplers: the grid, k, the selection."""
+
+
+def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
+    """Return the questions that both asked, by id and text; UserError names what differs that must not: k, the grid,
+    the grader, the selection, how a metric is computed, or the key of a shared question.
+    """
+    refuse_other_settings(baseline, candidate.run.settings, candidate.name)
+    shared = [key for key in baseline.keys if key in candidate.keys]
+    if not shared:
+        raise UserError(f"{candidate.name} cannot be gated by {baseline.name}: they share no question (id and text)")
+    for key in shared:
+        if baseline.keys[key] != candidate.keys[key]:
+            raise UserError(
+                f"{candidate.name} cannot be gated by {baseline.name}: the key of question {key[0]} is "
+                f"{_right(candidate.keys[key])} and was {_right(baseline.keys[key])}"
+            )
+    return shared
+
+
+def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name: str) -> None:
+    """Raise UserError where settings of a candidate, called ``name``, differ that must agree with the baseline's."""
+    one = baseline.run.settings
+    for setting in sorted({*_compared(one), *_compared(other)}):
+        if one.get(setting) != other.get(setting):
+            raise UserError(
+                f"{name} cannot be gated by {baseline.name}: {setting} is {_said(other, setting)} and was "
+                f"{_said(one, setting)}; measure both alike"
+            )
+
+
+def _compared(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the settings that must agree."""
+    for name in settings:
+        group, _, rest = name.partition(".")
+        own = rest.partition(".")[2]
+        sampled = group == "sampler" and own in _ALIKE
+        if sampled or (group == "metric" and own != "d") or group in ("grader", "aggregator") or name == "reader":
+            yield name
+
+
+def _said(settings: Mapping[str, Any], setting: str) -> str:
+    return str(settings[setting]) if setting in settings else "not set"
+
+
+def _right(key: str) -> str:
+    """Return a key as a person reads it."""
+    try:
+        found = json.loads(key)
+        choices, correct = found.get("choices"), found.get("correct")
+        if choices:
+            return f"{choices[correct]!r} of {', '.join(map(str, choices))}"
+        return "; ".join(map(str, found.get("answers", []))) or "none"
+    except (ValueError, AttributeError, TypeError, IndexError):
+        return key

@@ -1,0 +1,248 @@
+"""PASS, FAIL or INCONCLUSIVE: of each figure, and of all together (docs/methods.md, §5)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robust_eval.error import UserError
+from robust_eval.gate.measured_run import MeasuredRun, same_answers
+from robust_eval.gate.settings import GateSettings
+from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
+from robust_eval.metric.paired import mcnemar
+from robust_eval.metric.score import Floats
+from robust_eval.metric.verdict import Outcome, confidence_sequence, verdict
+
+STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
+"""The exit status of each outcome; 2 is a mistake in the call."""
+
+
+FARTHEST = 20_000
+"""Facts up to which it is worked out how many a sequence needs."""
+
+
+class Differences(NamedTuple):
+    """A figure of both runs on the questions that they share, in the order asked; NaN where it is undefined.
+
+    ``groups`` are labels of questions that depend on one another. ``sign`` is −1 where less is better. ``looks`` says
+    that it was looked at more than once: it is then judged by the sequence that holds at any time. No group has more
+    than ``largest`` questions.
+    """
+
+    name: str
+    label: str
+    margin: float
+    baseline: Floats
+    candidate: Floats
+    groups: NDArray[Any] | None = None
+    sign: int = 1
+    looks: bool = False
+    largest: int = 1
+
+    @property
+    def values(self) -> Floats:
+        """(n,) what the candidate is better by."""
+        difference: Floats = self.sign * (self.candidate - self.baseline)
+        return difference
+
+    def bounds(self, level: float, seed: int = 0) -> tuple[float, float]:
+        """Return the interval of the mean; NaN where nothing is known."""
+        if not self.looks:
+            return verdict(self.values, self.margin, level, self.groups, seed)[2:4]
+        return _sequence_bounds(self, level)
+
+
+class Judged(NamedTuple):
+    """The verdict on one figure. ``needed`` facts decide, of which ``n`` are there; the means are those of shared facts
+    at which both runs have the figure. ``p_mcnemar`` is that of knowledge.
+    """
+
+    name: str
+    label: str
+    margin: float
+    outcome: Outcome
+    n: int
+    baseline: float
+    candidate: float
+    difference: float
+    low: float
+    high: float
+    needed: float
+    p_mcnemar: float | None = None
+
+    @property
+    def more(self) -> float:
+        """How many more facts decide, if the true difference is 0; 0 where as many are there, NaN where unknown."""
+        return self.needed if not math.isfinite(self.needed) else max(0.0, self.needed - self.n)
+
+
+class Decision(NamedTuple):
+    """The outcome of the gate, the verdicts on its figures, and why it is what it is, in sentences."""
+
+    outcome: Outcome
+    figures: list[Judged]
+    reasons: list[str]
+    identical: bool = False
+
+
+def differences(
+    baseline: MeasuredRun,
+    candidate: MeasuredRun,
+    shared: Sequence[tuple[str, str]],
+    settings: GateSettings,
+    looks: bool = False,
+) -> list[Differences]:
+    """Return the figures to be judged on the ``shared`` questions, in their order.
+
+    Raises UserError for a figure that one of the runs has not, of which neither more nor less is better, or whose
+    values do not lie between 0 and 1.
+    """
+    one, other = _rows(baseline, shared), _rows(candidate, shared)
+    labels = baseline.run.groups()
+    groups = None if labels is None else np.asarray(labels)[one]
+    largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
+    found = []
+    for name, margin in settings.figures.items():
+        for run in (baseline, candidate):
+            if name not in run.run.measured:
+                there = ", ".join(run.run.telling)
+                raise UserError(f"gate.figures names {name}, which {run.name} has not by question; it has {there}")
+        about = baseline.run.about(name)
+        if about is None or about.more_is_better is None:
+            raise UserError(f"gate.figures names {name}, of which neither more nor less is better")
+        values = baseline.run.values(name)[one], candidate.run.values(name)[other]
+        if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
+            raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
+        sign = 1 if about.more_is_better else -1
+        found.append(Differences(name, about.words, margin, *values, groups, sign, looks, largest))
+    return found
+
+
+def decide(
+    baseline: MeasuredRun, candidate: MeasuredRun, figures: Sequence[Differences], settings: GateSettings
+) -> Decision:
+    """Judge the figures, and the whole.
+
+    It is INCONCLUSIVE where more answers of a run are missing than ``no_reply`` allows. Runs whose answers are
+    identical PASS. Otherwise the gate FAILS where Holm's procedure rejects, at half of 1 − level, that the mean of some
+    figure is no more than its margin below the baseline's. It PASSES where the interval of each figure lies above
+    −margin.
+    """
+    judged = judge(figures, settings.level, final=True)
+    missing = [said for run in (baseline, candidate) if (said := _missing(run, settings.no_reply))]
+    if missing:
+        return Decision("INCONCLUSIVE", judged, missing)
+    if same_answers(baseline, candidate):
+        return Decision("PASS", judged, ["The answers of both runs are identical."], identical=True)
+    outcome = whole(judged)
+    return Decision(outcome, judged, [sentence(each) for each in judged])
+
+
+def whole(judged: Sequence[Judged]) -> Outcome:
+    """Return the outcome of all figures together."""
+    outcomes = {each.outcome for each in judged}
+    return "FAIL" if "FAIL" in outcomes else "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
+
+
+def judge(figures: Sequence[Differences], level: float, final: bool = False) -> list[Judged]:
+    """Return the verdict on each figure: FAIL where Holm's procedure rejects it, PASS by its own interval.
+
+    A one-sided test at α' rejects where the interval at level 1 − 2 α' lies below −margin: there is no need to know the
+    p-values, but for their order. A figure that is rejected at α / 2m makes it α / 2(m − 1) for the others.
+    Between looks, before the ``final`` one, nobody asks how many facts are needed.
+    """
+    failed: set[str] = set()
+    while left := [each for each in figures if each.name not in failed]:
+        strict = 1 - (1 - level) / len(left)
+        rejected = {each.name for each in left if each.bounds(strict)[1] < -each.margin}
+        if not rejected:
+            break
+        failed |= rejected
+    return [_judged(each, level, each.name in failed, final) for each in figures]
+
+
+def _judged(figure: Differences, level: float, failed: bool, final: bool) -> Judged:
+    values = figure.values
+    defined = ~np.isnan(values)
+    n = int(defined.sum())
+    low, high = figure.bounds(level)
+    outcome: Outcome = "FAIL" if failed else "PASS" if low > -figure.margin else "INCONCLUSIVE"
+    needed = _needed_at_any_time(figure, level) if figure.looks and final else _needed(figure, level)
+    one, other, between = (
+        float(each[defined].mean()) if n else math.nan for each in (figure.baseline, figure.candidate, values)
+    )
+    p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
+    return Judged(figure.name, figure.label, figure.margin, outcome, n, one, other, between, low, high, needed, p)
+
+
+def _needed(figure: Differences, level: float) -> float:
+    return verdict(figure.values, figure.margin, level, figure.groups).needed
+
+
+def _needed_at_any_time(figure: Differences, level: float) -> float:
+    """Return after how many facts the sequence would say PASS if these went on as they are, with a mean of 0; inf where
+    that is more than :data:`FARTHEST`.
+    """
+    values = figure.values[~np.isnan(figure.values)]
+    if len(values) == 0:
+        return math.nan
+    spread = np.clip(values - values.mean(), -1, 1)
+    low, _ = confidence_sequence(np.resize(spread, FARTHEST), level)
+    decided = np.flatnonzero(low > -figure.margin)
+    return float(decided[0] + 1) if len(decided) else math.inf
+
+
+def _sequence_bounds(figure: Differences, level: float) -> tuple[float, float]:
+    """Return the interval of the mean that holds at any time.
+
+    Of questions in groups each group gives one value: the sum of what lies above −margin, over the largest it can be.
+    """
+    values = figure.values
+    if not np.any(~np.isnan(values)):
+        return math.nan, math.nan
+    if figure.groups is None:
+        low, high = confidence_sequence(values, level)
+        return float(low[-1]), float(high[-1])
+    _, first, group = np.unique(figure.groups, return_index=True, return_inverse=True)
+    defined = ~np.isnan(values)
+    most = (1 + figure.margin) * figure.largest
+    sums = np.bincount(group, np.where(defined, values + figure.margin, 0.0)) / most
+    low, high = confidence_sequence(sums[np.argsort(first)], level)
+    size = float(defined.sum() / len(sums))
+    ends = (float(bound[-1]) * most / size - figure.margin for bound in (low, high))
+    return max(-1.0, next(ends)), min(1.0, next(ends))
+
+
+def sentence(judged: Judged) -> str:
+    """Say in one sentence what was found of a figure, and where nothing could be decided how many facts that takes."""
+    if judged.n == 0:
+        return f"{judged.label}: no fact has it in both runs, so nothing is known."
+    found = (
+        f"{judged.label}: {judged.candidate:.3f} after {judged.baseline:.3f} over {judged.n:,} facts, "
+        f"{judged.difference:+.3f} ({judged.low:+.3f} to {judged.high:+.3f}; margin {judged.margin:g})"
+    )
+    if judged.outcome == "FAIL":
+        return f"{found}: worse by more than the margin."
+    if judged.outcome == "PASS":
+        return f"{found}: not worse by more than the margin."
+    if math.isinf(judged.needed) or judged.more == 0:
+        return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
+    return f"{found}: not decided; as facts differ here, it takes about {judged.more:,.0f} more for this margin."
+
+
+def _missing(run: MeasuredRun, most: float) -> str:
+    lost, of = run.no_reply
+    if lost <= most * of:
+        return ""
+    failed = run.failed
+    return (
+        f"{lost / of:.0%} of the answers of {run.name} did not come ({failed:,} of {of:,} failed, {lost - failed:,} "
+        f"were filtered), more than gate.no_reply={most:g} allows."
+    )
+
+
+def _rows(run: MeasuredRun, shared: Sequence[tuple[str, str]]) -> NDArray[np.intp]:
+    place = {key: row for row, key in enumerate(run.run.keys())}
+    return np.array([place[key] for key in shared], dtype=np.intp)

@@ -1,0 +1,95 @@
+"""A run as a gate reads it: its figures by question and every answer with its verdict."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from robust_eval.answer import CURVES, NO_REPLY, SAMPLER, HowAsked, how_asked
+from robust_eval.error import OutageError, UserError
+from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
+from robust_eval.report.finished_runs import KEY, FinishedRun, read_run
+from robust_eval.runtime.printable import printable
+
+COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """``name`` is what the call calls it, ``graded`` its answers (:data:`COLUMNS`), ``curves`` what the model told of
+    accuracies, ``asked`` how the answers were asked for, ``run_id`` the run in MLflow.
+    """
+
+    name: str
+    folder: Path
+    run: FinishedRun
+    graded: pa.Table
+    curves: pa.Table
+    asked: HowAsked | None = None
+    run_id: str | None = None
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What is right, by the id and the text of each question."""
+
+    @property
+    def model(self) -> str:
+        """What its model is called."""
+        return str(self.run.settings["model.name"])
+
+    @property
+    def no_reply(self) -> tuple[int, int]:
+        """How many answers did not come, and of how many."""
+        outcomes = self.graded["outcome"].to_pylist()
+        return sum(outcome in NO_REPLY for outcome in outcomes), len(outcomes)
+
+    @property
+    def failed(self) -> int:
+        """How many answers failed; the others that did not come were filtered."""
+        return sum(outcome == "error" for outcome in self.graded["outcome"].to_pylist())
+
+
+def read_measured(folder: Path, name: str) -> MeasuredRun:
+    """Return the run in a folder.
+
+    Raises OutageError where it has not finished, and UserError where there is none, or one that cannot be gated.
+    """
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
+    if (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file():
+        raise OutageError(f"{name} has not finished{_why(folder)}")
+    run = read_run(folder, name)
+    if not (folder / GRADED).is_file():
+        raise UserError(f"{name} cannot be gated: there is no {GRADED}")
+    try:
+        graded = pq.read_table(folder / GRADED, columns=COLUMNS)
+        curves = pq.read_table(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else CURVES.empty_table()
+        asked = how_asked(folder / ANSWERS) if (folder / ANSWERS).is_file() else None
+        run_id = (folder / TRACKED).read_text(encoding="utf-8").strip() if (folder / TRACKED).is_file() else None
+    except (OSError, ValueError, KeyError) as problem:
+        raise UserError(f"{name} cannot be read: a file of its answers is damaged") from problem
+    if KEY not in run.questions.column_names:
+        raise UserError(
+            f"{name} cannot be gated: an earlier version measured it, and did not write down which answers are right; "
+            "run it again, which takes seconds from the store"
+        )
+    keys = dict(zip(run.keys(), run.questions[KEY].to_pylist(), strict=True))
+    return MeasuredRun(name, folder, run, graded, curves, asked, run_id, keys)
+
+
+def _why(folder: Path) -> str:
+    """Return what a run that failed wrote down of it."""
+    file = folder / ERROR
+    if not file.is_file():
+        return ""
+    return f": {printable(file.read_text(encoding='utf-8', errors='replace').splitlines()[0])[:500]}"
+
+
+def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:
+    """Tell whether two runs asked the same questions and were answered the same, word for word."""
+    return one.keys.keys() == other.keys.keys() and _texts(one) == _texts(other)
+
+
+def _texts(run: MeasuredRun) -> Counter[tuple[object, ...]]:
+    columns = [run.graded[name].to_pylist() for name in COLUMNS if name != "correct"]
+    return Counter(tuple(str(value) for value in row) for row in zip(*columns, strict=True))

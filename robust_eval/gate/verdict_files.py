@@ -1,0 +1,205 @@
+"""The decision as files: JSON and JUnit XML for pipelines, Markdown for the summary of a step, a page for people."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from robust_eval.gate.decision import STATUS, Decision, Judged
+from robust_eval.gate.single_facts import Fact, SingleFacts
+from robust_eval.report.comparison_tables import Cell, Table
+from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.page import template
+from robust_eval.runtime.printable import printable
+from robust_eval.runtime.rounding import number, signed
+
+VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"
+MOST = 50
+"""Single facts of a kind that Markdown and the page show; verdict.json has all."""
+LONGEST = 300
+"""Characters of a text that they show of it."""
+_WORDS = {
+    "PASS": "the candidate may replace the baseline",
+    "FAIL": "the candidate is worse than the baseline by more than the margin",
+    "INCONCLUSIVE": "nothing is decided",
+}
+_NO_FACTS = SingleFacts([], [], [], "")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the files say. ``asked`` are the questions that were taken and those that were left, where the gate asked
+    the candidate itself until it was decided.
+    """
+
+    decision: Decision
+    baseline: str
+    candidate: str
+    models: tuple[str, str]
+    level: float
+    shared: int = 0
+    facts: SingleFacts = _NO_FACTS
+    asked: tuple[int, int] | None = None
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one sentence."""
+        return f"{self.decision.outcome}: {_WORDS[self.decision.outcome]}."
+
+    @property
+    def saved(self) -> str:
+        """What it saved to stop early; empty where everything was asked."""
+        if self.asked is None:
+            return ""
+        taken, left = self.asked
+        if not left:
+            return f"until=decided: all {taken:,} questions were asked."
+        return (
+            f"until=decided: {taken:,} of {taken + left:,} questions were asked; {left:,} were left unasked "
+            f"({left / (taken + left):.0%} saved)."
+        )
+
+
+def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
+    """Write all files into the folder; with ``each_fact``, JUnit has a test case for each fact that changed as well."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        VERDICT: json.dumps(as_json(report), indent=2) + "\n",
+        JUNIT: junit(report, each_fact),
+        SUMMARY_PAGE: markdown(report),
+        PAGE: template("gate.html.jinja").render(report=report, tables=tables(report), number=number),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the content of ``verdict.json`` (docs/gate.md): no number that JSON has not."""
+    decision = report.decision
+    facts = {name: [fact._asdict() for fact in getattr(report.facts, name)] for name in SingleFacts._fields[:3]}
+    return {
+        "outcome": decision.outcome,
+        "status": STATUS[decision.outcome],
+        "reasons": decision.reasons,
+        "identical": decision.identical,
+        "level": report.level,
+        "baseline": {"run": report.baseline, "model": report.models[0]},
+        "candidate": {"run": report.candidate, "model": report.models[1]},
+        "shared_questions": report.shared,
+        "asked": None if report.asked is None else dict(zip(("taken", "left"), report.asked, strict=True)),
+        "figures": [
+            {name: _finite(value) for name, value in each._asdict().items()} | {"more": _finite(each.more)}
+            for each in decision.figures
+        ],
+        "facts": facts | {"note": report.facts.note},
+    }
+
+
+def junit(report: Report, each_fact: bool) -> str:
+    """Return JUnit XML: a test case for each figure, which fails, or ends with an error where nothing is decided.
+
+    Single facts decide nothing: those that changed are skipped test cases, so that they are shown and fail nothing.
+    """
+    suite = ElementTree.Element("testsuite", name="robust_eval.gate")
+    for judged in report.decision.figures:
+        case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name=printable(judged.name))
+        if judged.outcome == "FAIL":
+            _said(case, "failure", judged_words(judged), "AssertionError")
+        elif judged.outcome == "INCONCLUSIVE" and not report.decision.identical:
+            _said(case, "error", judged_words(judged), "Inconclusive")
+    whole = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name="verdict")
+    if report.decision.outcome != "PASS":
+        kind, of = ("failure", "AssertionError") if report.decision.outcome == "FAIL" else ("error", "Inconclusive")
+        _said(whole, kind, " ".join([report.headline, *report.decision.reasons]), of)
+    for kind, facts in _kinds(report).items() if each_fact else ():
+        for fact in facts:
+            name = printable(f"{fact.question_id}: {fact.question}")
+            case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate.facts", name=name)
+            if kind != "found":
+                _said(case, "skipped", f"{kind}: {fact.baseline!r}, then {fact.candidate!r} {fact.why}".strip(), "")
+    counts = {kind: len(suite.findall(f"testcase/{kind}")) for kind in ("failure", "error", "skipped")}
+    suite.set("tests", str(len(suite)))
+    for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(name, str(counts[kind]))
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def markdown(report: Report) -> str:
+    """Return the Markdown: the verdict, why, the figures as a table, the facts that changed."""
+    said = [
+        f"# {escaped(report.headline)}",
+        *(escaped(each) for each in (report.saved, *report.decision.reasons) if each),
+    ]
+    parts = ["\n\n".join(said)]
+    for table in tables(report):
+        parts.append("\n".join([f"## {escaped(table.title)}", "", *lines(table)]))
+        if table.note:
+            parts.append(escaped(table.note))
+    return "\n\n".join(parts) + "\n"
+
+
+def tables(report: Report) -> list[Table]:
+    """Return the figures and the single facts as tables for people; each figure has a row of its own."""
+    header = ["figure", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
+    rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
+    names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
+    level = f"{100 * report.level:g} % intervals, of the facts at which both runs have the figure."
+    found = [Table("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())]
+    for kind, facts in _kinds(report).items():
+        columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
+        shown = [
+            [Cell(_cut(text)) for text in (fact.question, fact.baseline, fact.candidate, fact.why)[: len(columns)]]
+            for fact in facts[:MOST]
+        ]
+        more = f"The first {MOST} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MOST else ""
+        note = " ".join(filter(None, [more, report.facts.note if kind == "less firm" else ""]))
+        if shown:
+            found.append(Table(f"{names[kind]}: {len(facts):,}", columns, shown, len(columns), note))
+    return [table for table in found if table.rows]
+
+
+def judged_words(judged: Judged) -> str:
+    """Return what JUnit says of a figure."""
+    return (
+        f"{judged.label}: {number(judged.candidate)} after {number(judged.baseline)}, difference "
+        f"{signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}), margin {judged.margin:g}, "
+        f"{judged.n:,} facts"
+    )
+
+
+def _outcome(report: Report, judged: Judged) -> str:
+    return "identical" if report.decision.identical else judged.outcome
+
+
+def _numbers(judged: Judged) -> list[Cell]:
+    interval = "" if math.isnan(judged.low) else f"{signed(judged.low)} to {signed(judged.high)}"
+    means = [Cell(number(value)) for value in (judged.baseline, judged.candidate)]
+    difference = "undefined" if math.isnan(judged.difference) else signed(judged.difference)
+    return [Cell(f"{judged.n:,}"), *means, Cell(difference, interval), Cell(f"{judged.margin:g}")]
+
+
+def _mcnemar(judged: Judged) -> str:
+    return "" if judged.p_mcnemar is None else f"McNemar's exact p of {judged.label}: {judged.p_mcnemar:.3g}."
+
+
+def _kinds(report: Report) -> dict[str, list[Fact]]:
+    return {"forgotten": report.facts.forgotten, "found": report.facts.found, "less firm": report.facts.less_firm}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _said(case: ElementTree.Element, tag: str, words: str, kind: str) -> None:
+    entry = ElementTree.SubElement(case, tag, message=printable(words))
+    if kind:
+        entry.set("type", kind)

@@ -1,0 +1,233 @@
+"""Grading by a language model that is asked whether a reply is right; its verdicts are answers, and stored as such."""
+
+import hashlib
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from robust_eval.answer import rows
+from robust_eval.error import UserError
+from robust_eval.grader.base import FreeReply, Grader, accepted_answers, comparable
+from robust_eval.model.base import Request
+from robust_eval.model.config import ModelConfig
+from robust_eval.prompt.prompt import verdict_prompt
+from robust_eval.prompt.templates import EQUIVALENCE, JUDGING, RUBRIC, SUPPORT, read_templates
+from robust_eval.question import Question
+from robust_eval.reader.verdict import read_verdict
+from robust_eval.store.stored_model import StoredModel
+
+log = logging.getLogger(__name__)
+
+MOST_CHARACTERS = 8000
+"""Of a reply that are shown to a judge; the rest is left out in the middle."""
+PADDING = (
+    "This is a question that many people have asked. It helps to look at it with care and from several sides. The "
+    "matter has been described at length elsewhere, and much has been said about it over the years."
+)
+"""What a reply is padded with, to see whether a judge likes long replies: it says nothing."""
+VERDICTS = pa.schema(
+    [
+        pa.field("question_id", pa.string(), nullable=False),
+        pa.field("reply", pa.string(), nullable=False),
+        pa.field("vote", pa.int32(), nullable=False),
+        pa.field("right", pa.bool_()),  # null: it did not come, or nothing could be read in it
+        pa.field("why", pa.string()),
+        pa.field("outcome", pa.string(), nullable=False),  # of the judge's answer
+        pa.field("text", pa.string(), nullable=False),  # what the judge said
+    ]
+)
+
+
+@dataclass
+class JudgeModel(Grader):
+    """grader=judge: a language model says whether a free-text reply is right."""
+
+    model: Any = None
+    """The model that judges, an option of the group model; null: the one that is measured."""
+    form: str = EQUIVALENCE
+    """equivalence: does the reply say what an accepted answer says; support: does the question's context say it;
+    rubric: does it meet the rubric."""
+    rubric: str = ""
+    """What a right reply must do, with form=rubric."""
+    cascade: str = "exact"
+    """exact: what equals an accepted answer is right, and the judge is not asked; none: it is asked for every reply."""
+    votes: int = 1
+    """Verdicts on each reply, of which the majority counts; an odd number."""
+    temperature: float = 0.0
+    """Of the verdicts: 0 with one vote, above 0 with several."""
+    max_new_tokens: int = 256
+    """Length limit of a verdict with its reason, in tokens."""
+    bias: int = 0
+    """Replies that are judged twice more, in another order and padded, to measure what that changes."""
+    prompts: str = JUDGING
+    """Templates: builtin:judge.yaml, or a file of one's own."""
+
+    asks = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.form not in (EQUIVALENCE, SUPPORT, RUBRIC):
+            raise ValueError(f"form must be {EQUIVALENCE}, {SUPPORT} or {RUBRIC}, not {self.form}")
+        if (self.form == RUBRIC) != bool(self.rubric):
+            raise ValueError("rubric must say what a right reply does with form=rubric, and with no other form")
+        if self.cascade not in ("exact", "none"):
+            raise ValueError(f"cascade must be exact or none, not {self.cascade}")
+        if self.votes < 1 or self.votes % 2 == 0:
+            raise ValueError(f"votes must be an odd number, not {self.votes}")
+        if not (0 <= self.temperature < math.inf and (self.temperature > 0) == (self.votes > 1)):
+            raise ValueError(
+                f"temperature must be 0 with one vote and above 0 with several, not {self.temperature:g} with "
+                f"{self.votes}"
+            )
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
+        if self.bias < 0:
+            raise ValueError(f"bias must be 0 or more, not {self.bias}")
+        self._model: StoredModel | None = None
+        self._seed = 0
+        self._judged: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._bias: dict[str, int] = {}
+
+    @property
+    def asked(self) -> ModelConfig | None:
+        """The model that judges; None: the one that is measured."""
+        judge: ModelConfig | None = self.model
+        return judge
+
+    def by(self, model: StoredModel, seed: int) -> "JudgeModel":
+        """See :class:`Grader`."""
+        other = copy(self)
+        other._model, other._seed, other._judged, other._bias = model, seed, {}, {}
+        return other
+
+    def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
+        """See :class:`Grader`; UserError where the prompts lack a template, or a question a passage."""
+        read_templates(self.prompts).of(self.form)
+        if self.form == SUPPORT:
+            for question in questions:
+                if not question.choices and not question.context:
+                    raise UserError(
+                        f"grader.form=support cannot judge question {question.id}, which has no passage (context)"
+                    )
+        return super().unusable_aliases(questions)
+
+    def right(self, replies: Sequence[FreeReply]) -> list[bool | None]:
+        """Tell whether each reply is right; the judge is asked for all that no exact rule decides, at once."""
+        open_ = [reply for reply in replies if not (self.cascade == "exact" and reply.exact)]
+        verdicts = self._asked_for(open_, "verdicts")
+        if self.bias and open_:
+            self._measure_bias(open_, verdicts)
+        found = [True if self.cascade == "exact" and reply.exact else verdicts[_key(reply)] for reply in replies]
+        if missing := sum(verdict is None for verdict in found):
+            log.warning(
+                "%d of %d replies have no verdict: they are left out, and counted as errors", missing, len(found)
+            )
+        return found
+
+    def closed(self) -> "JudgeModel":
+        """See :class:`Grader`."""
+        return self if self._model is None else self.by(self._model.closed(), self._seed)
+
+    @property
+    def judge(self) -> StoredModel | None:
+        """See :class:`Grader`."""
+        return self._model
+
+    def expected(self, question: Question, answers: int) -> list[Request]:
+        """See :class:`Grader`: each reply is as long as the longest accepted answer."""
+        accepted, _ = accepted_answers(question)
+        if question.choices or not accepted:
+            return []
+        text = max(comparable(question.answers), key=len)
+        replies = [FreeReply(question, f"{text} {number}", text, accepted, text) for number in range(answers)]
+        return [self.request(reply) for reply in replies]
+
+    def description(self) -> Mapping[str, Any]:
+        """Return how many verdicts another order and padding changed, where that was measured."""
+        return {f"bias.{name}": number for name, number in self._bias.items()}
+
+    def judged(self) -> pa.Table:
+        """Return every verdict that was asked for or found (:data:`VERDICTS`)."""
+        return pa.Table.from_pylist(list(self._judged.values()), VERDICTS)
+
+    def request(self, reply: FreeReply, swap: bool = False, padding: str = "") -> Request:
+        """Return the request for the verdicts on one reply, under a name that is that of the reply alone."""
+        said = _shortened(reply.text.strip())
+        if padding:
+            said = f"{said} {padding}"
+        references = reply.references
+        return Request(
+            question_id=f"verdict {_key(reply)}",
+            rewrite=int(swap) + 2 * bool(padding),
+            prompt=verdict_prompt(reply.question, references, said, self.prompts, self.form, self.rubric, swap),
+            temperatures=(self.temperature,),
+            trials=self.votes,
+            max_new_tokens=self.max_new_tokens,
+            seed=self._seed,
+            first_line=False,
+        )
+
+    def _asked_for(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
+        """Return the verdict of the majority on each reply, by its key; None where a vote lacks, or there is a tie."""
+        if not replies:
+            return {}
+        if self._model is None:
+            raise UserError("grader=judge needs a run, whose model it asks: it cannot grade by itself")
+        by_key = {_key(reply): reply for reply in replies}
+        requests = {f"verdict {key}": (key, self.request(reply, **variant)) for key, reply in by_key.items()}
+        table = self._model.answers([request for _, request in requests.values()], stage, needs_curves=False).table
+        votes: dict[str, list[bool | None]] = {key: [] for key in by_key}
+        for name, trial, text, outcome in rows(table, "question_id", "trial", "text", "outcome"):
+            key = requests[name][0]
+            read = read_verdict(text) if outcome == "ok" else None
+            votes[key].append(None if read is None else read.right)
+            if not variant:
+                reply = by_key[key]
+                self._judged[reply.question.id, reply.text, trial] = {
+                    "question_id": reply.question.id,
+                    "reply": reply.text,
+                    "vote": trial,
+                    "right": None if read is None else read.right,
+                    "why": None if read is None else read.why,
+                    "outcome": outcome,
+                    "text": text,
+                }
+        return {key: _majority(found) for key, found in votes.items()}
+
+    def _measure_bias(self, replies: Sequence[FreeReply], verdicts: Mapping[str, bool | None]) -> None:
+        """Judge some replies in another order, and padded; say how many verdicts that changes."""
+        chosen = sorted({_key(reply): reply for reply in replies}.items())[: self.bias]
+        some = [reply for _, reply in chosen]
+        for name, variant in (("order swapped", {"swap": True}), ("padded", {"padding": PADDING})):
+            other = self._asked_for(some, f"verdicts, {name}", **variant)
+            both = [(verdicts[key], other[key]) for key in other if None not in (verdicts[key], other[key])]
+            up, down = both.count((False, True)), both.count((True, False))
+            log.warning("judge, %s: of %d verdicts %d become right and %d wrong", name, len(both), up, down)
+            counts = {"verdicts": len(both), "become_right": up, "become_wrong": down}
+            for count, number in counts.items():
+                key = f"{name.replace(' ', '_')}.{count}"
+                self._bias[key] = self._bias.get(key, 0) + number
+
+
+def _key(reply: FreeReply) -> str:
+    """Return a name that one reply to one question has in every run."""
+    asked = "\0".join((reply.question.id, reply.text))
+    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _majority(votes: Sequence[bool | None]) -> bool | None:
+    """Return what most of the votes say that could be read; None where none could, or there is a tie."""
+    right, wrong = votes.count(True), votes.count(False)
+    return None if right == wrong else right > wrong
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    half = MOST_CHARACTERS // 2
+    return f"{text[:half]} […] {text[-half:]}"

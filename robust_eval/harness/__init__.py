@@ -1,0 +1,1 @@
+"""Logs of other harnesses, read as questions and answers of ours: one file a format."""

@@ -1,0 +1,188 @@
+"""Logs of inspect_ai, ``.eval`` and JSON: samples are read one by one, epochs are trials.
+
+The samples are checked by inspect_ai's own classes (robust_eval[inspect]); the layout is that of
+``inspect_ai/log/_recorders``.
+"""
+
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from robust_eval.answer import OWN
+from robust_eval.error import UserError, first_line
+from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, question_of, texts
+from robust_eval.runtime.json_text import parsed_json
+
+LARGEST_JSON = 512 * 2**20
+"""Bytes of a JSON log at most: it is read whole, and takes some five times its size in memory."""
+_BROKEN = (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, RuntimeError, NotImplementedError)
+"""What inspect_ai and the standard library raise for logs that are not whole."""
+_LEFT = ("events", "events_data", "store", "attachments", "timelines", "error_retries")
+"""Parts of a sample that are not needed, and are most of it."""
+_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""What inspect_ai's letters of scores count as."""
+
+
+def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
+    """Yield the answer of each sample and epoch. UserError names the sample that is broken."""
+    try:
+        from inspect_ai.log import EvalSample, read_eval_log
+        from zstandard import ZstdError
+    except ImportError as problem:
+        raise UserError(
+            f"{file} is a log of inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
+        ) from problem
+    try:
+        header = read_eval_log(str(file), header_only=True)
+    except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
+        raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
+    config = header.eval.model_generate_config.merge(header.plan.config)
+    for where, raw in _samples(file, ZstdError):
+        at = _last_config(raw).get("temperature", config.temperature)
+        try:
+            if not isinstance(raw, dict):
+                raise ValueError(f"a sample is an object, not {type(raw).__name__}")
+            sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _LEFT})
+        except (*_BROKEN, RecursionError) as problem:
+            raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf):
+            raise UserError(f"{where}: the temperature must be a number of 0 or more, not {at!r:.40}")
+        temperature = OWN if at is None else float(at)
+        stop = tuple(config.stop_seqs or ())
+        yield _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
+
+
+def _samples(file: Path, zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
+    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last."""
+    if file.suffix.lower() == ".json":
+        size = file.stat().st_size
+        if size > LARGEST_JSON:
+            raise UserError(
+                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {LARGEST_JSON / 2**20:,.0f} MiB does "
+                "not fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
+            )
+        whole = parsed_json(file.read_bytes())
+        for number, raw in enumerate(whole.get("samples") or [], start=1):
+            named = raw if isinstance(raw, dict) else {}
+            yield f"{file}, sample {named.get('id', f'number {number}')} epoch {named.get('epoch', '?')}", raw
+        return
+    with zipfile.ZipFile(file) as parts:
+        found = [name for name in parts.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
+        for name in found:
+            sample, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
+            where = f"{file}, sample {sample} epoch {epoch}"
+            try:
+                yield where, parsed_json(parts.read(name))
+            except (*_BROKEN, zipfile.BadZipFile, zlib.error, zstd_error) as problem:
+                raise UserError(f"{where}: it cannot be read: {reason(problem)}") from problem
+
+
+def _last_config(raw: Any) -> dict[str, Any]:
+    """Return with which settings the model was called last: a solver may have others than the log's header."""
+    events = raw.get("events") if isinstance(raw, dict) else None
+    calls = [each for each in events or [] if isinstance(each, dict) and each.get("event") == "model"]
+    found = calls[-1].get("config") if calls else None
+    return {name: value for name, value in found.items() if value is not None} if isinstance(found, dict) else {}
+
+
+def _answer(
+    sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
+) -> LoggedAnswer:
+    own = sample.metadata.get("robust_eval", {})  # of our own tasks: one sample a temperature or a wording
+    own = own if isinstance(own, dict) else {}
+    asked = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
+    targets = texts(sample.target)
+    choices = list(sample.choices or ())
+    if choices and len(targets) > 1 and all(len(each) == 1 for each in targets):
+        raise UserError(f"{where}: the target {targets} names several choices, and one is right")
+    question = question_of(
+        str(own.get("question_id", sample.id)), str(own.get("question", asked)), targets, choices, where
+    )
+    choice = next(iter(sample.output.choices), None)
+    text = sample.output.completion if choice is not None else None
+    columns: dict[str, Any] = {"outcome": _outcome(sample, choice, text)}
+    if choice is not None:
+        columns["finish_reason"] = {"stop": "stop", "max_tokens": "length", "model_length": "length"}.get(
+            choice.stop_reason
+        )
+        columns |= _reasoning(choice.message)
+        if choice.logprobs is not None:
+            columns |= logprobs_columns(
+                (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
+            )
+    if usage := sample.output.usage:
+        columns |= {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        columns["reasoning_tokens"] = usage.reasoning_tokens
+    last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
+    messages = tuple((each.role, each.text) for each in sample.messages[:last])
+    return LoggedAnswer(
+        model=model,
+        task=task,
+        question=question,
+        temperature=temperature,
+        text=text,
+        where=where,
+        rewrite=int(own.get("rewrite", 0)),
+        asked=AskedWith(messages, stop, max_tokens),
+        columns=columns,
+        scores=_scores(sample.scores or {}),
+    )
+
+
+def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:
+    """Return what became of a sample; None where its text says so. A limit that left no text is an error."""
+    if sample.error is not None or choice is None or (sample.output.error and not text):
+        return "error"
+    if choice.stop_reason == "content_filter":
+        return "filtered_reply"
+    return "error" if sample.limit is not None and not text else None
+
+
+def _reasoning(message: Any) -> dict[str, Any]:
+    parts = message.content if isinstance(message.content, list) else []
+    thought = "\n".join(part.reasoning for part in parts if part.type == "reasoning")
+    return {"reasoning": thought} if thought else {}
+
+
+def _last_of_user(messages: Any) -> str:
+    return next((each.text for each in reversed(messages) if each.role == "user"), "")
+
+
+def _scores(scores: Any) -> dict[str, float]:
+    """Return the scores that are single numbers, or letters that stand for one."""
+    found = {}
+    for name, score in scores.items():
+        value = _VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
+        if isinstance(value, bool | int | float):
+            found[name] = float(value)
+    return found
+
+
+def reason(problem: BaseException) -> str:
+    """Return why a log cannot be read, in one line: of pydantic the first field that is wrong."""
+    errors = getattr(problem, "errors", None)
+    if callable(errors) and (found := errors()):
+        place = ".".join(str(part) for part in found[0].get("loc", ()))
+        return f"{place or 'it'}: {found[0].get('msg', '')}"
+    if isinstance(problem, zipfile.BadZipFile):
+        return f"{first_line(problem)} (a log that was cut off can be recovered: inspect log recover)"
+    if isinstance(problem, json.JSONDecodeError):
+        return f"broken JSON ({problem.msg} at column {problem.colno})"
+    return first_line(problem)
+
+
+def is_inspect(file: Path) -> bool:
+    """Tell whether a file is a log of inspect_ai."""
+    if file.suffix.lower() == ".eval":
+        return True
+    return _opens_with(file, '"version"', '"eval"') if file.suffix.lower() == ".json" else False
+
+
+def _opens_with(file: Path, *names: str) -> bool:
+    with open(file, "rb") as content:
+        start = content.read(4096).decode("utf-8", "replace")
+    return start.lstrip("\ufeff \r\n\t").startswith("{") and all(name in start for name in names)

@@ -1,0 +1,133 @@
+"""One answer out of another harness's log, and what was asked for it."""
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from robust_eval.error import UserError
+from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.printable import printable
+
+
+class AskedWith(NamedTuple):
+    """How a harness asked for an answer: the messages (role, text), what ended it, and its largest number of tokens.
+
+    ``max_tokens`` is None where the log does not say. ``chat``: as a conversation, and not as a text to continue.
+    """
+
+    messages: tuple[tuple[str, str], ...] = ()
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    chat: bool = True
+
+
+@dataclass(frozen=True)
+class LoggedAnswer:
+    """One answer as a log holds it. ``columns`` are those of an answer table that the log fills besides; ``scores`` is
+    what the harness's own scorers gave, 1 for right and 0 for wrong.
+    """
+
+    model: str
+    task: str
+    question: Question
+    temperature: float
+    text: str | None
+    where: str
+    """For a person: file and sample."""
+    rewrite: int = 0
+    asked: AskedWith = field(default_factory=AskedWith)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:
+    """Return a field of a JSON object. UserError that begins with ``where`` where it is of another kind.
+
+    ``default`` is returned where the field is absent or null; a field without a default that is not there is an error.
+    """
+    if not isinstance(record, Mapping):
+        raise UserError(f"{where}: wanted an object with {name!r}, not {shown(record)}")
+    value = record.get(name)
+    if value is None:
+        if default is None:
+            raise UserError(f"{where}: there is no {name!r}")
+        return default
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise UserError(f"{where}: {name!r} must be {' or '.join(_KINDS[each] for each in kinds)}, not {shown(value)}")
+    return value
+
+
+_KINDS = {str: "a text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "a bool"}
+
+
+def shown(value: object) -> str:
+    """Return a value for an error, on one short line."""
+    text = printable(repr(value))
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def question_of(
+    named: str, text: str, targets: Sequence[str], choices: Sequence[str], where: str, **others: Any
+) -> Question:
+    """Return the question of a log; of one with choices the target is a letter, an index from 0 or the text of one.
+
+    UserError for a target that is none of the choices.
+    """
+    if not named or not text.strip():
+        raise UserError(f"{where}: the question has no {'text' if named else 'id'}")
+    accepted = tuple(dict.fromkeys(target for target in targets if target.strip()))
+    if not choices:
+        return Question(named, text, answers=accepted, **others)
+    if not 2 <= len(choices) <= len(LETTERS):
+        raise UserError(f"{where}: a question has 2 to {len(LETTERS)} choices, not {len(choices)}")
+    right = {_chosen(target.strip(), choices) for target in accepted}
+    if None in right or len(right) > 1:
+        said = "names several choices, and one is right" if None not in right else "is none of the choices"
+        raise UserError(f"{where}: the target {shown(list(accepted))} {said}")
+    return Question(named, text, choices=tuple(choices), correct=next(iter(right), None), **others)
+
+
+def _chosen(target: str, choices: Sequence[str]) -> int | None:
+    letters = LETTERS[: len(choices)]
+    if target in choices:
+        return list(choices).index(target)
+    if len(target) == 1 and target.upper() in letters:
+        return letters.index(target.upper())
+    return int(target) if target.isdecimal() and int(target) < len(choices) else None
+
+
+def texts(value: Any) -> list[str]:
+    """Return the texts in a target: a text, a number, a list of them, or a list written as text by Python."""
+    if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]" and len(value) < 100_000:
+        try:
+            read = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return [value]
+        return texts(read) if isinstance(read, list) else [value]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in texts(each)]
+    return [] if value is None or isinstance(value, dict) else [str(value)]
+
+
+def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:
+    """Return the columns of log-probabilities: of each token, and the largest at its place, descending."""
+    pairs = [(own, sorted(top, reverse=True)) for own, top in tokens]
+    if not pairs:
+        return {}
+    columns: dict[str, Any] = {"token_logprobs": [own for own, _ in pairs]}
+    if any(top for _, top in pairs):
+        columns["top_logprobs"] = [top for _, top in pairs]
+    return columns
+
+
+def openai_logprobs(choice: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the columns of log-probabilities of a chat completion's choice as OpenAI writes it."""
+    whole = of_kind(choice, "logprobs", dict, where, {})
+    tokens = []
+    for each in of_kind(whole, "content", list, where, []):
+        top = of_kind(each, "top_logprobs", list, where, [])
+        own = float(of_kind(each, "logprob", (int, float), where))
+        tokens.append((own, [float(of_kind(one, "logprob", (int, float), where)) for one in top]))
+    return logprobs_columns(tokens)

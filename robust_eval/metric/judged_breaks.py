@@ -1,0 +1,181 @@
+"""Where facts break when the errors of the grader are taken off, by labels of some answers (docs/methods.md, §5)."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.frs import breaking_temperature
+from robust_eval.metric.judged import ErrorRates, corrected_rate, error_rates
+
+Floats = NDArray[np.float64]
+RESAMPLES = 500
+
+
+class LabelCounts(NamedTuple):
+    """Labelled answers of n questions at T temperatures, (n, T) each; sums of the labels' weights.
+
+    ``right`` are answers that people call right, ``right_called`` those of them whose verdict is right; ``wrong`` and
+    ``wrong_called`` likewise.
+    """
+
+    right_called: Floats
+    right: Floats
+    wrong_called: Floats
+    wrong: Floats
+
+    def rates(self, grid: Floats, times: Floats | None = None) -> ErrorRates:
+        """Return the rates of error (T,), with every question ``times`` (n,) as often."""
+        weight = np.ones(len(self.right)) if times is None else times
+        totals = [weight @ counts for counts in self]
+        return _as_far_as_told(
+            error_rates(totals[0], totals[1], totals[2], totals[3], grid), *[float(total.sum()) for total in totals]
+        )
+
+
+class JudgedBreaks(NamedTuple):
+    """The rates of error (T,), and of each of n facts the corrected accuracy (n, T) and where it breaks (n,)."""
+
+    rates: ErrorRates
+    accuracy: Floats
+    breaking: Floats
+
+
+def _as_far_as_told(
+    rates: ErrorRates, right_called: float, right: float, wrong_called: float, wrong: float
+) -> ErrorRates:
+    """Return the rates with as much of what tells sensitivity from specificity as labels show not to be chance.
+
+    Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
+    Of a difference, of all temperatures together, that is within two standard errors of none nothing stays; of a larger
+    one 1 − variance / difference², as James and Stein have it.
+    """
+    if not right or not wrong:
+        return rates
+    se, sp = right_called / right, wrong_called / wrong
+    noise = se * (1 - se) / right + sp * (1 - sp) / wrong
+    share = 1 - noise / (se - sp) ** 2 if abs(se - sp) > 2 * math.sqrt(noise) else 0.0
+    middle, half = (rates.sensitivity + rates.specificity) / 2, (rates.sensitivity - rates.specificity) / 2
+    return ErrorRates(middle + share * half, middle - share * half)
+
+
+def label_counts(
+    verdicts: Floats, labels: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp], weights: Floats, shape: Any
+) -> LabelCounts:
+    """Return labelled answers (N,) as counts; ``rows`` and ``columns`` (N,) say which question and temperature."""
+    known = ~np.isnan(labels) & ~np.isnan(verdicts)
+    counts = []
+    for label in (1.0, 0.0):
+        of = known & (labels == label)
+        for chosen in (of & (verdicts == label), of):
+            table = np.zeros(shape)
+            np.add.at(table, (rows[chosen], columns[chosen]), weights[chosen])
+            counts.append(table)
+    return LabelCounts(*counts)
+
+
+def corrected_breaks(
+    right: ArrayLike,
+    replies: ArrayLike,
+    temperatures: ArrayLike,
+    labels: LabelCounts,
+    threshold: float = 0.5,
+    estimator: str = "first",
+) -> JudgedBreaks:
+    """Return where facts break by corrected accuracies (:func:`~robust_eval.metric.judged.corrected_rate`).
+
+    Parameters
+    ----------
+    right, replies
+        (n, T): how many verdicts are right, and how many there are.
+    temperatures
+        (T,), strictly increasing.
+    labels
+        What is known of the grader's errors.
+    threshold, estimator
+        As :func:`~robust_eval.metric.frs.breaking_temperature` has them.
+
+    Returns
+    -------
+    NaN where there is no reply, no label, or where verdicts say too little at a temperature before any break.
+
+    References
+    ----------
+    Rogan & Gladen, American Journal of Epidemiology 107 (1978).
+    """
+    grid, counts, number = (np.asarray(array, dtype=float) for array in (temperatures, right, replies))
+    return _by_rates(labels.rates(grid), counts, number, grid, threshold, estimator)
+
+
+def break_intervals(
+    figures: Callable[[Floats, NDArray[np.intp]], Sequence[float]],
+    values: Sequence[float],
+    right: Floats,
+    replies: Floats,
+    temperatures: Floats,
+    labels: LabelCounts,
+    threshold: float = 0.5,
+    estimator: str = "first",
+    groups: Sequence[str] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> list[Estimate]:
+    """Return figures of breaking temperatures with intervals that hold questions, trials and labels.
+
+    ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures, whose ``values``
+    are those of all. Each resample draws questions (or their ``groups``) with their labels, and from each question its
+    trials. Trials that are drawn twice over scatter more, which shifts what is no linear function of them: the interval
+    is the reflected one, 2 · value − quantiles, so that the shift goes the other way.
+
+    References
+    ----------
+    Efron & Tibshirani, An Introduction to the Bootstrap (1993), §8.3 (units) and §13.4 (reflected quantiles).
+    """
+    generator = np.random.default_rng(seed)
+    names = np.arange(len(right)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    members = [np.flatnonzero(names == name) for name in range(int(names.max()) + 1)]
+    shares = np.divide(right, replies, out=np.zeros_like(right), where=replies > 0)
+    drawn = []
+    for _ in range(resamples):
+        chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
+        times = np.bincount(chosen, minlength=len(right)).astype(float)
+        again = generator.binomial(np.rint(replies[chosen]).astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
+        number = np.rint(replies[chosen])
+        broken = _by_rates(labels.rates(temperatures, times), again, number, temperatures, threshold, estimator)
+        drawn.append(figures(broken.breaking, chosen))
+    found = []
+    tail = (1 - level) / 2
+    for value, column in zip(values, np.array(drawn, dtype=float).T, strict=True):
+        defined = column[np.isfinite(column)]
+        if np.isfinite(value) and len(defined):
+            low, high = np.quantile(defined, [tail, 1 - tail])
+            found.append(Estimate(float(value), float(2 * value - high), float(2 * value - low)))
+        else:
+            found.append(Estimate(float(value)))
+    return found
+
+
+def _by_rates(
+    rates: ErrorRates, right: Floats, replies: Floats, grid: Floats, threshold: float, estimator: str
+) -> JudgedBreaks:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(replies > 0, right / replies, np.nan)
+    accuracy = np.asarray(corrected_rate(shares, rates.sensitivity, rates.specificity))
+    compared = np.clip(accuracy + _half_a_trial(replies, threshold), 0, 1) if estimator == "first" else accuracy
+    return JudgedBreaks(rates, accuracy, breaking_temperature(compared, grid, threshold, estimator))
+
+
+def _half_a_trial(replies: Floats, threshold: float) -> Floats:
+    """Return (n, T) how far the threshold lies above the middle between two numbers of right trials: the largest that
+    breaks, and the smallest that holds.
+
+    Of k trials without error all shares between the two break alike. A corrected share is no multiple of 1/k, and next
+    to the threshold itself every error of a rate, however small, would decide on all ties.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        middle = (np.ceil(threshold * replies - 1e-9) - 0.5) / replies
+    return np.where(replies > 0, threshold - middle, 0.0)

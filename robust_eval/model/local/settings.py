@@ -1,0 +1,94 @@
+"""The settings of a model that is loaded here, and what is refused of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from robust_eval.model.config import PROMPT_STYLES
+from robust_eval.model.generation import Generation
+from robust_eval.model.local.memory import cuda_is_there
+from robust_eval.model.local.prompt_encoder import ChatTemplate
+from robust_eval.model.local.thinking import Thinking
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
+"""On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
+
+
+@dataclass
+class TransformersSettings:
+    """Where a model comes from that is loaded here, and how it is run."""
+
+    name: str
+    """The name of the model in logs, tables and the tracker."""
+    path: str
+    """A hub id, a local folder, or embedded:PACKAGE/FILE.gguf for weights from the package index."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model; null: its main branch."""
+    sha256: str | None = None
+    """Checksum of an embedded file; required for one."""
+    prompt_style: str = "chat"
+    """plain: continue "Question: … Answer:", and an answer ends at its first line break. chat: the chat template."""
+    dtype: str = "auto"
+    """auto: bfloat16 on CUDA; float32 on the CPU, where bfloat16 was measured to be 1.3 times as fast and to move the
+    accuracy curves (benchmarks/sampling.py)."""
+    device: str = "auto"
+    """auto: CUDA where there is one, else the CPU; or a torch device such as cuda:1."""
+    trust_remote_code: bool = False
+    """Run Python code that a model repository brings. Never needed for the models configured here."""
+    answers_at_once: int | None = None
+    """Answers whose prefixes are evaluated together at most (those of one question always are): bounds the memory; the
+    answers do not depend on it. null: as many as pay and fit into half of the free memory, fewer if that was too
+    many."""
+    stop: list[str] = field(default_factory=list)
+    """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
+    chat_template: ChatTemplate = field(default_factory=ChatTemplate)
+    """How the chat template is filled."""
+    thinking_budget: int | None = None
+    """Tokens that the model may think before each answer; then the end of its reasoning is written for it. 0: it
+    answers without thinking. null: nothing is done about thinking."""
+    generation: Generation = field(default_factory=Generation)
+
+    def __post_init__(self) -> None:
+        if self.thinking_budget is not None and self.prompt_style != "chat":
+            raise ValueError("thinking_budget needs prompt_style=chat: a model does not think on plain text")
+        if self.thinking_budget is not None and self.thinking_budget < 0:
+            raise ValueError(f"thinking_budget must be 0 or more, not {self.thinking_budget}")
+        if self.prompt_style not in PROMPT_STYLES:
+            raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype}")
+        if self.answers_at_once is not None and self.answers_at_once < 1:
+            raise ValueError(f"answers_at_once must be at least 1, not {self.answers_at_once}")
+        if "" in self.stop:
+            raise ValueError("stop must not hold an empty string, which ends every answer")
+        if self.path.startswith("embedded:") and not self.sha256:
+            raise ValueError("sha256 must be given for an embedded model")
+
+    def reply_tokens(self, max_new_tokens: int) -> int:
+        """Return how many tokens a reply has at most whose answer may have ``max_new_tokens``."""
+        return max_new_tokens + (self.thinking_budget or 0)
+
+    @property
+    def most_answers_at_once(self) -> int:
+        """Answers in a block at most, where the memory holds them."""
+        return self.answers_at_once or MOST_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
+
+    @property
+    def effective_device(self) -> str:
+        """The torch device that the model runs on."""
+        if self.device != "auto":
+            return self.device
+        return "cuda" if cuda_is_there() else "cpu"
+
+    @property
+    def effective_dtype(self) -> str:
+        """The number format of the weights."""
+        if self.dtype != "auto":
+            return self.dtype
+        return "bfloat16" if self.effective_device.startswith("cuda") else "float32"
+
+    def thinking(self, tokenizer: Any) -> Thinking | None:
+        """Return how the model thinks; None where nothing is done about it."""
+        if self.thinking_budget is None:
+            return None
+        return Thinking(tokenizer, self.thinking_budget, self.chat_template.thinking_end)

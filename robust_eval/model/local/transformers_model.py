@@ -1,0 +1,263 @@
+"""A causal language model of transformers that is loaded, and answers by the tree of its answers."""
+
+import logging
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import asdict, replace
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+
+from robust_eval.error import UserError, first_line
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.local.answer_texts import AnswerTexts
+from robust_eval.model.local.answer_tree import Paths, Prefixes, sample_answers
+from robust_eval.model.local.batching import PADDING, Beside, blocks, growing_blocks
+from robust_eval.model.local.choice_probabilities import enumerate_choices
+from robust_eval.model.local.cpu_linear import use_faster_linear
+from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers
+from robust_eval.model.local.memory import bytes_per_question, free_memory, out_of_memory
+from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
+from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.local.prompt_encoder import PromptEncoder
+from robust_eval.model.local.settings import TransformersSettings
+
+log = logging.getLogger(__name__)
+
+
+class TransformersModel(LanguageModel):
+    """A loaded model; see :class:`robust_eval.model.base.LanguageModel`."""
+
+    def __init__(self, config: TransformersSettings, model: Any, tokenizer: Any) -> None:
+        self.config = config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.generation = config.generation.effective(model.generation_config)
+        self._parameters = model.num_parameters()
+        self._linear = use_faster_linear(model)
+        self._thinking = config.thinking(tokenizer)
+        self._encode = PromptEncoder(tokenizer, config.prompt_style, config.chat_template, self._thinking)
+        self.texts = AnswerTexts(model, tokenizer, config.prompt_style, config.stop)
+        self._at_once = config.answers_at_once  # less once that was too many
+        self._packs: bool | None = None
+        self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
+        self._checked_length = 0
+        self._bytes_per_question = 0
+
+    def description(self) -> dict[str, Any]:
+        """Return what was loaded and the generation settings in effect."""
+        return {
+            "name": self.config.name,
+            "path": self.config.path,
+            "revision": getattr(self.model.config, "_commit_hash", None) or self.config.sha256 or "local files",
+            "class": type(self.model).__name__,
+            "parameters": self._parameters,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "threads": torch.get_num_threads(),
+            "linear": self._linear,
+            "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
+            "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
+            "bytes_per_question_at_most": self._bytes_per_question,
+            "prompt_style": self.config.prompt_style,
+            "thinking_budget": self.config.thinking_budget,
+            **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
+        }
+
+    def check(self, requests: Sequence[Request], curves: bool) -> None:
+        """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds."""
+        if self._thinks and (curves or any(request.enumeration for request in requests)):
+            raise UserError(
+                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact and "
+                "sampler.estimator=combined need the probabilities of its answers whatever it thinks: choose "
+                "sampler=temperature_sweep, or model.thinking_budget=0"
+            )
+
+    @property
+    def _thinks(self) -> bool:
+        return self._thinking is not None and self._thinking.budget > 0
+
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None
+    ) -> Iterator[list[Reply]]:
+        """Answer the missing requests in blocks of prompts of about the same length."""
+        if not requests:
+            return
+        requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
+        if self._thinks:
+            for request in (request for request in requests if request.item in missing):
+                yield [Reply(request, self._thoughtful(request))]
+            return
+        encoded = self._encode.by_length(self._readable(requests))
+        divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
+        beside = beside or Beside.of(encoded)
+        prefixes, packs = self._prefixes_after(beside)
+        self._bytes_per_question = bytes_per_question(
+            self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens
+        )
+        fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // beside.answers)
+        for together in divided:
+            for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
+                if wanted := [pair for pair in block if pair[1].item in missing]:
+                    yield from self._replies(prefixes, wanted)
+
+    def _thoughtful(self, request: Request) -> list[Completion]:
+        """Return the answers to a request, each behind a thought of its own.
+
+        Thoughts of one question are written together, and then the answers. No other question has a part in it, so
+        that the numbers do not depend on what is asked beside it.
+        """
+        thinking = self._thinking
+        assert thinking is not None
+        prompt = self._encode(request.prompt)
+        thoughts = self._written([(prompt, thinking.request(request))], (thinking.end.encode(),))[0]
+        behind = [(thinking.prompt(prompt, thought), thinking.answer(request, thought)) for thought in thoughts]
+        answers = self._written(behind)
+        return [thinking.with_thought(answer, thought) for (answer,), thought in zip(answers, thoughts, strict=True)]
+
+    def _written(
+        self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
+    ) -> list[list[Completion]]:
+        """Return the completions of each request, in their order; ``stop`` are strings that end them besides."""
+        order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
+        ascending = [encoded[place] for place in order]
+        beside = Beside.of(ascending)
+        prefixes, packs = self._prefixes_after(beside)
+        size = bytes_per_question(self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens)
+        fit = max(1, free_memory(self.model.device) // 2 // (size // beside.answers))
+        most = self.config.most_answers_at_once
+        found: list[list[Completion]] = []
+        for block in blocks(ascending, lambda: min(self._at_once or fit, most), PADDING if packs else 0):
+            for replies in self._replies(prefixes, block, stop):
+                found += [reply.completions for reply in replies]
+        return [found[order.index(place)] for place in range(len(encoded))]
+
+    def _prefixes_after(self, beside: Beside) -> tuple[Prefixes, bool]:
+        """Return what evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
+        packs = self._can_pack(beside)
+        if self._prefixes is None or self._prefixes[0] != (beside.shared, packs):
+            kind = PackedPrefixes if packs else PrefixRows
+            self._prefixes = (beside.shared, packs), kind(self.model, beside.shared)
+        return self._prefixes[1], packs
+
+    def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """Return the requests without their matchers where these cannot read the tokens; UserError where they must."""
+        if not self.config.stop and not any(request.matcher or request.enumeration for request in requests):
+            return requests
+        try:
+            _ = self.texts.vocabularies[True].texts
+        except ValueError as problem:
+            if self.config.stop:
+                raise UserError(f"model {self.config.name}: model.stop cannot be used: {problem}") from problem
+            if any(request.enumeration or not request.whole for request in requests):
+                raise UserError(f"model {self.config.name}: {problem}; choose sampler=temperature_sweep") from problem
+            log.warning("model %s: no combined estimate: %s", self.config.name, problem)
+            return [replace(request, matcher=None) for request in requests]
+        return requests
+
+    def _replies(
+        self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
+    ) -> Iterator[list[Reply]]:
+        """Yield the replies to a block of requests; where they do not fit into the memory, to one half
+        after the other.
+        """
+        problem = None
+        try:
+            replies = self._answered(prefixes, block, stop)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            problem = first_line(error)  # the error itself holds on to what was computed
+        if problem is None:
+            yield replies
+            return
+        if len(block) == 1:
+            reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
+            raise UserError(f"{reason}; ask for fewer of them, or on a device with more memory")
+        self._at_once = max(1, sum(request.answers for _, request in block) // 2)
+        log.warning("out of memory with %d prompts at once; going on with half of them", len(block))
+        for half in (block[: len(block) // 2], block[len(block) // 2 :]):
+            yield from self._replies(prefixes, half, stop)
+
+    def _answered(
+        self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...]
+    ) -> list[Reply]:
+        prompts, asked = [ids for ids, _ in block], [request for _, request in block]
+        enumeration, vocabulary = asked[0].enumeration, self.texts.vocabularies[asked[0].first_line]
+        vocabulary = replace(vocabulary, stop=(*vocabulary.stop, *stop)) if stop else vocabulary
+        if enumeration is None:
+            drawn = sample_answers(prefixes, asked, prompts, vocabulary, self.generation)
+            read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]
+            return [Reply(r, answers, paths.curve) for r, answers, paths in zip(asked, read, drawn, strict=True)]
+        enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
+        found = enumerate_block(prefixes, asked, prompts, vocabulary, self.generation)
+        read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
+        return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
+
+    def _can_pack(self, beside: Beside) -> bool:
+        """Tell whether packed prefixes give this model's own logits at the lengths of these prompts.
+
+        A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
+        length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
+        """
+        length = len(beside.longest[-1]) + beside.new_tokens
+        if length > self._checked_length:
+            answered = [[*prompt, *islice(cycle(prompt), beside.new_tokens)] for prompt in beside.longest]
+            self._packs = agrees_with_plain_passes(self.model, beside.shared, answered)
+            self._checked_length = length
+            if not self._packs:
+                log.info(
+                    "model %s: tree attention differs from plain passes; using a row for each prefix", self.config.name
+                )
+        return bool(self._packs)
+
+    def _drawn(self, request: Request, paths: Paths, prompt_tokens: int) -> list[Completion]:
+        read: dict[tuple[int, ...], tuple[str, int]] = {}
+        completions = []
+        for row, length in enumerate(paths.lengths.tolist()):
+            ids = tuple(paths.tokens[row, :length].tolist())
+            if ids not in read:
+                read[ids] = self.texts.read(ids, request.first_line)
+            text, answer_tokens = read[ids]
+            top = paths.top_logprobs
+            completions.append(
+                Completion(
+                    temperature=float(paths.temperatures[row]),
+                    trial=int(paths.trials[row]),
+                    text=text,
+                    weight=1 / request.trials,
+                    token_ids=list(ids),
+                    token_logprobs=paths.token_logprobs[row, :length].tolist(),
+                    sampling_logprobs=paths.sampling_logprobs[row, :length].tolist(),
+                    top_logprobs=None if top is None else top[row, :length].tolist(),
+                    answer_tokens=answer_tokens,
+                    finish_reason=paths.finish_reason(row),
+                    prompt_tokens=prompt_tokens,
+                )
+            )
+        return completions
+
+    def _enumerated(self, request: Request, enumerated: Enumerated, prompt_tokens: int) -> list[Completion]:
+        columns = [enumerated.curve.temperatures.tolist().index(t) for t in request.temperatures]
+        completions = []
+        for trial, answers in enumerate(enumerated.answers):
+            text, answer_tokens = self.texts.read(answers.tokens, request.first_line)
+            at_one = answers.logprobs[:, enumerated.curve.temperatures.tolist().index(1.0)].tolist()
+            for temperature, column in zip(request.temperatures, columns, strict=True):
+                if answers.weight[column] > 0:
+                    completions.append(
+                        Completion(
+                            temperature=temperature,
+                            trial=trial,
+                            text=text,
+                            weight=float(answers.weight[column]),
+                            token_ids=list(answers.tokens),
+                            token_logprobs=at_one,
+                            sampling_logprobs=answers.logprobs[:, column].tolist(),
+                            top_logprobs=None,
+                            answer_tokens=answer_tokens,
+                            finish_reason=answers.finish_reason,
+                            prompt_tokens=prompt_tokens,
+                        )
+                    )
+        return completions

@@ -1,0 +1,156 @@
+"""What a comparison says first: which of two runs is ahead, or that it cannot be told; of many runs a ranking."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from robust_eval.metric.figure import Figure
+from robust_eval.metric.told_apart import LEVEL, alike_groups
+from robust_eval.report.comparison import MARGIN, Comparison, Pair
+from robust_eval.report.contrast import cautions, contrast
+from robust_eval.report.finished_runs import WEIGHT
+from robust_eval.report.wording import FEWEST
+from robust_eval.runtime.rounding import number, signed
+
+FEW = 3
+"""Pairs that have a sentence each; of more there is a ranking."""
+
+
+class Ranked(NamedTuple):
+    """A measurement in a ranking: its place in the comparison, and the letters of the groups that it belongs to."""
+
+    measurement: int
+    letters: str
+
+
+class Ranking(NamedTuple):
+    """Measurements by one figure, the best first; those that share a letter cannot be told apart."""
+
+    said: str
+    ranked: list[Ranked]
+
+
+def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
+    """Return what is said first: sentences, and the rankings of those measurements that make too many pairs."""
+    alike = list(_scored_differently(compared))
+    said, rankings = alike if len(compared.measurements) == 1 else [], list[Ranking]()
+    for figure in dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline):
+        pairs = [pair for pair in compared.pairs if pair.headline == figure]
+        if len(pairs) <= FEW:
+            said += [_verdict(compared, pair, len(pairs)) for pair in pairs]
+        else:
+            rankings.append(_ranking(compared, figure, pairs))
+            said.append(rankings[-1].said)
+    by_number = [about.by_number for about in _headlines(compared) if about.by_number]
+    for dataset in dict.fromkeys(compared.names.datasets):
+        runs = [run for _, run in compared.on(dataset)]
+        said += [each for each in cautions(runs, by_number) if each not in said]
+    return [*said, *(each for each in alike if each not in said)], rankings
+
+
+def _headlines(compared: Comparison) -> list[Figure]:
+    found = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
+    return [about for name in found if (about := compared.about(name))]
+
+
+def _scored_differently(compared: Comparison) -> Iterator[str]:
+    """Say of runs that became one measurement that they are no two."""
+    if len(compared.measurements) == len(compared.runs):
+        return
+    if len(compared.measurements) > 1:
+        yield "Runs that differ in d alone are the same answers scored differently, and stand here as one."
+        return
+    weights = " and ".join(dict.fromkeys(str(run.settings.get(WEIGHT)) for run in compared.runs))
+    yield (
+        f"These {len(compared.runs)} runs are the same answers scored differently ({WEIGHT}={weights}): their scores "
+        "say nothing about which model is firmer."
+    )
+
+
+def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
+    """Say of a pair which is ahead, or why that cannot be told, with the difference, its interval, and n."""
+    found = contrast(compared.measurements[pair.first], compared.measurements[pair.second])
+    first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
+    if pair.headline and not pair.differences[pair.headline].n:
+        return f"{first} and {second} cannot be compared: no question has {compared.words(pair.headline)} in both."
+    measured = _difference(compared, pair, family)
+    start = {
+        "repeated": f"{first} and {second} have the same settings; what differs is the machine, the version or chance.",
+        "seed": f"{first} and {second} differ in nothing but the seed: what lies between them is chance.",
+        "scored": f"{first} and {second} are the same answers scored differently ({found.words}): their scores say "
+        "nothing about which model is firmer.",
+        "number": f"{first} and {second} differ in nothing but the number of answers ({found.words}), which moves "
+        "figures by itself.",
+    }.get(found.kind)
+    if start:
+        return f"{start} {measured}"
+    return f"{_outcome(compared, pair, first, second)}: {measured[0].lower()}{measured[1:]}"
+
+
+def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
+    figure = pair.headline
+    if figure is None or not pair.told_apart:
+        return f"{first} and {second} cannot be told apart"
+    about, value = compared.about(figure), pair.differences[figure].value
+    if about is None or about.more_is_better is None:
+        return f"{first} and {second} differ"
+    ahead, behind = (first, second) if (value > 0) == about.more_is_better else (second, first)
+    return f"{ahead} {about.ahead or 'is ahead of'} {behind}"
+
+
+def _difference(compared: Comparison, pair: Pair, family: int) -> str:
+    """Say the figure of both, the difference with its interval, on how many questions, and how many would decide."""
+    figure = pair.headline
+    assert figure is not None
+    found = pair.differences[figure]
+    interval = "" if math.isnan(found.low) else f"95 % interval {signed(found.low)} to {signed(found.high)}, "
+    corrected = (
+        "" if family == 1 else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
+    )
+    said = (
+        f"{compared.words(figure)} is {number(found.first)} in the first and {number(found.second)} in the second, a "
+        f"difference of {signed(found.value)} ({interval}n = {found.n:,}{corrected})."
+    )
+    if not pair.told_apart and found.n >= FEWEST and math.isfinite(pair.needed) and pair.needed > found.n:
+        said += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
+    return said[0].upper() + said[1:]
+
+
+def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Ranking:
+    """Rank measurements by their mean difference from the others, each on the questions that both have."""
+    members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
+    about = compared.about(figure)
+    sign = -1 if about is not None and about.more_is_better is False else 1
+    lead = {place: [0.0] for place in members}
+    for pair in pairs:
+        if (value := pair.differences[figure].value) == pair.differences[figure].value:
+            lead[pair.first].append(sign * value)
+            lead[pair.second].append(-sign * value)
+    members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
+    apart = [(pair.first, pair.second) for pair in pairs if pair.told_apart]
+    groups = alike_groups(members, apart)
+    letters = {
+        place: "".join(_letter(rank) for rank, group in enumerate(groups) if place in group) for place in members
+    }
+    best = [compared.names.whole[place] for place in groups[0]]
+    n = [pair.differences[figure].n for pair in pairs]
+    shared = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
+    if len(groups) == 1:
+        start = f"None of the {len(members)} can be told from any other by {compared.words(figure)}"
+    elif len(best) == 1:
+        start = f"{best[0]} is ahead of all {len(members) - 1} others in {compared.words(figure)}"
+    else:
+        start = (
+            f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(figure)}, and cannot be told from one "
+            f"another"
+        )
+    said = (
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept; p below {LEVEL:g} after Holm's "
+        "correction, and an interval without 0)."
+    )
+    return Ranking(said, [Ranked(place, letters[place]) for place in members])
+
+
+def _letter(rank: int) -> str:
+    """Return a, b, …, z, and then numbers in brackets."""
+    return chr(ord("a") + rank) if rank < 26 else f"({rank + 1})"

@@ -1,0 +1,192 @@
+"""A gate of a model behind a server: what it asks, and how it ends when something is away."""
+
+import json
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments import run_experiment
+from junitparser import JUnitXml
+from scripted_server import Body, ScriptedServer, scripted_server
+
+from robust_eval.cli import gate
+from robust_eval.runtime import measured_choices
+
+QUESTIONS = 200
+
+
+@dataclass
+class Server:
+    """Knows the answers to numbers from ``known`` on, holds each up to a temperature of its own, or fails."""
+
+    known: int = 0
+    firmer: float = 0.0
+    refuses: bool = False
+    fails: bool = False
+
+    def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
+        text, t, seed = body["messages"][-1]["content"], body.get("temperature", 1.0), body.get("seed", 0)
+        found = re.findall(r"number (\d+)\?", text)
+        if body.get("n", 1) > 1:
+            return 400, {}, {"error": {"message": "one choice at a time", "code": None}}
+        if not found:
+            return said("a llama")
+        if self.refuses:
+            return 401, {}, {"error": {"message": "no such key", "code": "invalid_api_key"}}
+        number, drawn = int(found[-1]), zlib.crc32(f"{found[-1]} {t!r} {seed}".encode()) % 1000 / 1000
+        if self.fails and t > 0 and drawn < 0.2:
+            return 400, {}, {"error": {"message": "bad luck", "code": None}}
+        firm = 0.6 + zlib.crc32(found[-1].encode()) % 101 / 100 + self.firmer
+        right = number >= self.known and (t == 0 or drawn < 1.5 - t / firm)
+        return said(f"Item{number}" if right else "Xanadu")
+
+
+def said(text: str) -> tuple[int, Mapping[str, str], Any]:
+    top = [{"token": f"t{rank}", "logprob": -0.7 - rank, "bytes": None} for rank in range(20)]
+    token = {"token": text, "logprob": -0.7, "bytes": list(text.encode()), "top_logprobs": top}
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
+    return 200, {}, {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(Server()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with questions and a baseline that knows all the answers."""
+    place = tmp_path_factory.mktemp("measured")
+    file = place / "questions.jsonl"
+    lines = [{"id": f"q{k}", "question": f"What is number {k}?", "answers": [f"Item{k}"]} for k in range(QUESTIONS)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    folder = place / "mlruns" / "runs" / "base"
+    folder.mkdir(parents=True)
+    with scripted_server(Server()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_choices, "cache_folder", lambda: place / "cache")
+        run_experiment(
+            folder,
+            *("dataset=jsonl", "dataset.name=numbers", f"dataset.path={file}", "tracking=none", "experiment=frs"),
+            *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.retries=0"),
+            *("sampler.temperature_sweep.trials=2", "sampler.temperature_sweep.temperatures=[0.5,1,1.5]"),
+            f"paths.mlruns={place / 'mlruns'}",
+        )
+    return place
+
+
+@pytest.fixture
+def place(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the baseline, in which nothing is remembered of a server."""
+    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(measured / "mlruns" / "runs", tmp_path / "mlruns" / "runs")
+    return tmp_path
+
+
+Gate = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def gated(place: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """The exit status and the verdict of a candidate behind the same server, without figures."""
+    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
+
+    def gated(*words: str, baseline: str = "mlruns/runs/base") -> tuple[int, dict[str, Any]]:
+        own = [f"model.base_url={server.url}", "model.name=new", "store=none", "tracking=none"]
+        arguments = ["gate", baseline, *(own if not words or "=" in words[0] else ()), *words, "--output", "out"]
+        monkeypatch.setattr("sys.argv", arguments)
+        with pytest.raises(SystemExit) as ended:
+            gate.main()
+        file = place / "out" / "verdict.json"
+        found = json.loads(file.read_text()) if file.is_file() else {}
+        return int(ended.value.code or 0), found
+
+    return gated
+
+
+def test_it_runs_the_candidate_and_fails_one_that_forgot_facts_and_is_firmer_on_the_rest(
+    gated: Gate, server: ScriptedServer, place: Path
+):
+    server.answer = Server(known=30, firmer=0.6)
+    status, found = gated()
+    assert (status, found["outcome"]) == (1, "FAIL")
+    knowledge, firmness = found["figures"]
+    assert (knowledge["outcome"], knowledge["n"], knowledge["difference"]) == ("FAIL", 200, -0.15)
+    assert (firmness["outcome"], firmness["n"]) == ("PASS", 170)
+    assert firmness["difference"] > 0.02
+    assert {fact["question_id"] for fact in found["facts"]["forgotten"]} == {f"q{number}" for number in range(30)}
+    (suite,) = JUnitXml.fromfile(str(place / "out" / "junit.xml"))
+    assert (suite.failures, suite.errors) == (2, 0)
+
+
+def test_the_same_answers_pass(gated: Gate):
+    status, found = gated()
+    assert (status, found["outcome"], found["identical"]) == (0, "PASS", True)
+    assert found["reasons"] == ["The answers of both runs are identical."]
+
+
+def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer):
+    server.answer = Server(known=190)
+    status, found = gated("until=decided")
+    assert (status, found["outcome"]) == (1, "FAIL")
+    assert found["asked"]["taken"] + found["asked"]["left"] == QUESTIONS
+    assert found["asked"]["left"] > 100
+    assert found["figures"][0]["n"] == found["asked"]["taken"]
+
+
+def test_a_key_that_is_refused_leaves_it_open(gated: Gate, server: ScriptedServer):
+    server.answer = Server(refuses=True)
+    status, found = gated()
+    assert (status, found["outcome"], found["figures"]) == (3, "INCONCLUSIVE", [])
+    assert "no such key" in found["reasons"][0]
+
+
+def test_a_server_that_is_away_leaves_it_open(gated: Gate):
+    status, found = gated("model.base_url=http://127.0.0.1:9/v1")
+    assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
+    assert "127.0.0.1:9" in found["reasons"][0]
+
+
+def test_a_fifth_of_failed_requests_leaves_it_open(gated: Gate, server: ScriptedServer):
+    server.answer = Server(fails=True)
+    status, found = gated("model.max_error_rate=1")
+    assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
+    assert "did not come" in found["reasons"][0]
+
+
+def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
+    prices = ("model.prompt_price=1000", "model.completion_price=1000", "model.budget=1")
+    status, found = gated(*prices)
+    assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
+    assert "the budget of 1 is spent" in found["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere/run",), "there is no folder nowhere/run"),
+        (("sampler.trials=3",), "sampler.temperature_sweep.trials is 3 and was 2"),
+        (("model.nmae=x",), "nmae"),
+        (("gate.level=3",), "gate: level must lie between 0 and 1"),
+        (("until={frs.d1: 0.1}",), "a gate takes until=decided"),
+        (("mlruns/runs/base", "until=decided"), "has been asked already"),
+    ],
+)
+def test_a_mistake_in_the_call_ends_with_2_and_a_sentence(
+    gated: Gate, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert gated(*words) == (2, {})
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_damaged_baseline_is_a_mistake(gated: Gate, place: Path, capsys: pytest.CaptureFixture[str]):
+    (place / "mlruns" / "runs" / "base" / "questions.parquet").write_bytes(b"none")
+    assert gated() == (2, {})
+    assert "its questions.parquet is damaged" in " ".join(capsys.readouterr().err.split())

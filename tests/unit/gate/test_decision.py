@@ -1,0 +1,208 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gated import gated_run
+
+from robust_eval.error import OutageError, UserError
+from robust_eval.gate.comparable import refuse_incomparable
+from robust_eval.gate.decision import Decision, Differences, decide, differences, judge, whole
+from robust_eval.gate.measured_run import MeasuredRun, read_measured
+from robust_eval.gate.settings import GateSettings
+from robust_eval.metric.verdict import confidence_sequence, verdict
+
+SETTINGS = GateSettings()
+
+
+def decided(one: MeasuredRun, other: MeasuredRun, settings: GateSettings = SETTINGS, looks: bool = False) -> Decision:
+    shared = refuse_incomparable(one, other)
+    return decide(one, other, differences(one, other, shared, settings, looks), settings)
+
+
+def figure(values: np.ndarray, margin: float = 0.02, name: str = "a", **more: object) -> Differences:
+    return Differences(name, name, margin, np.zeros(len(values)), values, **more)  # type: ignore[arg-type]
+
+
+def test_a_candidate_that_forgot_facts_and_is_firmer_on_the_rest_fails_on_knowledge(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 200)
+    other = gated_run(tmp_path / "other", 200, known=lambda number: number >= 30, frs=lambda number: 0.75)
+    found = decided(one, other)
+    assert found.outcome == "FAIL"
+    knowledge, firmness = found.figures
+    assert (knowledge.outcome, knowledge.n, knowledge.difference) == ("FAIL", 200, -0.15)
+    assert knowledge.p_mcnemar == pytest.approx(2 * 0.5**30)
+    assert (firmness.outcome, firmness.n, firmness.baseline, firmness.candidate) == ("PASS", 170, 0.5, 0.75)
+    assert firmness.p_mcnemar is None
+    assert "worse by more than the margin" in found.reasons[0]
+
+
+def test_identical_answers_pass_however_few_and_it_is_said(tmp_path: Path):
+    one, other = gated_run(tmp_path / "one", 5), gated_run(tmp_path / "other", 5)
+    found = decided(one, other)
+    assert found[0] == "PASS"
+    assert found.identical
+    assert found.reasons == ["The answers of both runs are identical."]
+    assert [each.outcome for each in found.figures] == ["INCONCLUSIVE"] * 2  # what five facts alone would say
+    fewer = gated_run(tmp_path / "fewer", 3)  # the same answers to some of the questions alone
+    assert (decided(one, fewer).outcome, decided(one, fewer).identical) == ("INCONCLUSIVE", False)
+
+
+@pytest.mark.parametrize("damaged", ["baseline", "candidate"])
+def test_answers_that_did_not_come_leave_it_open_whatever_the_rest_says(tmp_path: Path, damaged: str):
+    lost = {name: (lambda number: number % 5 == 0) if name == damaged else (lambda number: False) for name in
+            ("baseline", "candidate")}  # fmt: skip
+    one = gated_run(tmp_path / "baseline", 200, lost=lost["baseline"])
+    other = gated_run(tmp_path / "candidate", 200, known=lambda number: number > 99, lost=lost["candidate"])
+    found = decided(one, other)
+    assert found.outcome == "INCONCLUSIVE"
+    assert found.figures[0].outcome == "FAIL"
+    (reason,) = found.reasons
+    assert f"of the answers of {damaged} did not come" in reason
+    assert "more than gate.no_reply=0.05 allows" in reason
+    assert decided(one, other, GateSettings(no_reply=0.3)).outcome == "FAIL"
+
+
+def test_all_figures_must_pass_and_holm_says_which_fail():
+    random = np.random.default_rng(0)
+    clear = figure(random.choice([-1.0, 0.0], 300, p=[0.2, 0.8]), name="clear")
+    near = figure(random.choice([-1.0, 0.0], 300, p=[0.045, 0.955]), name="near")
+    fine = figure(np.zeros(300) + random.normal(0, 0.01, 300), name="fine")
+    assert verdict(near.values, 0.02).outcome == "FAIL" or verdict(near.values, 0.02).outcome == "INCONCLUSIVE"
+    assert [each.outcome for each in judge([clear, fine], 0.95)] == ["FAIL", "PASS"]
+    assert whole(judge([clear, fine], 0.95)) == "FAIL"
+    assert whole(judge([fine, fine._replace(name="b")], 0.95)) == "PASS"
+    assert whole(judge([fine, figure(np.zeros(3), name="few")], 0.95)) == "INCONCLUSIVE"
+
+
+def test_holm_is_that_of_p_values():
+    """Against Holm's procedure on bootstrap p-values, found by halving the level at which the interval excludes."""
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        figures = [figure(random.choice([-1.0, 0.0, 1.0], 200, p=[q, 0.9 - q, 0.1]), name=f"f{k}") for k, q in
+                   enumerate(random.uniform(0.08, 0.22, 3))]  # fmt: skip
+        p = [_p_value(each) for each in figures]
+        if min(abs(value - level) for value in p for level in (0.025, 0.0125, 0.025 / 3)) < 1e-3:
+            continue  # the grid of p-values is too coarse to tell
+        rejected, left = set[str](), sorted(zip(p, figures, strict=True), key=lambda each: each[0])
+        for place, (value, each) in enumerate(left):
+            if value > 0.025 / (3 - place):
+                break
+            rejected.add(each.name)
+        assert {each.name for each in judge(figures, 0.95) if each.outcome == "FAIL"} == rejected
+
+
+def _p_value(figure: Differences) -> float:
+    low, high = 0.0, 0.5
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if figure.bounds(1 - 2 * middle)[1] < -figure.margin else (middle, high)
+    return high
+
+
+def test_one_figure_is_judged_as_the_verdict_of_one():
+    values = np.array([-1.0] * 20 + [0.0] * 180)
+    (found,) = judge([figure(values)], 0.95)
+    alone = verdict(values, 0.02)
+    assert (found.outcome, found.difference, found.low, found.high, found.needed) == (
+        alone.outcome, alone.mean, alone.low, alone.high, alone.needed,
+    )  # fmt: skip
+
+
+def test_it_says_how_many_more_facts_are_needed():
+    random = np.random.default_rng(0)
+    (found,) = judge([figure(random.choice([-1.0, 0.0, 1.0], 100, p=[0.1, 0.8, 0.1]))], 0.95)
+    assert found.outcome == "INCONCLUSIVE"
+    assert found.more == found.needed - 100 > 1000
+
+
+def test_with_looks_the_sequence_decides():
+    values = np.zeros(1000)
+    low, high = confidence_sequence(values)
+    (found,) = judge([figure(values, looks=True)], 0.95, final=True)
+    assert (found.low, found.high, found.outcome) == (low[-1], high[-1], "PASS")
+    (few,) = judge([figure(values[:50], looks=True)], 0.95, final=True)
+    assert few.outcome == "INCONCLUSIVE"
+    assert few.needed == 1 + int(np.flatnonzero(confidence_sequence(np.zeros(2000))[0] > -0.02)[0])
+
+
+def test_groups_are_drawn_whole_by_the_sequence():
+    random = np.random.default_rng(0)
+    values = np.repeat(random.choice([-1.0, 0.0], 200, p=[0.3, 0.7]), 4)
+    groups = np.repeat(np.arange(200), 4)
+    (whole_groups,) = judge([figure(values, groups=groups, looks=True, largest=4)], 0.95)
+    (alone,) = judge([figure(values, looks=True)], 0.95)
+    assert whole_groups.outcome == "FAIL"
+    assert whole_groups.high - whole_groups.low > alone.high - alone.low
+    assert whole_groups.low < values.mean() < whole_groups.high
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_at_the_boundary_several_figures_seldom_fail_falsely(looks: bool):
+    """Both figures lie at −margin exactly: the gate may FAIL in at most 2.5 % of cases (with looks in far fewer)."""
+    random, times, failed = np.random.default_rng(0), 200 if not looks else 60, 0
+    for _ in range(times):
+        figures = [figure(random.choice([-1.0, 0.0, 1.0], 250, p=[0.11, 0.8, 0.09]), name=name, looks=looks)
+                   for name in "ab"]  # fmt: skip
+        sizes = (50, 100, 150, 200, 250) if looks else (250,)
+        failed += any(
+            whole(judge([each._replace(baseline=each.baseline[:n], candidate=each.candidate[:n]) for each in figures],
+                        0.95)) == "FAIL" for n in sizes
+        )  # fmt: skip
+    assert failed / times <= 0.06
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sampler__temperature_sweep__trials": 5}, "sampler.temperature_sweep.trials is 5 and was 10"),
+        ({"sampler__temperature_sweep__temperatures": [1]}, r"temperatures is \[1\] and was not set"),
+        ({"sampler__temperature_sweep__selection": "none"}, "selection is none and was exact_match"),
+        ({"grader__contains": "equal"}, "grader.contains is equal and was not set"),
+        ({"key": lambda number: f"other {number}"}, "the key of question q0 is other 0 and was answer 0"),
+        ({"text": " Really?"}, r"they share no question \(id and text\)"),
+    ],
+)
+def test_what_differs_and_must_not_is_named(tmp_path: Path, changed: dict[str, object], said: str):
+    one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3, **changed)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=f"^other cannot be gated by one: .*{said}"):
+        refuse_incomparable(one, other)
+
+
+def test_prompts_models_and_seeds_may_differ(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 3)
+    other = gated_run(tmp_path / "other", 3, seed=1, model__name="n", sampler__temperature_sweep__prompts="mine.yaml")
+    assert len(refuse_incomparable(one, other)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("frs.d2", "which one has not by question; it has"), ("nothing", "which one has not")]
+)
+def test_a_figure_that_is_not_there_is_refused(tmp_path: Path, name: str, said: str):
+    one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
+    with pytest.raises(UserError, match=said):
+        decided(one, other, GateSettings({name: 0.02}))
+
+
+def test_no_fact_known_to_both_is_inconclusive_for_firmness(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 20, known=lambda number: number < 10)
+    other = gated_run(tmp_path / "other", 20, known=lambda number: number >= 10)
+    found = decided(one, other)
+    assert found.outcome == "INCONCLUSIVE"
+    assert found.figures[1].n == 0
+    assert math.isnan(found.figures[1].difference)
+    assert found.reasons[1] == "mean FRS, d = 1: no fact has it in both runs, so nothing is known."
+
+
+def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):
+    folder = tmp_path / "run"
+    gated_run(folder, 3)
+    (folder / "graded.parquet").write_bytes(b"no parquet")
+    with pytest.raises(UserError, match=r"^run cannot be read"):
+        read_measured(folder, "run")
+    (folder / "summary.json").unlink()
+    (folder / "error.txt").write_text("the budget of 1 is spent\x1b[31m\n\nTraceback")
+    with pytest.raises(OutageError, match=r"^run has not finished: the budget of 1 is spent\\x1b\[31m$"):
+        read_measured(folder, "run")
+    with pytest.raises(UserError, match=r"^there is no folder"):
+        read_measured(tmp_path / "nowhere", "run")

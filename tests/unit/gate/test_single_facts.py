@@ -1,0 +1,63 @@
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gated import gated_run
+from scipy import stats
+
+from robust_eval.gate.comparable import refuse_incomparable
+from robust_eval.gate.measured_run import MeasuredRun
+from robust_eval.gate.single_facts import SingleFacts, permutation_p, single_facts
+
+
+def found(one: MeasuredRun, other: MeasuredRun) -> SingleFacts:
+    return single_facts(one, other, refuse_incomparable(one, other))
+
+
+def test_facts_forgotten_and_found_come_with_both_answers(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 4, known=lambda number: number != 1)
+    other = gated_run(tmp_path / "other", 4, known=lambda number: number != 2)
+    facts = found(one, other)
+    assert [each[:4] for each in facts.forgotten] == [("q2", "What is fact 2?", "answer 2", "wrong 2")]
+    assert [each[:4] for each in facts.found] == [("q1", "What is fact 1?", "wrong 1", "answer 1")]
+    assert facts.less_firm == []
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_facts_that_became_less_firm_are_found_and_no_others(tmp_path: Path, seed: int):
+    one = gated_run(tmp_path / "one", 20)
+    other = gated_run(tmp_path / "other", 20, seed=seed, right=lambda number, t, trial: t < (0.5 if number < 5 else 1))
+    facts = found(one, other)
+    assert [fact.question_id for fact in facts.less_firm] == ["q0", "q1", "q2", "q3", "q4"]
+    assert facts.less_firm[0].why.startswith("right in 10 of 40 after 20 of 40 trials, p = 0.0")
+    assert ("swapped within trials" in facts.note) == (seed == 0)
+
+
+def test_p_is_that_of_all_swaps_and_of_all_permutations():
+    random = np.random.default_rng(0)
+    one, other = ((random.random((3, 5)) < p).astype(float) for p in (0.8, 0.4))
+    observed = (other - one).sum()
+    swapped = [
+        sum((1 - 2 * s) * (other - one)[:, trial].sum() for trial, s in enumerate(swaps))
+        for swaps in itertools.product((0, 1), repeat=5)
+    ]
+    assert permutation_p(one, other, True) == np.mean(np.array(swapped) <= observed + 1e-9)
+    exact = stats.permutation_test(
+        (other.sum(axis=0), one.sum(axis=0)), lambda a, b: a.sum() - b.sum(), alternative="less", n_resamples=np.inf
+    ).pvalue
+    assert permutation_p(one, other, False) == pytest.approx(exact, abs=0.02)
+
+
+def test_p_is_no_smaller_than_it_may_be_where_nothing_differs():
+    random, p = np.random.default_rng(0), []
+    for _ in range(300):
+        one, other = (random.random((4, 10)) < 0.5 for _ in range(2))
+        p.append(permutation_p(one.astype(float), other.astype(float), True))
+    assert np.mean(np.array(p) <= 0.05) <= 0.08
+
+
+def test_missing_replies_are_left_out_of_shares():
+    one, other = np.ones((2, 6)), np.ones((2, 6))
+    other[:, :3] = np.nan
+    assert permutation_p(one, other, True) == 1.0

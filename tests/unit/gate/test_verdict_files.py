@@ -1,0 +1,132 @@
+import json
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from gated import gated_run
+from junitparser import JUnitXml
+
+from robust_eval.config.schema import CONF
+from robust_eval.error import UserError
+from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
+from robust_eval.gate.comparable import refuse_incomparable
+from robust_eval.gate.decision import decide, differences
+from robust_eval.gate.settings import GateSettings, gate_settings
+from robust_eval.gate.single_facts import single_facts
+from robust_eval.gate.verdict_files import Report, write_verdict
+
+HOSTILE = " <script>alert(1)</script>|`x`\x1b[31m\x00\ufffe‮ [a](http://b)"
+
+
+def written(tmp_path: Path, each_fact: bool = False, text: str = "") -> Path:
+    one = gated_run(tmp_path / "one", 200, known=lambda number: number < 180, text=text)
+    other = gated_run(tmp_path / "other", 200, known=lambda number: number >= 30, text=text)
+    shared = refuse_incomparable(one, other)
+    decision = decide(one, other, differences(one, other, shared, GateSettings()), GateSettings())
+    facts = single_facts(one, other, shared)
+    report = Report(decision, "one", "other", (one.model, other.model), 0.95, len(shared), facts, (150, 50))
+    write_verdict(report, tmp_path / "out", each_fact)
+    return tmp_path / "out"
+
+
+def test_the_json_holds_the_verdict_and_every_fact_that_changed(tmp_path: Path):
+    found = json.loads((written(tmp_path) / "verdict.json").read_text())
+    assert (found["outcome"], found["status"], found["identical"], found["level"]) == ("INCONCLUSIVE", 3, False, 0.95)
+    assert found["baseline"] == {"run": "one", "model": "m"}
+    assert found["asked"] == {"taken": 150, "left": 50}
+    assert [each["name"] for each in found["figures"]] == ["accuracy.greedy", "frs.d1"]
+    assert found["figures"][0]["difference"] == pytest.approx(-0.05)
+    assert [fact["question_id"] for fact in found["facts"]["forgotten"]] == [f"q{number}" for number in range(30)]
+    assert len(found["facts"]["found"]) == 20
+
+
+@pytest.mark.parametrize(("each_fact", "cases"), [(False, 3), (True, 53)])
+def test_junit_has_a_case_for_each_figure_and_where_asked_for_each_fact(tmp_path: Path, each_fact: bool, cases: int):
+    found = JUnitXml.fromfile(str(written(tmp_path, each_fact, HOSTILE) / "junit.xml"))
+    (suite,) = found
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (cases, 0, 3, 30 if each_fact else 0)
+    assert [case.name for case in suite][:3] == ["accuracy.greedy", "frs.d1", "verdict"]
+    assert [case.is_passed for case in suite][:3] == [False, False, False]
+
+
+class Cells(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+
+def test_hostile_text_is_text_everywhere(tmp_path: Path):
+    folder = written(tmp_path, each_fact=True, text=HOSTILE)
+    texts = {file.name: file.read_text() for file in folder.iterdir()}
+    assert sorted(texts) == ["junit.xml", "verdict.html", "verdict.json", "verdict.md"]
+    for text in texts.values():
+        assert not {"\x1b", "\x00", "\ufffe", "‮"} & set(text)
+    assert "script" not in Cells(texts["verdict.html"]).tags
+    assert "<script>" not in texts["verdict.md"]
+    ElementTree.fromstring(texts["junit.xml"])
+
+
+def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    text = (written(tmp_path, text=HOSTILE) / "verdict.md").read_text()
+    html = markdown.render(text)
+    assert text.startswith("# INCONCLUSIVE: nothing is decided.\n")
+    assert html.count("<table>") == 3
+    assert "<td>accuracy of all greedy answers</td>" in html
+    assert "<script>" not in html
+    assert "<a " not in html
+
+
+def test_the_page_opens_with_the_verdict(tmp_path: Path):
+    page = (written(tmp_path) / "verdict.html").read_text()
+    assert page.split("<main>")[1].lstrip().startswith("<h1>INCONCLUSIVE: nothing is decided.</h1>")
+    assert "50 were left unasked (25% saved)" in page
+
+
+def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
+    assert gate_settings([], [CONF]) == GateSettings()
+    (tmp_path / "gate").mkdir()
+    (tmp_path / "gate" / "strict.yaml").write_text("figures: {frs.d1: 0.01}\nlevel: 0.99\n")
+    assert gate_settings(["gate=strict"], [CONF, tmp_path]) == GateSettings({"frs.d1": 0.01}, 0.99)
+    own = ["gate=strict", "gate.figures={accuracy.greedy: 0.1}", "gate.no_reply=0.2"]
+    assert gate_settings(own, [CONF, tmp_path]) == GateSettings({"accuracy.greedy": 0.1}, 0.99, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("gate=nothing", "there is no gate=nothing; there are default"),
+        ("gate.levle=0.9", "gate: .*levle"),
+        ("gate.level=2", "gate: level must lie between 0 and 1, not 2"),
+        ("gate.figures={frs.d1: 0}", "gate: figures: the margin of frs.d1 must lie between 0 and 1, not 0"),
+        ("gate.figures={}", "gate: figures must name"),
+        ("gate.no_reply=1", "gate: no_reply must be at least 0"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(override: str, said: str):
+    with pytest.raises(UserError, match=said):
+        gate_settings([override], [CONF])
+
+
+def test_a_baseline_is_found_by_its_name(tmp_path: Path):
+    (tmp_path / "mlruns" / "runs" / "a").mkdir(parents=True)
+    assert baselines(tmp_path / "mlruns") == []
+    set_baseline(tmp_path / "mlruns", "prod", str(tmp_path / "mlruns" / "runs" / "a"))
+    set_baseline(tmp_path / "mlruns", "id", "abc123")
+    (tmp_path / "mlruns").rename(tmp_path / "moved")
+    moved = tmp_path / "moved"
+    assert baselines(moved) == ["id", "prod"]
+    assert baseline_named(moved, "prod") == str(moved / "runs" / "a")
+    assert baseline_named(moved, "id") == "abc123"
+    assert baseline_named(moved, "none") is None
+    assert baseline_named(moved, "../prod") is None
+    with pytest.raises(UserError, match="a baseline is called by letters"):
+        set_baseline(moved, "../x", "abc")
+    (moved / "baselines" / "id.json").write_text("{")
+    with pytest.raises(UserError, match=r"^the baseline id is damaged"):
+        baseline_named(moved, "id")
