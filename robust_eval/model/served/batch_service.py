@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
-import openai
 
-from robust_eval.model.served.client import BoundedClient
 from robust_eval.model.served.service import Service, UnansweredError
 
 MARK = "robust_eval"
@@ -42,9 +40,8 @@ class Batch(NamedTuple):
 class BatchService:
     """The part of an open :class:`Service` that has files and batches; each method raises UnansweredError."""
 
-    def __init__(self, service: Service, http: BoundedClient) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._http = http
 
     async def upload(self, lines: bytes, mark: str) -> str:
         """Send a file of requests, one a line; return its id."""
@@ -101,17 +98,9 @@ class BatchService:
     async def download(self, file: str, into: Path) -> None:
         """Write a file of the service into one here; what was in it is gone."""
         client = self._service.client
-        headers = {name: value for name, value in client.default_headers.items() if isinstance(value, str)}
-        headers |= client.auth_headers
+        headers = self._service.headers()
         url = f"{str(client.base_url).rstrip('/')}/files/{file}/content"
-
-        async def fetch() -> httpx2.Response:
-            try:
-                return await self._http.save(url, headers, into)
-            except httpx2.HTTPError as problem:
-                raise openai.APIConnectionError(request=problem.request) from problem
-
-        reply = await self._service.sent(fetch)
+        reply = await self._service.sent(lambda: self._service.http.save(url, headers, into))
         if reply.status_code != httpx2.codes.OK:
             try:
                 body = reply.json()

@@ -387,7 +387,7 @@ class BatchedModel(ServedModel):
 
         async def within() -> Found:
             async with self._service() as service:
-                return await ask(BatchService(service, service.http))
+                return await ask(BatchService(service))
 
         return awaited(within)
 

@@ -36,6 +36,7 @@ PROBED_AGAIN = 3
 """Repetitions of a request that finds out what the server can do: a wrong address should be said soon."""
 _GIVEN = 500  # replies that wait to be kept, before nothing more is asked: a fast server would fill the memory
 _MOMENT = 0.01  # seconds
+_GATHERED = 0.02  # seconds for which replies are gathered: keeping many at once takes a fraction of the time
 _WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
 
 
@@ -202,6 +203,8 @@ class ServedModel(LanguageModel):
                 if more and not awaited:
                     wanted.put(None)
                 replies = [ready.get()]
+                if more is None and not ended:
+                    time.sleep(_GATHERED)
                 while not ready.empty():
                     replies.append(ready.get())
                 ended = None in replies

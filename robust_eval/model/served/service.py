@@ -93,6 +93,8 @@ class Service:
         )
         if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
             self._client.organization = self._client.project = None
+        self._url = f"{str(self._client.base_url).rstrip('/')}{self.path}"
+        self._headers = self.headers()
 
     async def __aenter__(self) -> "Service":
         await self._client.__aenter__()
@@ -106,10 +108,16 @@ class Service:
 
         There is no limit of time: whoever asks sets one.
         """
-        body = self.body(prompt, system_role, settings)
-        # not by the methods named after the paths: they check settings that other servers have their own of
-        response = await self.sent(lambda: self._client.post(self.path, body=body, cast_to=httpx2.Response))
-        return self._answered(response.text)
+        content = json.dumps(self.body(prompt, system_role, settings)).encode()
+        # past the official client, which takes longer for a request than all of this class: its headers are made once
+        reply = await self.sent(lambda: self.http.post(self._url, content=content, headers=self._headers))
+        if not reply.is_success:
+            try:
+                body = json.loads(reply.text)
+            except (ValueError, RecursionError):
+                body = None
+            raise self._refused_body(reply.status_code, body, reply.headers, reply.text or str(reply))
+        return self._answered(reply.text)
 
     @property
     def path(self) -> str:
@@ -120,6 +128,11 @@ class Service:
         """Return what is sent for a prompt."""
         asked = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
         return {"model": self._model, **asked, **settings}
+
+    def headers(self) -> dict[str, str]:
+        """Return what the official client says of itself and of the key."""
+        said = {**self._client.default_headers, **self._client.auth_headers}
+        return {name: value for name, value in said.items() if isinstance(value, str)}
 
     @property
     def client(self) -> openai.AsyncOpenAI:
@@ -137,7 +150,13 @@ class Service:
             raise self._refusal(
                 problem.status_code, body, problem.response.headers, problem.response.text or problem.message
             ) from None  # what it came from may hold the key
-        except (openai.APIConnectionError, aiohttp.ClientError) as problem:
+        except (
+            openai.APIConnectionError,
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            aiohttp.ClientError,
+            OSError,
+        ) as problem:
             raise self._lost(problem) from None
         except TooLargeError as problem:
             raise UnansweredError("lost", str(problem)) from None
@@ -148,8 +167,11 @@ class Service:
         """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
             return self._answered(json.dumps(body))
-        error = body.get("error", body) if isinstance(body, Mapping) else body
-        raise self._refusal(status, error, {}, str(body))
+        raise self._refused_body(status, body, {}, str(body))
+
+    def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
+        """Return what a reply with an error status and this body means."""
+        return self._refusal(status, body.get("error", body) if isinstance(body, Mapping) else body, headers, text)
 
     def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
         """Return what a reply with an error status means."""
@@ -172,7 +194,8 @@ class Service:
 
     def _lost(self, problem: Exception) -> UnansweredError:
         """Return what it means that no whole reply came; the library for HTTP names the causes most exactly."""
-        causes = [problem.__cause__ or problem]
+        wrapped = problem.__cause__ if isinstance(problem, openai.APIConnectionError) else None
+        causes: list[BaseException] = [wrapped or problem]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
         telling = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
@@ -205,6 +228,7 @@ class Service:
         return " ".join(said[:_MOST_SAID].split())
 
 
+_LOST = (openai.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError)
 _MOST_SAID = 10_000  # characters of what a server says that are looked at
 _FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
