@@ -3,8 +3,9 @@
     python benchmarks/request_costs.py [--requests 2000] [--rounds 3] [--quick] [--json FILE]
 
 Each row sends the same requests to a server without a model (benchmarks/support/stub_server.py) that answers at once,
-50 at a time, and is one layer more than the row before: what it takes more is what the layer costs. Figures are
-processor milliseconds of this process for each request, the least of the rounds; the server is another process.
+50 at a time, with one layer more: what it takes more than the layer below is what it costs alone. A run does not use
+the official client for questions, so that it is the layer of no other. Figures are processor milliseconds of this
+process for each request, the least of the rounds; the server is another process.
 """
 
 import argparse
@@ -33,6 +34,15 @@ from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
 AT_ONCE = 50
+BELOW = {
+    "httpx2 over aiohttp": "aiohttp",
+    "replies of a bounded size": "httpx2 over aiohttp",
+    "the official client": "replies of a bounded size",
+    "a request and its reply read": "replies of a bounded size",
+    "pacing, repetitions, tables": "a request and its reply read",
+    "the store": "pacing, repetitions, tables",
+}
+"""The layer that each is more than."""
 Send = Callable[[Request], Awaitable[Any]]
 
 
@@ -42,11 +52,8 @@ def main() -> None:
     command.add_argument("--rounds", type=int, default=3)
     options = command.options(requests=60, rounds=1)
     figures = measured(options)
-    before = 0.0
-    print(f"{'milliseconds a request':44} {'in all':>8} {'layer':>8}")
     for name, value in figures.items():
-        print(f"{name:44} {value:8.3f} {value - before:8.3f}")
-        before = value
+        print(f"{name:52} {value:8.3f}")
     write_figures(options.json, figures)
 
 
@@ -58,7 +65,9 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
         for _ in range(options.rounds):
             for name, seconds in once(url, asked).items():
                 found[name] = min(found.get(name, seconds), seconds)
-    return {name: 1000 * seconds / options.requests for name, seconds in found.items()}
+    whole = {name: 1000 * seconds / options.requests for name, seconds in found.items()}
+    alone = {f"{name}, alone": value - whole.get(BELOW.get(name, ""), 0.0) for name, value in whole.items()}
+    return whole | alone
 
 
 def once(url: str, asked: Sequence[Request]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """A model that is sent files: each answer once, whatever the service does, and wherever the run is killed."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,8 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from batch_server import BatchServer, batch_server
+from experiments import run_experiment
 
 from robust_eval.answer import OWN, rows
+from robust_eval.cli.cancel import cancel_batches
+from robust_eval.cli.dry_run import dry_run
+from robust_eval.config.overrides import checked_overrides
+from robust_eval.config.schema import register
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
@@ -225,6 +231,31 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
     assert told(ask(config(server), store, requests)) == expected
     assert [server.files[each["input_file_id"]].count(b"\n") for each in server.batches.values()] == [40, 20]
     assert set(server.lines.values()) == {1}
+
+
+def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
+    server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    register()
+    settings = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.batch=true"]
+    settings += ["dataset.limit=3", "model.prompt_price=100", "model.completion_price=100"]
+    checked = checked_overrides([*settings, f"paths.mlruns={tmp_path / 'runs'}", "tracking=none"])
+    dry_run(checked, False)
+    said = capsys.readouterr().out
+    (cost,) = re.findall(r"together.*?(\d+\.\d+)", said)
+    (whole,) = re.findall(r"Without batches \(model.batch=false\) it costs at most (\d+\.\d+)", said)
+    assert float(whole) == pytest.approx(2 * float(cost), abs=0.002)
+    cancel_batches(checked, False)
+    assert capsys.readouterr().out == "no batch of this run is under way\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        (tmp_path / "run").mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(tmp_path / "run", *checked.overrides)
+    capsys.readouterr()
+    cancel_batches(checked, False)
+    assert capsys.readouterr().out == "batch batch_0: cancelling, 0 of 3 requests were done\n"
+    assert server.calls["cancel"] == 1
 
 
 def test_a_budget_holds_for_batches_at_their_price(server: BatchServer, store: SqliteStore):
