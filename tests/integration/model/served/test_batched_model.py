@@ -32,7 +32,7 @@ from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
-CAN = Capabilities("max_tokens", True, True, {}, 2.0, 5, False, 2, True)
+CAN = Capabilities("max_tokens", True, True, {}, 2.0, 20, False, 2, True)
 WHAT = ("question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight", "finish_reason")
 
 
