@@ -17,6 +17,7 @@ def test_the_commands_are_modules_as_before(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(sys, "argv", ["robust-eval", "--help"])
+    monkeypatch.delitem(sys.modules, module, raising=False)  # runpy warns of a module that was imported before
     with pytest.raises(SystemExit) as left:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     assert left.value.code == 0
