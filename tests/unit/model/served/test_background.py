@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -227,6 +228,15 @@ def ignored(frame: FrameType | None) -> bool:
     return frame is not None and (frame.f_code.co_name in ("_remove", "__del__") or ignored(frame.f_back))
 
 
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Nothing that another test has left is thrown away."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
 def test_an_interrupt_at_any_moment_is_raised_as_such_and_ends_the_work() -> None:
     begun, over = threading.Event(), threading.Event()
 
