@@ -1,7 +1,9 @@
 """Coroutines that go on while the rest of the program does something else."""
 
+import _thread
 import asyncio
 import contextlib
+import queue
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -14,6 +16,9 @@ class Background:
 
     ``work`` makes the coroutine. It is called in the thread, so that an interrupt of the caller leaves none that
     nobody awaits. ``done`` is called when it ends, however it does.
+
+    An interrupt may come at any moment. ``threading.Thread.start`` and ``threading.Event.wait`` are written in Python,
+    and one inside them ends in "release unlocked lock"; starting a thread and acquiring a lock are not.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], done: Callable[[], None]) -> None:
@@ -23,10 +28,15 @@ class Background:
         self._problem: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._left = False
-        self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
+        self._running = threading.Lock()
+        self._running.acquire()
 
     def __enter__(self) -> "Background":
-        self._thread.start()
+        try:
+            _thread.start_new_thread(self._run, ())
+        except KeyboardInterrupt:  # it comes after the thread has begun
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *problem: Any) -> None:
@@ -34,7 +44,7 @@ class Background:
         if self._loop is not None:  # without one the work has not begun, and does not begin any more
             with contextlib.suppress(RuntimeError):  # the loop is closed: the work has ended
                 self._loop.call_soon_threadsafe(self._cancel)
-        self._thread.join()
+        self._running.acquire()
 
     def result(self) -> None:
         """Raise what the coroutine raised."""
@@ -52,6 +62,7 @@ class Background:
             self._problem = problem
         finally:
             self._done()
+            self._running.release()
 
     async def _main(self) -> None:
         self._task = asyncio.current_task()
@@ -68,12 +79,12 @@ def awaited(work: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
     this thread.
     """
     found: list[Found] = []
-    ended = threading.Event()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     async def keep() -> None:
         found.append(await work())
 
-    with Background(keep, ended.set) as background:
-        ended.wait()
+    with Background(keep, lambda: ended.put(None)) as background:
+        ended.get()
     background.result()
     return found[0]

@@ -6,6 +6,7 @@ import math
 import queue
 import random
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
@@ -183,25 +184,25 @@ class ServedModel(LanguageModel):
     def _stream(
         self, requests: Sequence[Request], more: Callable[[], list[Request]] | None = None
     ) -> Iterator[list[Reply]]:
-        wanted: queue.LifoQueue[Request | None] = queue.LifoQueue()  # what was begun is ended first
+        wanted: deque[Request | None] = deque()  # the last first: what was begun is ended first
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         awaited = 0
 
         def want(requests: Sequence[Request]) -> None:
             nonlocal awaited
             for request in sorted(requests, key=by_prefix, reverse=True):
-                wanted.put(request)
+                wanted.append(request)
                 awaited += request.answers
 
         if more is None:
-            wanted.put(None)
+            wanted.append(None)
         want(requests)  # before the work begins, which would meet the None below them first
         answer_all = partial(self._answer_all, wanted, ready.put, ready.qsize)
         with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
                 if more and not awaited:
-                    wanted.put(None)
+                    wanted.append(None)
                 replies = [ready.get()]
                 if more is None and not ended:
                     time.sleep(_GATHERED)
@@ -242,7 +243,7 @@ class ServedModel(LanguageModel):
             raise UnansweredError("lost", f"no answer within {self.settings.request_seconds:g} s") from None
 
     async def _answer_all(
-        self, wanted: "queue.LifoQueue[Request | None]", give: Callable[[Reply], None], given: Callable[[], int]
+        self, wanted: deque[Request | None], give: Callable[[Reply], None], given: Callable[[], int]
     ) -> None:
         """Answer the requests that come up to None, as many at once as the server bears, and while not too many of the
         replies that were ``given`` wait to be taken; UserError where the run must end.
@@ -264,15 +265,15 @@ class ServedModel(LanguageModel):
         if self._stop:
             raise self._stop
 
-    async def _calls(self, wanted: "queue.LifoQueue[Request | None]") -> AsyncIterator[Call]:
+    async def _calls(self, wanted: deque[Request | None]) -> AsyncIterator[Call]:
         """Yield what the server is asked, until nothing is wanted any more or the run must end."""
         assert self._capabilities is not None
         while True:
-            while wanted.empty():
+            while not wanted:
                 if self._stop:
                     return
                 await asyncio.sleep(_MOMENT)
-            request = wanted.get()
+            request = wanted.pop()
             if request is None:
                 return
             for call in calls(request, self._capabilities.choices):

@@ -228,7 +228,6 @@ class Service:
         return " ".join(said[:_MOST_SAID].split())
 
 
-_LOST = (openai.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError)
 _MOST_SAID = 10_000  # characters of what a server says that are looked at
 _FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)

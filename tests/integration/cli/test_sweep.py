@@ -1,3 +1,4 @@
+import itertools
 import json
 import re
 import subprocess
@@ -146,8 +147,9 @@ def test_the_note_of_a_sweep_shows_what_its_comparison_shows(swept: tuple[Path, 
     markdown = (folder / "comparison.md").read_text()
     note = parent.data.tags["mlflow.note.content"]
     opening, *parts = note.split("\n\n")
-    title, said, warning, *_ = markdown.split("\n\n")
-    assert (title, f"{said} {warning}") == ("# Comparison", opening)
+    title, *paragraphs = markdown.split("\n\n")
+    said = itertools.takewhile(lambda paragraph: not paragraph.startswith(("![", "## ")), paragraphs)
+    assert (title, " ".join(said)) == ("# Comparison", opening)
     assert parts[::2] == ["**Runs**", "**Pairs**", "The whole report is comparison.html, under Artifacts."]
     for table in parts[1::2]:
         assert len(table.splitlines()) > 2

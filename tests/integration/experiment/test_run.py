@@ -27,6 +27,7 @@ from robust_eval.runtime import cache
 
 Measure = Callable[..., tuple[Result, Path]]
 FILES = {
+    "loaded.json",
     "answers.parquet",
     "config.yaml",
     "curves.parquet",
@@ -188,7 +189,9 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     assert found.data.params["loaded.dtype"] in ("float32", "bfloat16")
     files = folder_hash(Path(found.data.params["model.path"]))
     assert found.data.params["identity.files"] == files
-    assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {"certainty.parquet", "tables"}
+    assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {
+        *("certainty.parquet", "mlflow_run.txt", "tables"),
+    }
     assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == ["tables/questions.json"]
     assert found.data.tags["mlflow.note.content"].startswith(
         f"{sentence(result)} {few_kept(result)}\n\n**Figures**\n\n| figure |"

@@ -12,6 +12,7 @@ MODULES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* found in sys.modules")  # another test may have imported it
 @pytest.mark.parametrize("module", MODULES)
 def test_the_commands_are_modules_as_before(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -719,8 +719,8 @@ def test_every_request_is_answered_however_fast_the_work_begins(monkeypatch: pyt
 
         def __enter__(self) -> Background:
             work = super().__enter__()
-            self._thread.join()
-            return work
+            with self._running:  # it is released as the thread ends, and again here, for the end of the context
+                return work
 
     with scripted(lambda body, headers: (200, good(body))) as url:
         model = config(url)

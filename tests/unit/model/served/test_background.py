@@ -1,10 +1,12 @@
 import asyncio
+import gc
 import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -24,11 +26,6 @@ def ended(work: Callable[[], Coroutine[Any, Any, None]]) -> Iterator[tuple[Backg
     assert done.is_set()
 
 
-def requests() -> list[threading.Thread]:
-    """The threads that are at work."""
-    return [thread for thread in threading.enumerate() if thread.name == "requests"]
-
-
 def test_the_work_goes_on_beside_the_program_and_its_end_is_said() -> None:
     written: list[str] = []
     go_on = threading.Event()
@@ -46,7 +43,7 @@ def test_the_work_goes_on_beside_the_program_and_its_end_is_said() -> None:
         go_on.set()
         assert wait()
         background.result()
-    assert (written, requests()) == (["begun", "ended"], [])
+    assert written == ["begun", "ended"]
 
 
 def test_done_is_called_once_after_everything_else() -> None:
@@ -149,7 +146,7 @@ def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(h
     else:
         with pytest.raises(LookupError):
             leave()
-    assert (written, requests()) == (["begun", "cleaned up"], [])
+    assert written == ["begun", "cleaned up"]
     assert time.monotonic() - began < SECONDS / 2
 
 
@@ -165,32 +162,32 @@ def test_may_be_left_while_the_end_is_being_said() -> None:
 
 
 def test_a_caller_that_is_interrupted_before_the_work_begins_leaves_no_coroutine_unawaited() -> None:
-    made: list[str] = []
+    made: list[int] = []
 
     async def work() -> None: ...
 
     def make() -> Coroutine[Any, Any, None]:
-        made.append(threading.current_thread().name)
+        made.append(threading.get_ident())
         return work()
 
     Background(make, lambda: None)
     assert made == []
     with ended(make) as (_, wait):
         assert wait()
-    assert made == ["requests"]
+    assert len(made) == 1
+    assert made != [threading.get_ident()]
 
 
 @pytest.fixture
-def slow_to_begin() -> Iterator[None]:
-    """Threads that are started are held up before they do anything."""
+def slow_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is held up before it begins."""
+    run = Background._run
 
-    def hold(*_: Any) -> None:
-        sys.setprofile(None)
+    def later(background: Background) -> None:
         time.sleep(0.1)
+        run(background)
 
-    threading.setprofile(hold)
-    yield
-    threading.setprofile(None)
+    monkeypatch.setattr(Background, "_run", later)
 
 
 @pytest.mark.usefixtures("slow_to_begin")
@@ -203,7 +200,7 @@ def test_leaving_at_once_cancels_the_work() -> None:
 
     with ended(work):
         pass
-    assert (written, requests()) == ([], [])
+    assert written == []
 
 
 async def _later(problem: Exception | None = None) -> str:
@@ -224,3 +221,59 @@ def test_a_coroutine_is_awaited_also_where_an_event_loop_runs():
 def test_what_an_awaited_coroutine_raises_is_raised():
     with pytest.raises(ValueError, match=r"^lost$"):
         awaited(partial(_later, ValueError("lost")))
+
+
+def ignored(frame: FrameType | None) -> bool:
+    """Whether Python ignores what is raised in this frame: an object is being thrown away."""
+    return frame is not None and (frame.f_code.co_name in ("_remove", "__del__") or ignored(frame.f_back))
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Nothing that another test has left is thrown away."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_an_interrupt_at_any_moment_is_raised_as_such_and_ends_the_work() -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    async def work() -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(0.002)
+        finally:
+            over.set()
+        return "found"
+
+    def found(moment: int) -> str:
+        """What comes where Ctrl-C is pressed at one of the moments at which Python looks for signals: as a function of
+        Python begins, and as one of C ends.
+        """
+        left = moment
+
+        def look(frame: FrameType, event: str, _: Any) -> None:
+            nonlocal left
+            left -= event in ("call", "c_return") and not ignored(frame)
+            if left < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        sys.setprofile(look)
+        try:
+            came = awaited(work)
+        except KeyboardInterrupt:
+            came = "interrupted"
+        if left >= 0:
+            sys.setprofile(None)
+        return came
+
+    moments = 0
+    while found(moments) == "interrupted":
+        assert not begun.is_set() or over.wait(SECONDS)
+        begun.clear()
+        over.clear()
+        moments += 1
+    assert moments > 10
