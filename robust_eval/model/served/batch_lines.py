@@ -3,13 +3,15 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from robust_eval.answer import OWN
 from robust_eval.model.base import Request
-from robust_eval.model.calls import Call
+from robust_eval.model.calls import Call, calls
+from robust_eval.model.served.client import LARGEST_REPLY
 from robust_eval.model.served.service import Answered, Service, UnansweredError
 
 MOST_REQUESTS = 50_000
@@ -18,6 +20,19 @@ MOST_BYTES = 200_000_000
 
 Condition = tuple[float, int]
 """Temperature and trial of an answer."""
+
+
+@dataclass
+class Wanted:
+    """A request, the answers that are there, and those that batches under way ask for."""
+
+    request: Request
+    there: set[Condition]
+    asked: set[Condition] = field(default_factory=set)
+
+    def calls(self, choices: int) -> Iterator[Call]:
+        """Yield what is still to be asked."""
+        yield from calls(replace(self.request, known=frozenset(self.there | self.asked)), choices)
 
 
 def request_name(identity: Mapping[str, Any], request: Request) -> str:
@@ -96,6 +111,14 @@ def read_line(line: bytes, service: Service) -> Result | None:
         raise UnansweredError("lost", reason)
     except UnansweredError as problem:
         return Result(name, problem)
+
+
+def results_in(path: Path, service: Service) -> Iterator[Result | None]:
+    """Yield what each line of a file says; None where it is broken, and for each piece of one that no reply fills."""
+    with path.open("rb") as lines:
+        while line := lines.readline(LARGEST_REPLY):
+            if line.strip():
+                yield read_line(line, service)
 
 
 def conditions_of(names: Iterable[str]) -> dict[str, set[Condition]]:

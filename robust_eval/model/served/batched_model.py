@@ -5,36 +5,35 @@ the batches that ask it, and of each batch its id. A run that is killed finds th
 never received: it carries a mark of its own.
 """
 
-import json
 import logging
 import random
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from robust_eval.error import OutageError, UserError
+from robust_eval.error import OutageError
 from robust_eval.model.base import Completion, Item, LanguageModel, Memory, Reply, Request
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.calls import Call
 from robust_eval.model.served.background import awaited
 from robust_eval.model.served.batch_lines import (
     MOST_BYTES,
     MOST_REQUESTS,
     Condition,
     Result,
+    Wanted,
     conditions_of,
     line_name,
     named,
-    read_line,
     request_name,
+    results_in,
     to_line,
 )
+from robust_eval.model.served.batch_notes import BatchNotes, Sent
 from robust_eval.model.served.batch_service import Batch, BatchService
 from robust_eval.model.served.completions import completions, unanswered
 from robust_eval.model.served.pacing import backoff
@@ -50,39 +49,15 @@ GROWTH = 1.5
 """By which a wait is longer than the one before."""
 TOGETHER = 200
 """Replies that are given on at once."""
-_GONE = 404
+GONE = 404
 
 Found = TypeVar("Found")
-
-
-@dataclass
-class Wanted:
-    """A request, the answers that are there, and those that batches under way ask for."""
-
-    request: Request
-    there: set[Condition]
-    asked: set[Condition] = field(default_factory=set)
-
-    def calls(self, choices: int) -> Iterator[Call]:
-        """Yield what is still to be asked."""
-        yield from calls(replace(self.request, known=frozenset(self.there | self.asked)), choices)
-
-
-@dataclass
-class Sent:
-    """A batch under way: its mark, its id once that is known, the names of its lines, and its highest price."""
-
-    mark: str
-    batch: str | None
-    names: list[str]
-    price: float
-    seen: str = ""
 
 
 class BatchedModel(ServedModel):
     """Sends the service files, looks at them ever more seldom, and gives on what comes."""
 
-    _memory: Memory
+    _notes: BatchNotes
     _most_requests = MOST_REQUESTS
     _hold = 0
     _batches = 0
@@ -90,7 +65,7 @@ class BatchedModel(ServedModel):
 
     def keep_in(self, memory: Memory) -> None:
         """See LanguageModel."""
-        self._memory = memory
+        self._notes = BatchNotes(memory)
 
     def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
         """See LanguageModel. Whatever ends this, batches that were sent go on, and the same requests find them."""
@@ -101,10 +76,10 @@ class BatchedModel(ServedModel):
         try:
             yield from self._all(wanted, under_way)
         except BaseException:
-            if under_way:
+            if going_on := [sent for sent in under_way if sent.batch is not None]:
                 log.warning(
                     "%s at %s: the same command goes on with what comes of it, and with cancel_batches=true cancels it",
-                    _in_words(under_way),
+                    _in_words(going_on),
                     self.settings.base_url,
                 )
             raise
@@ -162,13 +137,11 @@ class BatchedModel(ServedModel):
                 try:
                     batch = self._at_service(partial(self._found, sent))
                 except UnansweredError as problem:
-                    if problem.kind == "fatal" and problem.status != _GONE:
+                    if problem.kind == "fatal":
                         raise OutageError(f"{self.settings.base_url} refuses to answer: {problem}") from None
-                    if problem.status != _GONE:
-                        outage = self._bear(problem, outage + wait)
-                        wait = max(wait, problem.retry_after or 0)
-                        continue
-                    batch = None
+                    outage = self._bear(problem, outage + wait)
+                    wait = max(wait, problem.retry_after or 0)
+                    continue
                 outage = 0.0
                 if batch is not None and not batch.ended:
                     sent.seen = f"batch {batch.id} {batch.status}: {batch.done:,} of {batch.total or len(sent.names):,}"
@@ -186,7 +159,7 @@ class BatchedModel(ServedModel):
 
     def _end_of(self, sent: Sent, under_way: list[Sent], wanted: dict[str, Wanted]) -> None:
         """Note that nothing more comes of a batch; what it has not brought is asked again."""
-        self._memory.put({_batch_key(sent.mark): json.dumps({"batch": sent.batch, "ended": True}).encode()})
+        self._notes.end(sent)
         under_way.remove(sent)
         self.spending.reserved.remove(sent.price)
         for name, conditions in conditions_of(sent.names).items():
@@ -201,7 +174,7 @@ class BatchedModel(ServedModel):
         if not names:
             return False
         sent = Sent(uuid4().hex, None, names, price)
-        self._note(sent)
+        self._notes.begin(sent)
         self._under_way = under_way
         under_way.append(sent)
         self.spending.reserved.append(price)
@@ -209,7 +182,8 @@ class BatchedModel(ServedModel):
             wanted[name].asked |= conditions
         file = self._repeated_until(lambda service: service.upload(lines, sent.mark))
         batch = self._repeated_until(partial(self._made, file, sent))
-        self._name(sent, batch)
+        sent.batch = batch.id
+        self._notes.name(sent)
         self._batches += 1
         sent.seen = f"batch {batch.id} sent: {len(names):,} requests"
         log.info("batch %s: %s requests sent to %s", batch.id, f"{len(names):,}", self.settings.base_url)
@@ -256,17 +230,19 @@ class BatchedModel(ServedModel):
         return await service.create(file, sent.mark)
 
     async def _found(self, sent: Sent, service: BatchService) -> Batch | None:
-        """Return a batch that was sent; None where it was never made, as the run was killed before."""
-        if sent.batch:
-            return await service.look(sent.batch)
+        """Return a batch that was sent; None where the service has none: the run was killed before it was made, or it
+        was removed there.
+        """
         try:
-            batch = await service.find(sent.mark)
+            batch = await (service.look(sent.batch) if sent.batch else service.find(sent.mark))
         except UnansweredError as problem:
-            if problem.status != _GONE:
+            if problem.status != GONE:
                 raise
-            batch = None  # the service has no list
+            batch = None
         if batch is not None:
             sent.batch = batch.id
+        elif sent.batch:
+            log.warning("batch %s is not known at %s any more: it is asked again", sent.batch, self.settings.base_url)
         return batch
 
     # -------------------------------------------------------------------------------------------- collecting
@@ -278,36 +254,46 @@ class BatchedModel(ServedModel):
             return
         self._hold = 0
         self._most_requests = MOST_REQUESTS
-        left, broken, strange = set(sent.names), 0, 0
+        left, broken, strange = set(sent.names), 0, -sent.others
         given: list[Reply] = []
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "results.jsonl"
-            for file in batch.files:
-                self._repeated_until(lambda service, file=file: service.download(file, path))  # type: ignore[misc]
-                with path.open("rb") as lines:
-                    for line in lines:
-                        result = read_line(line, self._reader) if line.strip() else None
-                        if result is None:
-                            broken += bool(line.strip())
-                        elif result.name not in left:
-                            strange += 1
-                        else:
-                            left.discard(result.name)
-                            given += self._replies(result, wanted)
-                        if len(given) >= TOGETHER:
-                            yield given
-                            given = []
+        for result in self._results(batch):
+            if result is None:
+                broken += 1
+            elif result.name not in left:
+                strange += 1
+            else:
+                left.discard(result.name)
+                given += self._replies(result, wanted)
+            if len(given) >= TOGETHER:
+                yield given
+                given = []
         for name in left:
             billed = batch.status == "completed"
             given += self._lost(name, "the batch has no result", wanted, billed)
-        if broken or strange:
-            log.warning("batch %s: %d lines are broken, %d are unknown or double", batch.id, broken, strange)
-        log.info("batch %s %s: %s of %s requests were answered", *(batch.id, batch.status), *self._came(sent, left))
+        if broken or strange > 0:
+            log.warning("batch %s: %d lines are broken, %d are unknown or double", batch.id, broken, max(0, strange))
+        came, asked = len(sent.names) - len(left), len(sent.names)
+        log.info("batch %s %s: %s of %s requests have a result", batch.id, batch.status, f"{came:,}", f"{asked:,}")
         yield given
 
-    @staticmethod
-    def _came(sent: Sent, left: set[str]) -> tuple[str, str]:
-        return f"{len(sent.names) - len(left):,}", f"{len(sent.names):,}"
+    def _results(self, batch: Batch) -> Iterator[Result | None]:
+        """Yield what the lines in the files of a batch say; None for one that is broken."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.jsonl"
+            for file in batch.files:
+                if self._repeated_until(partial(self._fetched, file, path)):
+                    yield from results_in(path, self._reader)
+
+    async def _fetched(self, file: str, path: Path, service: BatchService) -> bool:
+        """Write a file of the service into one here; False where the service has it no more."""
+        try:
+            await service.download(file, path)
+        except UnansweredError as problem:
+            if problem.status != GONE:
+                raise
+            log.warning("%s has removed %s: what was in it is asked again", self.settings.base_url, file)
+            return False
+        return True
 
     def _replies(self, result: Result, wanted: dict[str, Wanted]) -> list[Reply]:
         """Return what a line of results brings of what is still wanted."""
@@ -319,6 +305,7 @@ class BatchedModel(ServedModel):
         answered, request = result.came, call.request
         came = completions(call, call.trials, answered, self.settings.prompt_style)
         about, most = self._most_tokens(call)
+        self._more_tokens = max(self._more_tokens, self._more_tokens * answered.prompt_tokens / about)
         self.gate.use(answered.prompt_tokens or about, answered.completion_tokens or most, answered.cached_tokens or 0)
         try:
             assert self._capabilities is not None
@@ -406,38 +393,9 @@ class BatchedModel(ServedModel):
                 time.sleep(wait)
         raise OutageError(f"{self.settings.base_url} takes no batch: {last}; what was answered is in the store")
 
-    def _note(self, sent: Sent) -> None:
-        """Keep what a batch asks, before the service is sent anything."""
-        by_request: dict[str, list[str]] = {}
-        for name in sent.names:
-            by_request.setdefault(name.partition(":")[0], []).append(name)
-        keys = {name: _request_key(name) for name in by_request}
-        known = {key: json.loads(value) for key, value in self._memory.get(list(keys.values()))}
-        notes = {
-            key: json.dumps({**known.get(key, {}), sent.mark: by_request[name]}).encode() for name, key in keys.items()
-        }
-        mine = _batch_key(sent.mark)
-        self._memory.put({**notes, mine: json.dumps({"batch": None, "ended": False}).encode()})
-        if not dict(self._memory.get([mine])):
-            raise UserError("model.batch=true needs a store, which keeps the ids of batches: leave out store=none")
-
-    def _name(self, sent: Sent, batch: Batch) -> None:
-        """Keep the id of a batch."""
-        sent.batch = batch.id
-        self._memory.put({_batch_key(sent.mark): json.dumps({"batch": batch.id, "ended": False}).encode()})
-
     def _resumed(self, wanted: dict[str, Wanted]) -> list[Sent]:
         """Return the batches under way that ask what is wanted."""
-        names: dict[str, list[str]] = {}
-        for _, value in self._memory.get([_request_key(name) for name in wanted]):
-            for mark, lines in json.loads(value).items():
-                names.setdefault(mark, []).extend(lines)
-        keys = {_batch_key(mark): mark for mark in names}
-        found = []
-        for key, value in self._memory.get(list(keys)):
-            known, mark = json.loads(value), keys[key]
-            if not known["ended"]:
-                found.append(self._taken_up(Sent(mark, known["batch"], names[mark], 0.0), wanted))
+        found = [self._taken_up(sent, wanted) for sent in self._notes.under_way(wanted)]
         if found:
             log.info("%s: its answers are waited for", _in_words(found))
         return found
@@ -448,16 +406,6 @@ class BatchedModel(ServedModel):
         sent.price = sum(self._most_price(call) for name in sent.names if (call := self._call(name, wanted)))
         self.spending.reserved.append(sent.price)
         return sent
-
-
-def _request_key(name: str) -> bytes:
-    """Return the key under which it is kept which batches ask a request."""
-    return sha256(f"batches of {name}".encode()).digest()
-
-
-def _batch_key(mark: str) -> bytes:
-    """Return the key under which a batch is kept."""
-    return sha256(f"batch {mark}".encode()).digest()
 
 
 def _in_words(under_way: Sequence[Sent]) -> str:

@@ -85,9 +85,11 @@ async def _whole(response: httpx2.Response) -> httpx2.Response:
             sent.add(chunk)
     finally:
         await response.aclose()
-    said = _Bounded()
-    for piece in httpx2.Response(200, headers=response.headers, content=iter(sent.pieces)).iter_bytes():
-        said.add(piece)
+    said = sent
+    if "content-encoding" in response.headers:
+        said = _Bounded()
+        for piece in httpx2.Response(200, headers=response.headers, content=iter(sent.pieces)).iter_bytes():
+            said.add(piece)
     headers = [(name, value) for name, value in response.headers.raw if not name.lower().startswith(b"content-")]
     return httpx2.Response(
         response.status_code, headers=headers, content=b"".join(said.pieces), request=response.request

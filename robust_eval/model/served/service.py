@@ -93,8 +93,9 @@ class Service:
         )
         if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
             self._client.organization = self._client.project = None
-        self._url = f"{str(self._client.base_url).rstrip('/')}{self.path}"
-        self._headers = self.headers()
+        self._url = httpx2.URL(f"{str(self._client.base_url).rstrip('/')}{self.path}")
+        self._headers = httpx2.Headers(self.http.headers, encoding="utf-8")
+        self._headers.update(self.headers())
 
     async def __aenter__(self) -> "Service":
         await self._client.__aenter__()
@@ -110,7 +111,8 @@ class Service:
         """
         content = json.dumps(self.body(prompt, system_role, settings)).encode()
         # past the official client, which takes longer for a request than all of this class: its headers are made once
-        reply = await self.sent(lambda: self.http.post(self._url, content=content, headers=self._headers))
+        request = httpx2.Request("POST", self._url, headers=self._headers, content=content)
+        reply = await self.sent(lambda: self.http.send(request))
         if not reply.is_success:
             try:
                 body = json.loads(reply.text)
@@ -130,9 +132,10 @@ class Service:
         return {"model": self._model, **asked, **settings}
 
     def headers(self) -> dict[str, str]:
-        """Return what the official client says of itself and of the key."""
+        """Return what the official client says of the key, but not what machine it runs on."""
         said = {**self._client.default_headers, **self._client.auth_headers}
-        return {name: value for name, value in said.items() if isinstance(value, str)}
+        kept = {name: value for name, value in said.items() if not name.startswith("X-Stainless")}
+        return {name: value for name, value in kept.items() if isinstance(value, str)}
 
     @property
     def client(self) -> openai.AsyncOpenAI:

@@ -20,7 +20,7 @@ from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.model.calls import Call
-from robust_eval.model.served import batched_model, served_model
+from robust_eval.model.served import batch_lines, batched_model, served_model
 from robust_eval.model.served.batch_lines import line_name, named
 from robust_eval.model.served.batched_model import BatchedModel
 from robust_eval.model.served.capabilities import Capabilities
@@ -33,6 +33,7 @@ from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
 CAN = Capabilities("max_tokens", True, True, {}, 2.0, 20, False, 2, True)
+QUESTIONS = [f"q{k}" for k in range(10)]
 WHAT = ("question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight", "finish_reason")
 
 
@@ -292,6 +293,50 @@ def test_a_batch_that_the_service_knows_no_more_is_asked_again(server: BatchServ
     server.faults["look"] = ["gone"]
     assert told(ask(config(server), store, requests)) == without_batches(server, requests)
     assert len(server.batches) == 2
+
+
+def test_results_that_the_service_has_removed_are_asked_again(server: BatchServer, store: SqliteStore):
+    requests = questions(3)
+    server.faults["download"] = ["gone"]
+    assert told(ask(config(server), store, requests)) == without_batches(server, requests)
+    assert len(server.batches) == 2
+
+
+def test_a_run_takes_what_it_wants_of_a_batch_and_leaves_the_rest_to_the_one_that_sent_it(
+    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    requests = questions(10)
+    expected = without_batches(server, requests)
+    with monkeypatch.context() as patch:
+        patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            ask(config(server), store, requests)
+    caplog.clear()
+    assert told(ask(config(server), store, requests[:4])) == [row for row in expected if row[0] in QUESTIONS[:4]]
+    assert told(ask(config(server), store, requests)) == expected
+    assert len(server.batches) == 1
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_an_upload_that_never_comes_through_ends_the_run_and_names_no_batch(
+    server: BatchServer, store: SqliteStore, caplog: pytest.LogCaptureFixture
+):
+    server.faults["upload"] = ["lost"] * 9
+    with pytest.raises(UserError, match="takes no batch"):
+        ask(config(server, retries=2), store, questions(3))
+    assert not [message for message in caplog.messages if "go on" in message or "goes on" in message]
+    assert told(ask(config(server, retries=9), store, questions(3))) == without_batches(server, questions(3))
+    assert len(server.batches) == 1
+
+
+def test_a_line_that_is_longer_than_a_reply_is_broken_and_is_not_held_whole(
+    server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batch_lines, "LARGEST_REPLY", 1000)
+    good = b'{"custom_id": "a", "error": {"message": "no"}}'
+    (tmp_path / "results").write_bytes(b"x" * 1500 + b"\n\n" + good + b"\n" + good)
+    found = list(batch_lines.results_in(tmp_path / "results", BatchedModel(config(server), None)._reader))
+    assert [result and result.name for result in found] == [None, None, "a", "a"]
 
 
 def test_batches_need_a_store(server: BatchServer):
