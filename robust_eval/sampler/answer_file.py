@@ -282,7 +282,8 @@ class AnswerFile:
                 lambda row: f"{self._theirs(name)!r} must be {said}, not {_shown(column[row].as_py())}",
             )
 
-        for name in ("rewrite", "trial", "answer_tokens", "prompt_tokens", "completion_tokens", "reasoning_tokens"):
+        counts = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
+        for name in ("rewrite", "trial", "answer_tokens", *counts):
             if name in columns:
                 refuse(name, columns[name].fill_null(0).to_numpy() >= 0, "0 or more")
         t = columns["temperature"].to_numpy()

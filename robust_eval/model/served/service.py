@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
@@ -94,8 +95,6 @@ class Service:
         if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
             self._client.organization = self._client.project = None
         self._url = httpx2.URL(f"{str(self._client.base_url).rstrip('/')}{self.path}")
-        self._headers = httpx2.Headers(self.http.headers, encoding="utf-8")
-        self._headers.update(self.headers())
 
     async def __aenter__(self) -> "Service":
         await self._client.__aenter__()
@@ -111,8 +110,9 @@ class Service:
         """
         content = json.dumps(self.body(prompt, system_role, settings)).encode()
         # past the official client, which takes longer for a request than all of this class: its headers are made once
-        request = httpx2.Request("POST", self._url, headers=self._headers, content=content)
-        reply = await self.sent(lambda: self.http.send(request))
+        reply = await self.sent(
+            lambda: self.http.send(httpx2.Request("POST", self._url, headers=self._headers, content=content))
+        )
         if not reply.is_success:
             try:
                 body = json.loads(reply.text)
@@ -130,6 +130,12 @@ class Service:
         """Return what is sent for a prompt."""
         asked = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
         return {"model": self._model, **asked, **settings}
+
+    @cached_property
+    def _headers(self) -> httpx2.Headers:
+        made = httpx2.Headers(self.http.headers, encoding="ascii")
+        made.update(self.headers())
+        return made
 
     def headers(self) -> dict[str, str]:
         """Return what the official client says of the key, but not what machine it runs on."""

@@ -1,8 +1,10 @@
 """A model that is sent files: each answer once, whatever the service does, and wherever the run is killed."""
 
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -95,25 +97,6 @@ def test_answers_are_those_of_single_requests_and_each_is_asked_once(server: Bat
     assert server.calls["upload"] == 1
 
 
-def test_every_fault_of_the_interface_costs_no_answer(
-    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(batched_model, "MOST_REQUESTS", 400)
-    monkeypatch.setattr(BatchedModel, "_most_requests", 400)
-    requests = questions(250)  # 2,000 answers in 1,000 requests
-    expected = without_batches(server, requests)
-    server.plans = ["dirty", "expired", "partly_failed", "cancelled", "token_limit", "empty", "dirty"]
-    server.faults["upload"] = ["lost", "broken", None, "busy"]
-    server.faults["create"] = ["busy", "broken", None, "lost"]
-    server.faults["look"] = ["lost", "busy", None, *["lost"] * 40]  # longer than any wait grows
-    server.faults["download"] = ["half", "busy", None, "lost"]
-    table = ask(config(server, retries=20), store, requests)
-    assert told(table) == expected
-    assert table.num_rows == 2000
-    assert len(server.batches) == server.calls["create"] - 2  # none was made twice although a reply was lost
-    assert sum(server.lines.values()) - 1000 <= 2 * (400 // 3 + 2)  # what came in broken lines alone is asked again
-
-
 MOMENTS = ("before", "after", "stored")
 """A run is killed before the service is asked something, after it has answered, or when something was stored."""
 
@@ -140,6 +123,64 @@ class Mortal:
                 raise Killed
 
 
+def killed_at(
+    moment: str,
+    number: int,
+    store: SqliteStore,
+    requests: Sequence[Request],
+    monkeypatch: pytest.MonkeyPatch,
+    **how: Any,
+) -> pa.Table | None:
+    """What a run returns that is killed at the ``number``-th such moment; None where it was."""
+    whole, calls = BatchedModel._at_service, 0
+
+    def dying(model: BatchedModel, work: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if moment == "before" and calls == number:
+            raise Killed
+        found = whole(model, work)
+        if moment == "after" and calls == number:
+            raise Killed
+        return found
+
+    mortal: Any = Mortal(store, number if moment == "stored" else 10**6)
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchedModel, "_at_service", dying)
+        try:
+            return ask(config(**how), mortal, requests)
+        except Killed:
+            return None
+
+
+def test_2000_answers_come_once_each_beside_every_fault_of_the_interface_to_a_run_killed_20_times(
+    server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batched_model, "MOST_REQUESTS", 400)
+    monkeypatch.setattr(BatchedModel, "_most_requests", 400)
+    requests = questions(250)  # 2,000 answers in 1,000 requests
+    expected = without_batches(server, requests)
+    server.plans = ["dirty", "expired", "partly_failed", "cancelled", "token_limit", "empty", "dirty"]
+    server.faults["upload"] = ["lost", "broken", None, "busy"]
+    server.faults["create"] = ["busy", "broken", None, "lost"]
+    server.faults["list"] = ["busy", None, "lost"]
+    server.faults["look"] = ["lost", "busy", None, *["lost"] * 40]  # longer than any wait grows
+    server.faults["download"] = ["half", "busy", None, "lost"]
+    generator, kills, table = random.Random(1), 0, None
+    while kills < 20:
+        moment, number = generator.choice(MOMENTS), generator.randint(1, 5)
+        table = killed_at(moment, number, store, requests, monkeypatch, server=server, retries=20)
+        assert table is None, f"it ended after {kills} kills"
+        kills += 1
+    table = ask(config(server, retries=20), store, requests)
+    assert told(table) == expected
+    assert table.num_rows == 2000
+    assert not any(server.faults.values())
+    marks = [batch["metadata"]["robust_eval"] for batch in server.batches.values()]
+    assert len(set(marks)) == len(marks) >= len(server.plans)  # none was made twice although a reply was lost
+    assert sum(server.lines.values()) - 1000 <= 2 * (400 // 3 + 2)  # what came in broken lines alone is asked again
+
+
 @pytest.mark.parametrize("plan", ["completed", "dirty", "expired"])
 def test_a_run_killed_at_any_moment_goes_on_with_its_batches(
     server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, plan: str
@@ -149,35 +190,13 @@ def test_a_run_killed_at_any_moment_goes_on_with_its_batches(
     server.plans = [plan]
     server.looks = 8
     monkeypatch.setattr(batched_model, "TOGETHER", 20)
-    whole = BatchedModel._at_service
-    kills = 0
-    for number in range(1, 8):
-        for moment in MOMENTS:
-            calls = 0
-
-            def dying(model: BatchedModel, work: Any, number: int = number, moment: str = moment) -> Any:
-                nonlocal calls
-                calls += 1
-                if moment == "before" and calls == number:
-                    raise Killed
-                found = whole(model, work)
-                if moment == "after" and calls == number:
-                    raise Killed
-                return found
-
-            monkeypatch.setattr(BatchedModel, "_at_service", dying)
-            mortal: Any = Mortal(store, number if moment == "stored" else 10**6)
-            try:
-                table = ask(config(server), mortal, requests)
-            except Killed:
-                kills += 1
-                continue
+    kills, table = 0, None
+    for number, moment in product(range(1, 8), MOMENTS):
+        table = killed_at(moment, number, store, requests, monkeypatch, server=server)
+        if table is not None:
             break
-        else:
-            continue
-        break
-    monkeypatch.setattr(BatchedModel, "_at_service", whole)
-    table = ask(config(server), store, requests)
+        kills += 1
+    table = table or ask(config(server), store, requests)
     assert kills >= 4
     assert told(table) == expected
     again = 2 if plan == "dirty" else 1
