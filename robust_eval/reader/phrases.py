@@ -134,9 +134,9 @@ OTHERS = phrases(
 WHETHER = phrases(en="why|if|whether", de="ob|wenn|falls|warum", fr="si|pourquoi", es="por qué|si")
 AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)\s*)+"
 AFTER_A_LETTER = (
-    "(?i:and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that|the|though"
-    "|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks|matches"
-    "|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
+    "(?i:after all|and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that"
+    "|the|though|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks"
+    "|matches|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
     "|passt|zu|sein|heißen|wäre|würde|übrig|korrekt|richtig|falsch|wählen|nehmen|ankreuzen|tippen|sagen|et|est|ou|la|le|parce|puisque|vu|bien|mais|répond"
     r"|car(?=\s+(?:l[ea]s?|il|elle|ce|une?|on|s[ao]n?|cela|[lc]['’]))|correspond|serait|correcte|juste|exacte|fausse"
     "|incorrecte|restante|es|y|o|porque|ya|aunque|sería|correct[ao]|incorrect[ao])"
