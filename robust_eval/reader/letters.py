@@ -67,6 +67,9 @@ _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
 _ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]*\?")
+_LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
+_OF_A_KIND = re.compile(r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una)\b")  # "C is a programming language"
+_IT_IS = re.compile(rf"\A{IT_IS}\s+")
 _DIALOGUE = re.compile(r"^Q[.:]([ \t].*\n+)A[.:](?=[ \t])", re.M)
 """A question before an answer that is not called one: "Q: Which metal rusts? A: Iron"."""
 _WITHIN = re.compile(r"\b(?i:in|at|near|from|into)\s+\Z")  # "written in C", "from A to B"
@@ -238,11 +241,13 @@ def _named(text: str) -> list[_Statement]:
     text = _ASKED.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([A-Z])(?=\))", clause.group()):
-            begin, _, letter = _letter(match)
+            begin, end, letter = _letter(match)
             before = text[: clause.start() + begin]
             if any(named.search(before) for named in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
                 continue
-            if _DENIAL.search(clause.group()) or _HEDGE.search(clause.group()):
+            if _OF_A_KIND.match(text, clause.start() + end):
+                continue
+            if any(doubt.search(clause.group()) for doubt in (_DENIAL, _HEDGE, _LIKEWISE)):
                 denied.add(letter)
             else:
                 found.append(_Statement(clause.start() + begin, frozenset(letter)))
@@ -257,8 +262,9 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
         if letter := _letter_of_text(answer, choices):
             return Reading(letter, "text of a choice")
     said, parts = normal_form(text), sentences(text)
-    if parts and (letter := _letter_of_text(parts[-1], choices)):
-        return Reading(letter, "text of a choice")
+    for part in (*parts[-1:], *parts[:1]):
+        if letter := _letter_of_text(_IT_IS.sub("", part), choices):
+            return Reading(letter, "text of a choice")
     named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if _names(said, normal_form(choice))]
     if len(named) == 1 and not _DENIAL.search(text) and not _HEDGE.search(text) and len(parts) == 1:
         return Reading(named[0], "text of a choice")
