@@ -26,7 +26,7 @@ _STATEMENT = re.compile(rf"(?<![\w-])(?:{_SAYS})\s*(?P<answer>\S[^\n]*)", re.I)
 _DENIED = re.compile(r"(?:not|nicht|keine?|pas|no|不)\b", re.I)
 
 _NOT_AN_END = (
-    r"(?<!\b[A-Z])(?<!\b(?:St|Mr|Dr|Mt|Ft|Jr|Sr|vs|No|ca))(?<!\b(?:Mrs|Rev|Gen|Col|Inc|Ltd|bzw))(?<!\b(?:Prof|Capt))"
+    r"(?<!\b[A-Zv])(?<!\b(?:St|Mr|Dr|Mt|Ft|Jr|Sr|vs|No|ca))(?<!\b(?:Mrs|Rev|Gen|Col|Inc|Ltd|bzw))(?<!\b(?:Prof|Capt))"
 )
 _END = re.compile(rf"(?<=[\w)\]\"'”’%°]){_NOT_AN_END}[.!?](?P<closing>[\"'”’)]*)(?=\s|\Z)|[。！？]")
 

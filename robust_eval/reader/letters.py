@@ -45,7 +45,9 @@ BEYOND = "a letter beyond the choices"
 DISAGREE = "letter and text differ"
 
 # --- a letter that is named -------------------------------------------------------------------------------------------
-_NO_ARTICLE = rf"(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"
+_NO_ARTICLE = (
+    rf"(?!A und O\b)(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"
+)
 _NO_SYMBOL = r"(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
 _NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
 _NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
@@ -65,6 +67,11 @@ _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
 _ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]*\?")
+_LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
+_OF_A_KIND = re.compile(r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una)\b")  # "C is a programming language"
+_IT_IS = re.compile(rf"\A{IT_IS}\s+")
+_DIALOGUE = re.compile(r"^Q[.:]([ \t].*\n+)A[.:](?=[ \t])", re.M)
+"""A question before an answer that is not called one: "Q: Which metal rusts? A: Iron"."""
 _WITHIN = re.compile(r"\b(?i:in|at|near|from|into)\s+\Z")  # "written in C", "from A to B"
 
 # --- statements -------------------------------------------------------------------------------------------------------
@@ -140,7 +147,7 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     found = [statement for place, inside in marked(text) if (statement := _marked(place, plain(inside), choices))]
     if found:
         return _decided(text, found, choices, "marked letter")
-    text = _unquoted(plain(text))
+    text = _DIALOGUE.sub(r"\1", _unquoted(plain(text)))
     if letter := _letter_of_text(text, choices):
         return Reading(letter, "text of a choice")
     for rule, find in (("stated letter", _stated), ("letter of a line", _in_lines), ("only letter", _named)):
@@ -234,11 +241,13 @@ def _named(text: str) -> list[_Statement]:
     text = _ASKED.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([A-Z])(?=\))", clause.group()):
-            begin, _, letter = _letter(match)
+            begin, end, letter = _letter(match)
             before = text[: clause.start() + begin]
             if any(named.search(before) for named in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
                 continue
-            if _DENIAL.search(clause.group()) or _HEDGE.search(clause.group()):
+            if _OF_A_KIND.match(text, clause.start() + end):
+                continue
+            if any(doubt.search(clause.group()) for doubt in (_DENIAL, _HEDGE, _LIKEWISE)):
                 denied.add(letter)
             else:
                 found.append(_Statement(clause.start() + begin, frozenset(letter)))
@@ -252,9 +261,12 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
     for _, answer in reversed(stated(text)):
         if letter := _letter_of_text(answer, choices):
             return Reading(letter, "text of a choice")
-    said = normal_form(text)
+    said, parts = normal_form(text), sentences(text)
+    for part in (*parts[-1:], *parts[:1]):
+        if letter := _letter_of_text(_IT_IS.sub("", part), choices):
+            return Reading(letter, "text of a choice")
     named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if _names(said, normal_form(choice))]
-    if len(named) == 1 and not _DENIAL.search(text) and not _HEDGE.search(text) and len(sentences(text)) == 1:
+    if len(named) == 1 and not _DENIAL.search(text) and not _HEDGE.search(text) and len(parts) == 1:
         return Reading(named[0], "text of a choice")
     return Reading("", "", NO_LETTER)
 

@@ -38,7 +38,8 @@ IS = phrases(
     zh="应该是|应当是|应是|是|应为|为|選|选|选择",
 )
 RIGHT = phrases(
-    en=r"correct|right(?!\shand|\sangle)|true|best(?!\sknown)|accurate|appropriate|valid|(?<=the\s)only",
+    en=r"correct|right(?!\shand|\sangle)|true|best(?!\sknown)|better (?:answer|choice|fit|option)|accurate"
+    r"|appropriate|valid|(?<=the\s)only",
     de="richtige?|korrekte?|zutreffend|wahr",
     fr="correcte?|exacte?|juste|vraie?|bonne",
     es="correct[ao]|verdader[ao]|adecuad[ao]",
@@ -78,8 +79,10 @@ IT_IS = phrases(
     fr="c'est|ce serait|il (?:s'agit|reste)(?: donc)?(?: de)?",
     es="es la|sería la|es el",
 )
+_SO = r"so(?! (?:is|are|was|were|do|does) )"  # "A is wrong, and so is B"
 HENCE = phrases(
-    en="so|thus|therefore|hence|consequently|which (?:is|means|matches|corresponds to|gives)|leaves|leaving|makes it"
+    en=rf"{_SO}|thus|therefore|hence|consequently|which (?:is|means|matches|corresponds to|gives)|leaves|leaving"
+    "|makes it"
     "|matches|corresponds to|correction|leaves (?:us with|only)|leaving (?:us with|only)|left with(?: only)?",
     de="daher|also|somit|folglich|deshalb|korrektur|fazit|bleibt(?: nur)?|entspricht",
     fr="donc|ainsi|soit|à savoir|correspond(?:ant)? à|il ne reste(?: donc| plus)? que|ne reste que",
@@ -88,7 +91,7 @@ HENCE = phrases(
     zh="只剩下?|剩下的?是?|故",
 )
 CONCLUSION = phrases(
-    en="thus|therefore|hence|so|consequently|most likely",
+    en=f"thus|therefore|hence|{_SO}|consequently|most likely",
     de="daher|also|somit",
     fr="donc|ainsi",
     es="por lo tanto|por tanto",
@@ -122,7 +125,9 @@ DENIAL = phrases(
     es="falsas?|falsos?|incorrectas?|incorrectos?|tampoco|descartamos|descarto|descartada",
     zh="n['’]est|不|错|排除|❌|✗|✘",
 )
-HEDGE = phrases(en="could be|might be|may be|can be", de="könnte", fr="pourrait", es="podría|puede ser", zh="可能")
+HEDGE = phrases(
+    en=r"(?:could|might|may|can)(?: \w+){0,3} be", de="könnte", fr="pourrait", es="podría|puede ser", zh="可能"
+)
 OTHERS = phrases(
     en=r"(?:students|people|many|others|someone|some|they|you (?:might|may|could))(?:,? \w+){0,4}",
     de=r"(?:viele|manche|andere|einige)(?: \w+){0,4}",
@@ -134,9 +139,9 @@ OTHERS = phrases(
 WHETHER = phrases(en="why|if|whether", de="ob|wenn|falls|warum", fr="si|pourquoi", es="por qué|si")
 AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)\s*)+"
 AFTER_A_LETTER = (
-    "(?i:and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that|the|though"
-    "|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks|matches"
-    "|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
+    "(?i:after all|and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that"
+    "|the|though|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks"
+    "|matches|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
     "|passt|zu|sein|heißen|wäre|würde|übrig|korrekt|richtig|falsch|wählen|nehmen|ankreuzen|tippen|sagen|et|est|ou|la|le|parce|puisque|vu|bien|mais|répond"
     r"|car(?=\s+(?:l[ea]s?|il|elle|ce|une?|on|s[ao]n?|cela|[lc]['’]))|correspond|serait|correcte|juste|exacte|fausse"
     "|incorrecte|restante|es|y|o|porque|ya|aunque|sería|correct[ao]|incorrect[ao])"

@@ -61,6 +61,10 @@ def make_inspect(folder: Path) -> None:
                 display="none",
             )
             assert logs[0].status == "success", logs[0].error
+            file = Path(logs[0].location)
+            file.rename(
+                file.with_stem(f"{model.split('/')[1]}-{temperature:.1f}")
+            )  # two of one second would stand in any order
 
 
 def make_lm_eval(folder: Path) -> None:

