@@ -570,8 +570,8 @@ FRS_NEEDS = (
             (
                 "sampler.recorded: columns must name some of question_id, rewrite, temperature, trial, text, "
                 "outcome, weight, token_ids, token_logprobs, sampling_logprobs, top_logprobs, "
-                "answer_tokens, finish_reason, prompt_tokens, completion_tokens, reasoning, reasoning_tokens, cached_tokens, "
-                "sampler, not answer"
+                "answer_tokens, finish_reason, prompt_tokens, completion_tokens, reasoning, reasoning_tokens, "
+                "cached_tokens, sampler, not answer"
             ),
         ),
         (
