@@ -147,6 +147,8 @@ def small(words: list[str]) -> list[str]:
     changed = []
     for word in words:
         key, _, value = word.partition("=")
+        if key == "model.batch" and not dry:  # no files are sent to a model that is here
+            continue
         if key == "model" and not dry:
             value = ",".join(dict.fromkeys(map(_model_here, value.split(","))))
         elif key == "dataset" and not file:
