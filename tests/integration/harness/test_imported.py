@@ -39,6 +39,11 @@ def lm_eval_logs(tmp_path_factory) -> list[Path]:
     return sorted(folder.glob("out/*/samples_*.jsonl"))
 
 
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch):
+    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
+
+
 @pytest.fixture
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
