@@ -225,10 +225,12 @@ def _print(report: Report, folder: Path) -> None:
             console.print(said)
     for table in tables(report)[:1] if report.decision.figures else ():
         shown = titled(table.title)
-        for place, name in enumerate(table.header):
+        columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters
+        for place, name in enumerate(table.header[:columns]):
             shown.add_column(name, justify="left" if place < table.names else "right", no_wrap=place > 0)
+        shown.columns[0].min_width = 10
         for row in table.rows:
-            shown.add_row(*(f"{cell.value}\n{cell.interval}".rstrip() for cell in row))
+            shown.add_row(*(f"{cell.value}\n{cell.interval}".rstrip() for cell in row[:columns]))
         console.print(shown)
     facts = report.facts
     if report.shared:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
@@ -140,10 +141,10 @@ def decide(
 ) -> Decision:
     """Judge the figures, and the whole.
 
-    It is INCONCLUSIVE where more answers of a run are missing than ``no_reply`` allows. Runs whose answers are
-    identical PASS. Otherwise the gate FAILS where Holm's procedure rejects, at half of 1 − level, that the mean of some
-    figure is no more than its margin below the baseline's. It PASSES where the interval of each figure lies above
-    −margin.
+    It is INCONCLUSIVE where more of the greedy or of the sampled answers of a run are missing than ``no_reply`` allows.
+    Runs whose answers are identical PASS. Otherwise the gate FAILS where Holm's procedure rejects, at half of
+    1 − level, that the mean of some figure is no more than its margin below the baseline's. It PASSES where the
+    interval of each figure lies above −margin.
     """
     judged = judge(figures, settings.level, final=True)
     missing = [said for run in (baseline, candidate) if (said := _missing(run, settings.no_reply))]
@@ -257,14 +258,16 @@ def sentence(judged: Judged) -> str:
 
 
 def _missing(run: MeasuredRun, most: float) -> str:
-    lost, of = run.no_reply
-    if lost <= most * of:
-        return ""
-    failed = run.failed
-    return (
-        f"{lost / of:.0%} of the answers of {run.name} did not come ({failed:,} of {of:,} failed, {lost - failed:,} "
-        f"were filtered), more than gate.no_reply={most:g} allows."
-    )
+    """Say of which answers of a run more are missing than may be: the greedy ones, or those of a sampler."""
+    for sampler, outcomes in run.outcomes().items():
+        lost, of = sum(outcomes[outcome] for outcome in NO_REPLY), outcomes.total()
+        if lost > most * of:
+            kind, failed = "greedy" if sampler == GREEDY else "sampled", outcomes["error"]
+            return (
+                f"{lost / of:.0%} of the {kind} answers of {run.name} did not come ({failed:,} of {of:,} failed, "
+                f"{lost - failed:,} were filtered), more than gate.no_reply={most:g} allows."
+            )
+    return ""
 
 
 def _rows(run: MeasuredRun, shared: Sequence[tuple[str, str]]) -> NDArray[np.intp]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from robust_eval.answer import CURVES, NO_REPLY, SAMPLER, HowAsked, how_asked
+from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
 from robust_eval.error import OutageError, UserError
 from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
@@ -45,22 +45,18 @@ class MeasuredRun:
         """Whether no question was kept: none then has a figure of those that are kept."""
         return not self.run.kept().any()
 
-    @property
-    def no_reply(self) -> tuple[int, int]:
-        """How many answers did not come, and of how many."""
-        outcomes = self.graded["outcome"].to_pylist()
-        return sum(outcome in NO_REPLY for outcome in outcomes), len(outcomes)
+    def outcomes(self) -> dict[str, Counter[str]]:
+        """Count the outcomes of the greedy answers, and of those of each sampler."""
+        found: dict[str, Counter[str]] = {}
+        for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
+            found.setdefault(sampler, Counter())[outcome] += 1
+        return found
 
     def values(self, figure: str, rows: NDArray[np.intp]) -> Floats:
         """Return a figure of the questions in these rows; NaN where it is undefined."""
         if figure not in self.run.measured and self.kept_nothing:
             return np.full(len(rows), np.nan)
         return self.run.values(figure)[rows]
-
-    @property
-    def failed(self) -> int:
-        """How many answers failed; the others that did not come were filtered."""
-        return sum(outcome == "error" for outcome in self.graded["outcome"].to_pylist())
 
 
 def read_measured(folder: Path, name: str) -> MeasuredRun:

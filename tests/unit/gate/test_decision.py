@@ -1,7 +1,9 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from gated import gated_run
 
@@ -58,9 +60,22 @@ def test_answers_that_did_not_come_leave_it_open_whatever_the_rest_says(tmp_path
     assert found.outcome == "INCONCLUSIVE"
     assert found.figures[0].outcome == "FAIL"
     (reason,) = found.reasons
-    assert f"of the answers of {damaged} did not come" in reason
+    assert f"20% of the sampled answers of {damaged} did not come" in reason
     assert "more than gate.no_reply=0.05 allows" in reason
     assert decided(one, other, GateSettings(no_reply=0.3)).outcome == "FAIL"
+
+
+def test_greedy_answers_that_did_not_come_are_not_outnumbered_by_sampled_ones(tmp_path: Path):
+    one, other = gated_run(tmp_path / "one", 50), gated_run(tmp_path / "other", 50)
+    answers = other.graded.to_pylist()
+    for row in [row for row in answers if row["temperature"] == 0][:10]:
+        row.update(outcome="error", correct=None)
+    found = decided(one, replace(other, graded=pa.Table.from_pylist(answers)))
+    assert found.outcome == "INCONCLUSIVE"
+    assert " ".join(found.reasons) == (
+        "20% of the greedy answers of other did not come (10 of 50 failed, 0 were filtered), more than "
+        "gate.no_reply=0.05 allows."
+    )
 
 
 def test_all_figures_must_pass_and_holm_says_which_fail():
