@@ -158,10 +158,10 @@ def report_with(report: Report, decision: Decision) -> Report:
 
 
 def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
-    """Return the run of a folder, of the name of a baseline, or of an id in MLflow."""
-    if Path(name).is_dir():
-        return read_measured(Path(name), name)
+    """Return the run of the name of a baseline, of a folder, or of an id in MLflow."""
     stands_for = baseline_named(mlruns, name)
+    if stands_for is None and Path(name).is_dir():
+        return read_measured(Path(name), name)
     if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
         return read_measured(Path(stands_for), name)
     return read_measured(tracked.fetched(stands_for or name), name)

@@ -207,6 +207,7 @@ def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
     assert (status, again["figures"]) == (1, found["figures"])
     monkeypatch.setattr("sys.argv", ["baseline", "set", "new", run.info.run_id])
     baseline.main()
+    (place / "new").mkdir()  # a folder that is no run hides no baseline
     status, again = gated(run.info.run_id, baseline="new")
     assert (status, again["identical"]) == (0, True)
     assert gated("0" * 32)[0] == 2
