@@ -13,6 +13,7 @@ from typing import NamedTuple
 from omegaconf import OmegaConf
 
 from robust_eval.cli.repeat import candidate_overrides
+from robust_eval.cli.sweep import write_error
 from robust_eval.config.overrides import as_meant, composed_in, own_folder
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import OutageError, UserError, first_line
@@ -20,14 +21,16 @@ from robust_eval.experiment.deciding import Deciding
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.gate.baselines import baseline_named
 from robust_eval.gate.comparable import refuse_incomparable, refuse_other_settings
-from robust_eval.gate.decision import STATUS, Decision, decide, differences
+from robust_eval.gate.decision import STATUS, Decision, decide, differences, refuse_unmeasured
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings, gate_settings
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
 from robust_eval.record.mlflow import mlflow_library, store_at
 from robust_eval.record.mlflow_run import MlflowRun
+from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import flat
+from robust_eval.report.finished_runs import kept_nothing
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.command import command
@@ -63,7 +66,7 @@ def main() -> None:
         folder = arguments.output or arguments.mlruns / "gates" / now
         with tempfile.TemporaryDirectory() as scratch:
             tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
-            report, candidate, uri = _report(arguments, called, tracked, arguments.mlruns / "runs" / now)
+            report, candidate, uri = _report(arguments, called, tracked, arguments.mlruns.resolve() / "runs" / now)
         try:
             write_verdict(report, folder, arguments.facts)
         except OSError as problem:
@@ -135,7 +138,7 @@ def _report(
         else:
             candidate, taken = _measured(called, baseline, arguments.mlruns, place)
             uri = uri or candidate.run.settings.get("tracking.uri")
-    except (OutageError, NothingKeptError) as problem:
+    except OutageError as problem:
         return report_with(report, Decision("INCONCLUSIVE", [], [f"{problem}."])), None, None
     shared = refuse_incomparable(baseline, candidate)
     if taken is not None:
@@ -155,10 +158,10 @@ def report_with(report: Report, decision: Decision) -> Report:
 
 
 def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
-    """Return the run of a folder, of the name of a baseline, or of an id in MLflow."""
-    if Path(name).is_dir():
-        return read_measured(Path(name), name)
+    """Return the run of the name of a baseline, of a folder, or of an id in MLflow."""
     stands_for = baseline_named(mlruns, name)
+    if stands_for is None and Path(name).is_dir():
+        return read_measured(Path(name), name)
     if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
         return read_measured(Path(stands_for), name)
     return read_measured(tracked.fetched(stands_for or name), name)
@@ -170,8 +173,7 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
         lines = candidate_overrides(baseline.folder, called.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
     for figure in called.settings.figures:
-        if figure not in baseline.run.measured:
-            raise UserError(f"gate.figures names {figure}, which {baseline.name} has not by question")
+        refuse_unmeasured(baseline, figure)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[Deciding] = []
@@ -181,7 +183,17 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
         return taken[-1]
 
     folder.mkdir(parents=True, exist_ok=True)
-    run_experiment(config, composed, folder, takes=partial(takes, called.early))
+    try:
+        run_experiment(config, composed, folder, takes=partial(takes, called.early))
+    except NothingKeptError as problem:
+        if not kept_nothing(folder):  # no question could be asked
+            raise
+        write_error(problem, folder)
+        log.warning("%s", problem)
+    except Exception as problem:
+        if (folder / CONFIG).is_file():  # it has begun
+            write_error(problem, folder)
+        raise
     return read_measured(folder, "the candidate"), taken[-1]
 
 
@@ -213,10 +225,12 @@ def _print(report: Report, folder: Path) -> None:
             console.print(said)
     for table in tables(report)[:1] if report.decision.figures else ():
         shown = titled(table.title)
-        for place, name in enumerate(table.header):
+        columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters
+        for place, name in enumerate(table.header[:columns]):
             shown.add_column(name, justify="left" if place < table.names else "right", no_wrap=place > 0)
+        shown.columns[0].min_width = 10
         for row in table.rows:
-            shown.add_row(*(f"{cell.value}\n{cell.interval}".rstrip() for cell in row))
+            shown.add_row(*(f"{cell.value}\n{cell.interval}".rstrip() for cell in row[:columns]))
         console.print(shown)
     facts = report.facts
     if report.shared:

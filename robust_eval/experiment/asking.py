@@ -7,7 +7,6 @@ from pathlib import Path
 
 from robust_eval.answer import HowAsked
 from robust_eval.config.config import Config
-from robust_eval.error import UserError
 from robust_eval.experiment.answered import Answered, joined
 from robust_eval.experiment.answering import Asked, Recorded
 from robust_eval.experiment.beginning import Beginning
@@ -83,12 +82,9 @@ class Asking:
         return joined(self.parts, self.questions)
 
     def refuse_nothing(self, answered: Answered) -> None:
-        """Raise UserError, which says why, where no question at all is kept."""
+        """Raise NothingKeptError, which says why, where no question at all is kept."""
         if not answered.kept:
-            try:
-                self.source.select(self.source.candidates(answered.questions), answered.baseline)
-            except NothingKeptError as problem:
-                raise UserError(str(problem)) from problem
+            self.source.select(self.source.candidates(answered.questions), answered.baseline)
 
     def _within_most(self, selected: list[Question]) -> list[Question]:
         """Return the questions that are selected, without those that would be too many with those kept before."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robust_eval.error import UserError
 from robust_eval.experiment.until import in_order, unit, whole_units
+from robust_eval.gate.comparable import shared_questions
 from robust_eval.gate.decision import Differences, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.gate.settings import GateSettings
@@ -27,9 +27,9 @@ class Deciding:
     def __init__(
         self, questions: Sequence[Question], baseline: MeasuredRun, settings: GateSettings, early: bool, seed: int
     ) -> None:
-        own = [question for question in questions if (question.id, question.title) in baseline.keys]
-        if not own:
-            raise UserError(f"none of the questions is one of {baseline.name}: name the same data set")
+        keys = {(question.id, question.title): question.key for question in questions}
+        shared = set(shared_questions(baseline, keys, "the candidate"))
+        own = [question for question in questions if (question.id, question.title) in shared]
         self._baseline, self._settings, self._early = baseline, settings, early
         self.left = in_order(own, seed) if early else own
         self._unit = {question.id: unit(question) for question in own}
@@ -55,6 +55,8 @@ class Deciding:
             return ""
         said = [
             f"{each.name} {each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f}) {each.outcome}"
+            if each.n
+            else f"{each.name} unknown, as no fact is known to both"
             for each in judge(self._figures(scores), self._settings.level)
         ]
         return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"

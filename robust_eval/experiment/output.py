@@ -1,7 +1,7 @@
 """What a run writes into its folder and into the tracker."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,9 @@ from omegaconf import DictConfig
 
 from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_asked, write_parquet
 from robust_eval.config.repeatable import repeatable
-from robust_eval.record.result import Result, write_summary
+from robust_eval.metric.score import Score
+from robust_eval.question import Question
+from robust_eval.record.result import Result, by_question, write_summary
 from robust_eval.record.run_folder import (
     ANSWERS,
     CONFIG,
@@ -34,7 +36,7 @@ from robust_eval.runtime.environment import environment
 def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
     """Write down the configuration and the environment."""
     surroundings = environment()
-    for left in (ERROR, SUMMARY):  # of the same run before: it has not finished yet
+    for left in (ERROR, SUMMARY, QUESTIONS):  # of the same run before: it has not finished yet
         (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
@@ -80,6 +82,15 @@ def effective(description: Mapping[str, object]) -> dict[str, object]:
     model = {name: value for name, value in description.items() if name.startswith("identity.")}
     found: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
     return found | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
+
+
+def leave_knowledge(questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run) -> None:
+    """Write what is known of questions of which none is kept: whether each greedy answer is right.
+
+    The run has not finished, so there is no summary; a gate reads this (:mod:`robust_eval.gate.measured_run`).
+    """
+    write_parquet(by_question(questions, [], scores), folder / QUESTIONS)
+    record.folder(folder)
 
 
 def report(result: Result, folder: Path, record: Run) -> None:

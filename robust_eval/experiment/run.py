@@ -20,7 +20,7 @@ from robust_eval.experiment.beginning import Beginning
 from robust_eval.experiment.folder import owned
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.output import curves_of, describe, report
+from robust_eval.experiment.output import curves_of, describe, leave_knowledge, report
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.reproduction import compared
 from robust_eval.experiment.score import score
@@ -65,7 +65,8 @@ def run(
     sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
     there. ``takes`` says which of the questions are taken, and when; by default all are, or as many as ``until``
     needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
-    anything was asked leaves nothing.
+    anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and leaves what is known of
+    each (:func:`robust_eval.experiment.output.leave_knowledge`).
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -142,10 +143,13 @@ def _measure(
         answered = asking.answer(rewritten)
         write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
         with watch.stage("scoring"):
-            scores = score(config, answered, read, conditions, source.undecided) if answered.kept else {}
+            scores = score(config, answered, read, conditions, source.undecided)
         if said := taking.in_words(scores):
             log.info("until: %s", said)
-    asking.refuse_nothing(answered)
+    if not answered.kept:
+        if scores:
+            leave_knowledge(answered.questions, scores, folder, begin())
+        asking.refuse_nothing(answered)
     models.release_writer()
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")

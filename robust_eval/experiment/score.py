@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from robust_eval.answer import Undecided
+from robust_eval.answer import GREEDY, Undecided
 from robust_eval.config.config import Config
 from robust_eval.experiment.answered import Answered
 from robust_eval.metric.greedy import greedy_accuracy
@@ -24,7 +24,8 @@ def score(
     """Score what was ``answered`` with each metric.
 
     ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
-    whose answers a metric reads. The greedy accuracy is that of all questions; the metrics score those that were kept.
+    whose answers a metric reads. The greedy accuracy is that of all questions; the metrics score those that were kept,
+    and nothing where none was.
     """
     kept, baseline = answered.kept, answered.baseline
 
@@ -33,11 +34,12 @@ def score(
         estimator = conditions[sampler].estimator
         return Measured(baseline, graded, sampled.curves, estimator, sampled.uncurved, undecided.get(sampler))
 
-    scores = {name: metric.score(kept, measured(read[name]), config.seed) for name, metric in config.metric.items()}
+    read = read if kept else {}
+    scores = {name: config.metric[name].score(kept, measured(sampler), config.seed) for name, sampler in read.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
         scores = {"profile": profile(kept, scores, config.seed), **scores}
     elif len(read) == len(METHODS) and len(answered.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
     if baseline.num_rows:  # recorded answers need not have any
-        scores["greedy"] = greedy_accuracy(answered.questions, baseline, config.seed)
+        scores[GREEDY] = greedy_accuracy(answered.questions, baseline, config.seed)
     return scores

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import ROUNDING
@@ -94,8 +95,8 @@ class Taking:
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
     def _seen(self, scores: Mapping[str, Score]) -> dict[str, Seen]:
-        """Return what is known of each figure; nothing where no question could be scored yet."""
-        return {name: self._figure(name, scores) for name in self.wanted} if scores else {}
+        """Return what is known of each figure; nothing where no question is kept yet."""
+        return {name: self._figure(name, scores) for name in self.wanted} if scores.keys() - {GREEDY} else {}
 
     def _figure(self, name: str, scores: Mapping[str, Score]) -> Seen:
         score = next((score for score in scores.values() if name in score.by_question), None)

@@ -16,14 +16,23 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
     the grader, the selection, how a metric is computed, or the key of a shared question.
     """
     refuse_other_settings(baseline, candidate.run.settings, candidate.name)
-    shared = [key for key in baseline.keys if key in candidate.keys]
+    return shared_questions(baseline, candidate.keys, candidate.name)
+
+
+def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str], name: str) -> list[tuple[str, str]]:
+    """Return those of the baseline's questions that a candidate, called ``name``, asks as well. ``keys`` say what is
+    right of each of its questions.
+
+    Raises UserError where there is none, or where the key of one differs.
+    """
+    shared = [question for question in baseline.keys if question in keys]
     if not shared:
-        raise UserError(f"{candidate.name} cannot be gated by {baseline.name}: they share no question (id and text)")
-    for key in shared:
-        if baseline.keys[key] != candidate.keys[key]:
+        raise UserError(f"{name} cannot be gated by {baseline.name}: they share no question (id and text)")
+    for question in shared:
+        if baseline.keys[question] != keys[question]:
             raise UserError(
-                f"{candidate.name} cannot be gated by {baseline.name}: the key of question {key[0]} is "
-                f"{_right(candidate.keys[key])} and was {_right(baseline.keys[key])}"
+                f"{name} cannot be gated by {baseline.name}: the key of question {question[0]} is "
+                f"{_right(keys[question])} and was {_right(baseline.keys[question])}"
             )
     return shared
 

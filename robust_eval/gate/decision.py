@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
 from robust_eval.metric.paired import mcnemar
 from robust_eval.metric.score import Floats
-from robust_eval.metric.verdict import Outcome, confidence_sequence, verdict
+from robust_eval.metric.verdict import Outcome, confidence_sequence, facts_needed, verdict
+from robust_eval.runtime.rounding import number, signed
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """The exit status of each outcome; 2 is a mistake in the call."""
@@ -96,8 +99,8 @@ def differences(
 ) -> list[Differences]:
     """Return the figures to be judged on the ``shared`` questions, in their order.
 
-    Raises UserError for a figure that one of the runs has not, of which neither more nor less is better, or whose
-    values do not lie between 0 and 1.
+    A candidate that kept no question has the figures of kept ones nowhere. Raises UserError for any other figure that
+    one of the runs has not, of which neither more nor less is better, or whose values do not lie between 0 and 1.
     """
     one, other = _rows(baseline, shared), _rows(candidate, shared)
     labels = baseline.run.groups()
@@ -105,19 +108,32 @@ def differences(
     largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
     found = []
     for name, margin in settings.figures.items():
-        for run in (baseline, candidate):
-            if name not in run.run.measured:
-                there = ", ".join(run.run.telling)
-                raise UserError(f"gate.figures names {name}, which {run.name} has not by question; it has {there}")
+        refuse_unmeasured(baseline, name)
+        if not candidate.kept_nothing:
+            refuse_unmeasured(candidate, name)
         about = baseline.run.about(name)
         if about is None or about.more_is_better is None:
             raise UserError(f"gate.figures names {name}, of which neither more nor less is better")
-        values = baseline.run.values(name)[one], candidate.run.values(name)[other]
+        values = baseline.values(name, one), candidate.values(name, other)
         if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
             raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
-        found.append(Differences(name, about.words, margin, *values, groups, sign, looks, largest))
+        found.append(Differences(name, _label(name, about.words), margin, *values, groups, sign, looks, largest))
     return found
+
+
+def _label(figure: str, words: str) -> str:
+    """Return what people read: whether a figure is one of knowledge or of firmness, and what it is called elsewhere."""
+    if figure == KNOWLEDGE.name:
+        return f"knowledge ({words})"
+    return f"firmness ({words})" if FRS.among([figure]) else words
+
+
+def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
+    """Raise UserError where a run has not measured a figure by question."""
+    if figure not in run.run.measured:
+        there = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.telling)}"
+        raise UserError(f"gate.figures names {figure}, which {run.name} has not by question; {there}")
 
 
 def decide(
@@ -125,10 +141,10 @@ def decide(
 ) -> Decision:
     """Judge the figures, and the whole.
 
-    It is INCONCLUSIVE where more answers of a run are missing than ``no_reply`` allows. Runs whose answers are
-    identical PASS. Otherwise the gate FAILS where Holm's procedure rejects, at half of 1 − level, that the mean of some
-    figure is no more than its margin below the baseline's. It PASSES where the interval of each figure lies above
-    −margin.
+    It is INCONCLUSIVE where more of the greedy or of the sampled answers of a run are missing than ``no_reply`` allows.
+    Runs whose answers are identical PASS. Otherwise the gate FAILS where Holm's procedure rejects, at half of
+    1 − level, that the mean of some figure is no more than its margin below the baseline's. It PASSES where the
+    interval of each figure lies above −margin.
     """
     judged = judge(figures, settings.level, final=True)
     missing = [said for run in (baseline, candidate) if (said := _missing(run, settings.no_reply))]
@@ -153,32 +169,39 @@ def judge(figures: Sequence[Differences], level: float, final: bool = False) -> 
     p-values, but for their order. A figure that is rejected at α / 2m makes it α / 2(m − 1) for the others.
     Between looks, before the ``final`` one, nobody asks how many facts are needed.
     """
+    known: dict[tuple[str, float], tuple[float, float]] = {}
+
+    def bounds(figure: Differences, at: float) -> tuple[float, float]:
+        if (figure.name, at) not in known:
+            known[figure.name, at] = figure.bounds(at)
+        return known[figure.name, at]
+
     failed: set[str] = set()
     while left := [each for each in figures if each.name not in failed]:
-        strict = 1 - (1 - level) / len(left)
-        rejected = {each.name for each in left if each.bounds(strict)[1] < -each.margin}
+        strict = 1 - (1 - level) / len(left) if len(left) > 1 else level
+        rejected = {each.name for each in left if bounds(each, strict)[1] < -each.margin}
         if not rejected:
             break
         failed |= rejected
-    return [_judged(each, level, each.name in failed, final) for each in figures]
+    return [_judged(each, level, bounds(each, level), each.name in failed, final) for each in figures]
 
 
-def _judged(figure: Differences, level: float, failed: bool, final: bool) -> Judged:
+def _judged(figure: Differences, level: float, bounds: tuple[float, float], failed: bool, final: bool) -> Judged:
     values = figure.values
     defined = ~np.isnan(values)
     n = int(defined.sum())
-    low, high = figure.bounds(level)
+    low, high = bounds
     outcome: Outcome = "FAIL" if failed else "PASS" if low > -figure.margin else "INCONCLUSIVE"
-    needed = _needed_at_any_time(figure, level) if figure.looks and final else _needed(figure, level)
+    needed = (
+        _needed_at_any_time(figure, level)
+        if figure.looks and final
+        else facts_needed(values, figure.margin, figure.groups, level)
+    )
     one, other, between = (
         float(each[defined].mean()) if n else math.nan for each in (figure.baseline, figure.candidate, values)
     )
     p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
     return Judged(figure.name, figure.label, figure.margin, outcome, n, one, other, between, low, high, needed, p)
-
-
-def _needed(figure: Differences, level: float) -> float:
-    return verdict(figure.values, figure.margin, level, figure.groups).needed
 
 
 def _needed_at_any_time(figure: Differences, level: float) -> float:
@@ -220,8 +243,8 @@ def sentence(judged: Judged) -> str:
     if judged.n == 0:
         return f"{judged.label}: no fact has it in both runs, so nothing is known."
     found = (
-        f"{judged.label}: {judged.candidate:.3f} after {judged.baseline:.3f} over {judged.n:,} facts, "
-        f"{judged.difference:+.3f} ({judged.low:+.3f} to {judged.high:+.3f}; margin {judged.margin:g})"
+        f"{judged.label}: {number(judged.candidate)} after {number(judged.baseline)} over {judged.n:,} facts, "
+        f"{signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}; margin {judged.margin:g})"
     )
     if judged.outcome == "FAIL":
         return f"{found}: worse by more than the margin."
@@ -229,18 +252,22 @@ def sentence(judged: Judged) -> str:
         return f"{found}: not worse by more than the margin."
     if math.isinf(judged.needed) or judged.more == 0:
         return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
-    return f"{found}: not decided; as facts differ here, it takes about {judged.more:,.0f} more for this margin."
+    return (
+        f"{found}: not decided; as facts differ here, it takes about {judged.more:,.0f} more of them for this margin."
+    )
 
 
 def _missing(run: MeasuredRun, most: float) -> str:
-    lost, of = run.no_reply
-    if lost <= most * of:
-        return ""
-    failed = run.failed
-    return (
-        f"{lost / of:.0%} of the answers of {run.name} did not come ({failed:,} of {of:,} failed, {lost - failed:,} "
-        f"were filtered), more than gate.no_reply={most:g} allows."
-    )
+    """Say of which answers of a run more are missing than may be: the greedy ones, or those of a sampler."""
+    for sampler, outcomes in run.outcomes().items():
+        lost, of = sum(outcomes[outcome] for outcome in NO_REPLY), outcomes.total()
+        if lost > most * of:
+            kind, failed = "greedy" if sampler == GREEDY else "sampled", outcomes["error"]
+            return (
+                f"{lost / of:.0%} of the {kind} answers of {run.name} did not come ({failed:,} of {of:,} failed, "
+                f"{lost - failed:,} were filtered), more than gate.no_reply={most:g} allows."
+            )
+    return ""
 
 
 def _rows(run: MeasuredRun, shared: Sequence[tuple[str, str]]) -> NDArray[np.intp]:

@@ -4,13 +4,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from robust_eval.answer import CURVES, NO_REPLY, SAMPLER, HowAsked, how_asked
+from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
 from robust_eval.error import OutageError, UserError
+from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
-from robust_eval.report.finished_runs import KEY, FinishedRun, read_run
+from robust_eval.report.finished_runs import KEY, FinishedRun, kept_nothing, read_run
 from robust_eval.runtime.printable import printable
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
@@ -38,27 +41,36 @@ class MeasuredRun:
         return str(self.run.settings["model.name"])
 
     @property
-    def no_reply(self) -> tuple[int, int]:
-        """How many answers did not come, and of how many."""
-        outcomes = self.graded["outcome"].to_pylist()
-        return sum(outcome in NO_REPLY for outcome in outcomes), len(outcomes)
+    def kept_nothing(self) -> bool:
+        """Whether no question was kept: none then has a figure of those that are kept."""
+        return not self.run.kept().any()
 
-    @property
-    def failed(self) -> int:
-        """How many answers failed; the others that did not come were filtered."""
-        return sum(outcome == "error" for outcome in self.graded["outcome"].to_pylist())
+    def outcomes(self) -> dict[str, Counter[str]]:
+        """Count the outcomes of the greedy answers, and of those of each sampler."""
+        found: dict[str, Counter[str]] = {}
+        for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
+            found.setdefault(sampler, Counter())[outcome] += 1
+        return found
+
+    def values(self, figure: str, rows: NDArray[np.intp]) -> Floats:
+        """Return a figure of the questions in these rows; NaN where it is undefined."""
+        if figure not in self.run.measured and self.kept_nothing:
+            return np.full(len(rows), np.nan)
+        return self.run.values(figure)[rows]
 
 
 def read_measured(folder: Path, name: str) -> MeasuredRun:
     """Return the run in a folder.
 
-    Raises OutageError where it has not finished, and UserError where there is none, or one that cannot be gated.
+    One that kept no question has not finished, and yet is known: every greedy answer was judged. Raises OutageError
+    where another one has not finished, and UserError where there is none, or one that cannot be gated.
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
-    if (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file():
+    knows_nothing = kept_nothing(folder)
+    if (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file() and not knows_nothing:
         raise OutageError(f"{name} has not finished{_why(folder)}")
-    run = read_run(folder, name)
+    run = read_run(folder, name, without_summary=knows_nothing)
     if not (folder / GRADED).is_file():
         raise UserError(f"{name} cannot be gated: there is no {GRADED}")
     try:

@@ -21,7 +21,7 @@ class GateSettings:
     level: float = 0.95
     """Of the two-sided intervals."""
     no_reply: float = 0.05
-    """The largest share of a run's answers that may be missing (failed, filtered)."""
+    """The largest share of a run's greedy, or of its sampled, answers that may be missing (failed, filtered)."""
 
     def __post_init__(self) -> None:
         if not self.figures:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from robust_eval.gate.decision import STATUS, Decision, Judged
+from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.report.comparison_tables import Cell, Table
 from robust_eval.report.markdown import escaped, lines
@@ -20,11 +20,7 @@ MOST = 50
 """Single facts of a kind that Markdown and the page show; verdict.json has all."""
 LONGEST = 300
 """Characters of a text that they show of it."""
-_WORDS = {
-    "PASS": "the candidate may replace the baseline",
-    "FAIL": "the candidate is worse than the baseline by more than the margin",
-    "INCONCLUSIVE": "nothing is decided",
-}
+DECIDE_NOTHING = "Single facts are listed and decide nothing."
 _NO_FACTS = SingleFacts([], [], [], "")
 
 
@@ -46,7 +42,12 @@ class Report:
     @property
     def headline(self) -> str:
         """The outcome in one sentence."""
-        return f"{self.decision.outcome}: {_WORDS[self.decision.outcome]}."
+        if self.decision.outcome == "FAIL":
+            failed = [each.label for each in self.decision.figures if each.outcome == "FAIL"]
+            return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
+        if self.decision.outcome == "PASS":
+            return "PASS: the candidate may replace the baseline."
+        return "INCONCLUSIVE: nothing is decided."
 
     @property
     def saved(self) -> str:
@@ -69,7 +70,7 @@ def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
         VERDICT: json.dumps(as_json(report), indent=2) + "\n",
         JUNIT: junit(report, each_fact),
         SUMMARY_PAGE: markdown(report),
-        PAGE: template("gate.html.jinja").render(report=report, tables=tables(report), number=number),
+        PAGE: template("gate.html.jinja").render(report=report, tables=tables(report), decide_nothing=DECIDE_NOTHING),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -106,9 +107,9 @@ def junit(report: Report, each_fact: bool) -> str:
     for judged in report.decision.figures:
         case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name=printable(judged.name))
         if judged.outcome == "FAIL":
-            _said(case, "failure", judged_words(judged), "AssertionError")
+            _said(case, "failure", sentence(judged), "AssertionError")
         elif judged.outcome == "INCONCLUSIVE" and not report.decision.identical:
-            _said(case, "error", judged_words(judged), "Inconclusive")
+            _said(case, "error", sentence(judged), "Inconclusive")
     whole = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name="verdict")
     if report.decision.outcome != "PASS":
         kind, of = ("failure", "AssertionError") if report.decision.outcome == "FAIL" else ("error", "Inconclusive")
@@ -136,7 +137,8 @@ def markdown(report: Report) -> str:
         *(escaped(each) for each in (report.saved, *report.decision.reasons) if each),
     ]
     parts = ["\n\n".join(said)]
-    for table in tables(report):
+    for place, table in enumerate(tables(report)):
+        parts += [DECIDE_NOTHING] if place == 1 else []
         parts.append("\n".join([f"## {escaped(table.title)}", "", *lines(table)]))
         if table.note:
             parts.append(escaped(table.note))
@@ -161,15 +163,6 @@ def tables(report: Report) -> list[Table]:
         if shown:
             found.append(Table(f"{names[kind]}: {len(facts):,}", columns, shown, len(columns), note))
     return [table for table in found if table.rows]
-
-
-def judged_words(judged: Judged) -> str:
-    """Return what JUnit says of a figure."""
-    return (
-        f"{judged.label}: {number(judged.candidate)} after {number(judged.baseline)}, difference "
-        f"{signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}), margin {judged.margin:g}, "
-        f"{judged.n:,} facts"
-    )
 
 
 def _outcome(report: Report, judged: Judged) -> str:

@@ -120,30 +120,8 @@ class Result:
         return sorted(found, key=lambda row: float(row["cosine"]))
 
     def by_question(self) -> pa.Table:
-        """Return a row for each question: what it is, whether it was kept, and its value of each figure that is a mean.
-
-        The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
-        fields say which values are possible (:func:`robust_eval.metric.limits.with_limits`), where that is known.
-        """
-        kept = {question.id for question in self.kept}
-        columns: dict[str, Any] = {
-            "question_id": [question.id for question in self.asked],
-            "question": [question.title for question in self.asked],
-            "scenario": [str(question.scenario) for question in self.asked],
-            "type": [question.type for question in self.asked],
-            "category": [question.category for question in self.asked],
-            "group": [question.group for question in self.asked],
-            "key": [question.key for question in self.asked],
-            "kept": [question.id in kept for question in self.asked],
-        }
-        place = {question.id: row for row, question in enumerate(self.asked)}
-        for score in self.scores.values():
-            rows = [place[question_id] for question_id in score.question_ids]
-            for name, values in score.by_question.items():
-                columns[name] = np.full(len(self.asked), np.nan)
-                columns[name][rows] = values
-        limits = {name: limits for score in self.scores.values() for name, limits in score.limits.items()}
-        return with_limits(pa.table(columns), limits)
+        """Return a row for each question asked (:func:`by_question`)."""
+        return by_question(self.asked, self.kept, self.scores)
 
     def summary(self) -> dict[str, float | None]:
         """Return every figure of the run under its MLflow name; None where a figure is undefined or infinite."""
@@ -151,6 +129,33 @@ class Result:
         for score in self.scores.values():
             figures |= score.flat()
         return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+
+
+def by_question(asked: Sequence[Question], kept: Sequence[Question], scores: Mapping[str, Score]) -> pa.Table:
+    """Return a row for each question: what it is, whether it was kept, and its value of each figure that is a mean.
+
+    The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
+    fields say which values are possible (:func:`robust_eval.metric.limits.with_limits`), where that is known.
+    """
+    chosen = {question.id for question in kept}
+    columns: dict[str, Any] = {
+        "question_id": [question.id for question in asked],
+        "question": [question.title for question in asked],
+        "scenario": [str(question.scenario) for question in asked],
+        "type": [question.type for question in asked],
+        "category": [question.category for question in asked],
+        "group": [question.group for question in asked],
+        "key": [question.key for question in asked],
+        "kept": [question.id in chosen for question in asked],
+    }
+    place = {question.id: row for row, question in enumerate(asked)}
+    for score in scores.values():
+        rows = [place[question_id] for question_id in score.question_ids]
+        for name, values in score.by_question.items():
+            columns[name] = np.full(len(asked), np.nan)
+            columns[name][rows] = values
+    limits = {name: limits for score in scores.values() for name, limits in score.limits.items()}
+    return with_limits(pa.table(columns), limits)
 
 
 def _outcomes(table: pa.Table) -> dict[str, float]:

@@ -154,12 +154,24 @@ class FinishedRun:
         return {d: self.figures[name] for d, name in FRS.among(self.measured).items()}
 
 
-def read_run(folder: Path, name: str | None = None) -> FinishedRun:
-    """Return the run in a folder, or with this name; UserError where it has not finished, or a file of
-    it is damaged.
+def kept_nothing(folder: Path) -> bool:
+    """Tell whether the run in a folder ended because it kept no question: what it knows of each is there, and no
+    summary.
+    """
+    if (folder / SUMMARY).is_file() or not (folder / QUESTIONS).is_file():
+        return False
+    kept = _damaged(str(folder), QUESTIONS, lambda: pq.read_table(folder / QUESTIONS, columns=["kept"]))
+    return not any(kept["kept"].to_pylist())
+
+
+def read_run(folder: Path, name: str | None = None, without_summary: bool = False) -> FinishedRun:
+    """Return the run in a folder, or with this name; ``without_summary``, it has no figures but those of questions.
+
+    Raises UserError where it has not finished, or a file of it is damaged.
     """
     called = name or str(folder)
-    missing = [file for file in (CONFIG, SUMMARY, QUESTIONS) if not (folder / file).is_file()]
+    needed = (CONFIG, QUESTIONS) if without_summary else (CONFIG, SUMMARY, QUESTIONS)
+    missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         if name is None and not folder.is_dir():
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
@@ -168,7 +180,9 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
     if (folder / LOADED).is_file():
         found = _damaged(called, LOADED, lambda: dict(parsed_json((folder / LOADED).read_text(encoding="utf-8"))))
         settings |= {name: value for name, value in found.items() if settings.get(name) == AUTO}
-    numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
+    numbers: dict[str, float] = {}
+    if not without_summary:
+        numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
     figures, of_questions = _figures(numbers), _damaged(called, SUMMARY, lambda: _of_questions(numbers))
     questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
     questions = questions.rename_columns([_RENAMED.get(name, name) for name in questions.column_names])
@@ -187,7 +201,7 @@ def read_run(folder: Path, name: str | None = None) -> FinishedRun:
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
     run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page)
     for figure in run.measured:
-        if figure not in figures or not pa.types.is_floating(questions.schema.field(figure).type):
+        if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
     return run
 

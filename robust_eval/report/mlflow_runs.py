@@ -20,7 +20,7 @@ from robust_eval.record.run_folder import (
     SUMMARY,
     TRACKED,
 )
-from robust_eval.report.finished_runs import FinishedRun, read_run
+from robust_eval.report.finished_runs import FinishedRun, kept_nothing, read_run
 
 log = logging.getLogger(__name__)
 
@@ -51,17 +51,18 @@ class TrackedRuns:
     def fetched(self, run_id: str) -> Path:
         """Return a folder with the files of the run of this id.
 
-        Raises UserError where there is none, and OutageError where it has not finished.
+        Raises UserError where there is none, and OutageError where it has not finished, unless it kept no question.
         """
         if not _RUN_ID.fullmatch(run_id):
             raise UserError(f"there is no folder {run_id}; {_WANTED}")
         with self._client() as client:
             run = self._get(client, run_id)
-            if run.info.status != "FINISHED":
+            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
+            folder = self._download(client, run_id, files)
+            if run.info.status != "FINISHED" and not kept_nothing(folder):
                 why = f": {run.data.tags['error']}" if "error" in run.data.tags else ""
                 raise OutageError(f"the run {run_id} has not finished ({run.info.status}){why}")
-            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
-            return self._download(client, run_id, files)
+            return folder
 
     def _get(self, client: Any, run_id: str) -> Any:
         from mlflow.exceptions import MlflowException

@@ -13,7 +13,9 @@ from robust_eval.question import Question
 
 
 class NothingKeptError(UserError):
-    """No question can be asked, or none is selected: another block of questions may have some."""
+    """No question can be asked, or none is selected. Another block of questions may have some; of all questions it is
+    what is wrong with the run.
+    """
 
 
 TOP_LOGPROBS = 20

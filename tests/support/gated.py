@@ -25,11 +25,13 @@ def gated_run(
     groups: Callable[[int], str] = lambda number: "",
     key: Callable[[int], str] = lambda number: f"answer {number}",
     text: str = "",
+    bounds: Callable[[int, float], tuple[float, float]] | None = None,
     **settings: object,
 ) -> MeasuredRun:
-    """Leave a run of ``n`` questions in a folder as a finished run does, and read it.
+    """Leave a run of ``n`` questions in a folder as a run does, and read it. One that knows nothing has not finished.
 
-    ``lost`` are questions whose answers above temperature 0 failed. ``settings`` have a double underscore for a dot.
+    ``lost`` are questions whose answers above temperature 0 failed, ``bounds`` those between which a model says that an
+    accuracy lies. ``settings`` have a double underscore for a dot.
     """
     folder.mkdir(parents=True)
     numbers = range(n)
@@ -45,8 +47,11 @@ def gated_run(
         "key": [json.dumps({"answers": [key(number)]}) for number in numbers],
         "kept": [known(number) for number in numbers],
     }
+    if any(map(known, numbers)):
+        (folder / "summary.json").write_text(json.dumps({"accuracy.greedy": 0.5, "frs.d1": 0.6}))
+    else:
+        del figures["frs.d1"]
     pq.write_table(pa.table(described | figures), folder / "questions.parquet")
-    (folder / "summary.json").write_text(json.dumps({"accuracy.greedy": 0.5, "frs.d1": 0.6}))
     own: dict[str, object] = {"model": {"name": "m"}, "dataset": {"name": "facts"}, "seed": 0}
     own["sampler"] = {"temperature_sweep": {"trials": TRIALS, "selection": "exact_match"}}
     for name, value in settings.items():
@@ -63,6 +68,18 @@ def gated_run(
                 row = _answer(number, t, trial, right(number, t, trial), "temperature_sweep", text)
                 rows.append(row | {"outcome": "error", "correct": None} if lost(number) else row)
     pq.write_table(pa.Table.from_pylist(rows), folder / "graded.parquet")
+    if bounds is not None:
+        curves = [
+            {
+                "question_id": f"q{number}",
+                "temperature": t,
+                "lower": bounds(number, t)[0],
+                "upper": bounds(number, t)[1],
+            }
+            for number in filter(known, numbers)
+            for t in TEMPERATURES
+        ]
+        pq.write_table(pa.Table.from_pylist(curves), folder / "curves.parquet")
     return read_measured(folder, folder.name)
 
 

@@ -119,11 +119,13 @@ def enumerate_answers(
 
 def _parts(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int, int]]:
     """Trees, by index, whose prefixes of the level are at most ``rows`` (one tree at least), with their first row and
-    their end.
+    their end. A tree without any is left out: all its answers have ended, as they may where few tokens are possible.
     """
     part: list[int] = []
     first = end = 0
     for index, size in enumerate([len(tree.level) for tree in trees]):
+        if not size:
+            continue
         if part and end + size - first > rows:
             yield part, first, end
             part, first = [], end

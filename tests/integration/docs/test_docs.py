@@ -52,7 +52,7 @@ OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.\w+\("(\w+)"\)', PAGES["exten
 """Options that the pages make."""
 LAYOUTS = {
     "python": r"# (\S+\.py)(, continued)?$",
-    "yaml": r"(?:# @package \S+\n)?# (\S+\.yaml)$",
+    "yaml": r"(?:# @package \S+\n)?# (\S+\.ya?ml)$",
     "toml": r"# (\S+\.toml)$",
 }
 """The line of a block that says which file it is, or which it goes on with."""

@@ -208,7 +208,7 @@ def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Cal
     with pytest.raises(UserError, match=r"^none of the 12 questions asked was kept"):
         measure("sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
     assert failed_run(tmp_path).info.status == "FAILED"
-    assert failed_run(tmp_path).data.tags["error"].startswith("UserError: none of the 12 questions")
+    assert failed_run(tmp_path).data.tags["error"].startswith("NothingKeptError: none of the 12 questions")
     assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
 
 

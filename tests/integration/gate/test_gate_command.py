@@ -1,6 +1,7 @@
 """A gate of a model behind a server: what it asks, and how it ends when something is away."""
 
 import json
+import math
 import re
 import shutil
 import zlib
@@ -9,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mlflow
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from experiments import run_experiment
 from junitparser import JUnitXml
 from scripted_server import Body, ScriptedServer, scripted_server
 
-from robust_eval.cli import gate
+from robust_eval.cli import baseline, gate
 from robust_eval.runtime import measured_choices
 
 QUESTIONS = 200
@@ -75,7 +79,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder,
             *("dataset=jsonl", "dataset.name=numbers", f"dataset.path={file}", "tracking=none", "experiment=frs"),
             *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.retries=0"),
-            *("sampler.temperature_sweep.trials=2", "sampler.temperature_sweep.temperatures=[0.5,1,1.5]"),
+            *("sampler.temperature_sweep.trials=1", "sampler.temperature_sweep.temperatures=[0.5,1]"),
             f"paths.mlruns={place / 'mlruns'}",
         )
     return place
@@ -99,7 +103,9 @@ def gated(place: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
 
     def gated(*words: str, baseline: str = "mlruns/runs/base") -> tuple[int, dict[str, Any]]:
-        own = [f"model.base_url={server.url}", "model.name=new", "store=none", "tracking=none"]
+        own = [f"model.base_url={server.url}", "model.name=new", "store=none"]
+        if not any(word.startswith("tracking=") for word in words):
+            own.append("tracking=none")
         arguments = ["gate", baseline, *(own if not words or "=" in words[0] else ()), *words, "--output", "out"]
         monkeypatch.setattr("sys.argv", arguments)
         with pytest.raises(SystemExit) as ended:
@@ -126,10 +132,124 @@ def test_it_runs_the_candidate_and_fails_one_that_forgot_facts_and_is_firmer_on_
     assert (suite.failures, suite.errors) == (2, 0)
 
 
-def test_the_same_answers_pass(gated: Gate):
-    status, found = gated()
+def test_a_run_against_itself_passes_and_says_that_the_answers_are_identical(
+    gated: Gate, capsys: pytest.CaptureFixture[str]
+):
+    status, found = gated("mlruns/runs/base")
     assert (status, found["outcome"], found["identical"]) == (0, "PASS", True)
     assert found["reasons"] == ["The answers of both runs are identical."]
+    assert "The answers of both runs are identical." in capsys.readouterr().out
+
+
+def test_a_candidate_that_knows_nothing_fails_on_knowledge_run_here_or_before(
+    gated: Gate, server: ScriptedServer, place: Path
+):
+    server.answer = Server(known=QUESTIONS)
+    status, found = gated("dataset.limit=60")
+    assert (status, found["outcome"]) == (1, "FAIL")
+    knowledge, firmness = found["figures"]
+    assert (knowledge["outcome"], knowledge["n"], knowledge["candidate"]) == ("FAIL", 60, 0)
+    assert (firmness["outcome"], firmness["n"], firmness["candidate"]) == ("INCONCLUSIVE", 0, None)
+    assert "no fact has it in both runs" in found["reasons"][1]
+    assert len(found["facts"]["forgotten"]) == 60
+    (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/questions.parquet"))
+    assert (folder / "error.txt").read_text().startswith("none of the 60 questions asked was kept")
+    assert not (folder / "summary.json").exists()
+    status, again = gated(str(folder))
+    assert status == 1
+    assert again["figures"] == found["figures"]
+
+
+def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(gated: Gate, server: ScriptedServer):
+    server.answer = Server(known=QUESTIONS)
+    status, found = gated("until=decided")
+    assert (status, found["outcome"]) == (1, "FAIL")
+    assert found["asked"] == {"taken": 30, "left": QUESTIONS - 30}
+
+
+def test_a_baseline_that_kept_no_question_gates_knowledge_alone(
+    gated: Gate, server: ScriptedServer, place: Path, capsys: pytest.CaptureFixture[str]
+):
+    server.answer = Server(known=QUESTIONS)
+    gated("dataset.limit=60")
+    (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/questions.parquet"))
+    (place / "out" / "verdict.json").unlink()
+    assert gated("mlruns/runs/base", baseline=str(folder)) == (2, {})
+    assert "has not by question; it kept no question" in " ".join(capsys.readouterr().err.split())
+    status, found = gated("mlruns/runs/base", "gate.figures={accuracy.greedy: 0.02}", baseline=str(folder))
+    assert (status, found["outcome"], found["figures"][0]["difference"]) == (0, "PASS", 1)
+
+
+def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
+    gated: Gate,
+    server: ScriptedServer,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    server.answer = Server(known=10)
+    _, found = gated("tracking=mlflow", "dataset.limit=40")
+    client = mlflow.MlflowClient(f"sqlite:///{place}/mlruns/mlflow.db")
+    (run,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
+    tags = {name: value for name, value in run.data.tags.items() if name.startswith("gate.")}
+    assert tags == {
+        "gate.verdict": "FAIL",
+        "gate.baseline": "mlruns/runs/base",
+        "gate.accuracy.greedy": "FAIL",
+        "gate.frs.d1": found["figures"][1]["outcome"],
+    }
+    assert {name: value for name, value in run.data.metrics.items() if name.startswith("gate.")} == {
+        f"gate.{figure['name']}.{key}": pytest.approx(figure[key])
+        for figure in found["figures"]
+        for key in ("difference", "low", "high")
+    }
+    status, again = gated(run.info.run_id)
+    assert (status, again["figures"]) == (1, found["figures"])
+    monkeypatch.setattr("sys.argv", ["baseline", "set", "new", run.info.run_id])
+    baseline.main()
+    (place / "new").mkdir()  # a folder that is no run hides no baseline
+    status, again = gated(run.info.run_id, baseline="new")
+    assert (status, again["identical"]) == (0, True)
+    assert gated("0" * 32)[0] == 2
+    assert "no run with this id" in " ".join(capsys.readouterr().err.split())
+
+    for server.answer in (Server(known=QUESTIONS), Server(refuses=True)):
+        gated("tracking=mlflow", "dataset.limit=40")
+    ids = {
+        run.data.tags["error"].partition(":")[0]: run.info.run_id
+        for run in client.search_runs([run.info.experiment_id], "attributes.status = 'FAILED'")
+    }
+    status, found = gated(ids["NothingKeptError"])
+    assert (status, found["outcome"], found["figures"][0]["candidate"]) == (1, "FAIL", 0)
+    status, found = gated(ids["OutageError"])
+    assert (status, found["outcome"], found["figures"]) == (3, "INCONCLUSIVE", [])
+    assert "has not finished (FAILED): OutageError: " in found["reasons"][0]
+
+
+def test_facts_that_break_earlier_are_listed_where_trials_stopped_early(
+    gated: Gate, server: ScriptedServer, place: Path
+):
+    early = ("sampler.ask=undecided", "sampler.trials=1", "dataset.limit=40")
+    base = place / "mlruns" / "runs" / "base" / "config.yaml"
+    base.write_text(base.read_text().replace("ask: all", "ask: undecided"))
+    _, found = gated(*early)
+    (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/summary.json"))
+    server.answer = Server(firmer=-0.4)
+    _, found = gated(*early, baseline=str(folder))
+    (other,) = (file.parent for file in place.glob("mlruns/runs/*/*/summary.json") if file.parent != folder)
+    before, after = (_breaking(run) for run in (folder, other))
+    assert {fact["question_id"] for fact in found["facts"]["less_firm"]} == {
+        name for name in before if after[name] < before[name]
+    }
+    assert len(found["facts"]["less_firm"]) > 5
+    assert found["facts"]["note"].startswith("Trials stopped early")
+
+
+def _breaking(folder: Path) -> dict[str, float]:
+    """Where each fact breaks; infinite where it does not."""
+    table = pq.read_table(folder / "frs.parquet").to_pydict()
+    breaks = [math.inf if t is None or math.isnan(t) else t for t in table["breaking_temperature"]]
+    return dict(zip(table["question_id"], breaks, strict=True))
 
 
 def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer):
@@ -154,11 +274,27 @@ def test_a_server_that_is_away_leaves_it_open(gated: Gate):
     assert "127.0.0.1:9" in found["reasons"][0]
 
 
-def test_a_fifth_of_failed_requests_leaves_it_open(gated: Gate, server: ScriptedServer):
+@pytest.mark.parametrize(
+    ("allowed", "said"), [("0.02", "failed"), ("1", "did not come")], ids=["of the run", "of the gate"]
+)
+def test_a_fifth_of_failed_requests_leaves_it_open(gated: Gate, server: ScriptedServer, allowed: str, said: str):
     server.answer = Server(fails=True)
-    status, found = gated("model.max_error_rate=1")
+    status, found = gated(f"model.max_error_rate={allowed}", "dataset.limit=100")
     assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
-    assert "did not come" in found["reasons"][0]
+    assert said in found["reasons"][0]
+
+
+def test_a_grader_that_cannot_be_loaded_leaves_it_open(gated: Gate, place: Path):
+    base = place / "mlruns" / "runs" / "base" / "config.yaml"
+    settings = yaml.safe_load(base.read_text())
+    defaults = [entry for entry in settings["defaults"] if not str(entry).startswith("/schema/grader/")]
+    grader = {name: value for name, value in settings["grader"].items() if name != "contains"}
+    grader |= {"model": str(place / "moved"), "similarity": 0.6}
+    settings |= {"defaults": ["/schema/grader/cosine@grader", *defaults], "grader": grader}
+    base.write_text(yaml.safe_dump(settings))
+    status, found = gated("dataset.limit=5")
+    assert (status, found["outcome"], found["figures"]) == (3, "INCONCLUSIVE", [])
+    assert found["reasons"][0].startswith(f"sentence model {place / 'moved'} cannot be loaded: there is no folder")
 
 
 def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
@@ -172,7 +308,12 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
     ("words", "said"),
     [
         (("nowhere/run",), "there is no folder nowhere/run"),
-        (("sampler.trials=3",), "sampler.temperature_sweep.trials is 3 and was 2"),
+        (("sampler.trials=3",), "sampler.temperature_sweep.trials is 3 and was 1"),
+        (("sampler.temperatures=[0.5,2]",), "sampler.temperature_sweep.temperatures is [0.5, 2.0] and was [0.5, 1.0]"),
+        (("sampler.selection=contains",), "sampler.temperature_sweep.selection is contains and was exact_match"),
+        (("grader.contains=substring",), "grader.contains is substring and was word"),
+        (("grader=levenshtein",), "grader.contains is not set and was word"),
+        (("dataset.path=other.jsonl",), "the key of question q3 is Item4 and was Item3"),
         (("model.nmae=x",), "nmae"),
         (("gate.level=3",), "gate: level must lie between 0 and 1"),
         (("until={frs.d1: 0.1}",), "a gate takes until=decided"),
@@ -180,10 +321,13 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
     ],
 )
 def test_a_mistake_in_the_call_ends_with_2_and_a_sentence(
-    gated: Gate, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    gated: Gate, words: tuple[str, ...], said: str, place: Path, capsys: pytest.CaptureFixture[str]
 ):
+    other = {"id": "q3", "question": "What is number 3?", "answers": ["Item4"]}
+    (place / "other.jsonl").write_text(json.dumps(other) + "\n")
     assert gated(*words) == (2, {})
     assert said in " ".join(capsys.readouterr().err.split())
+    assert [folder.name for folder in (place / "mlruns" / "runs").iterdir()] == ["base"]
 
 
 def test_a_damaged_baseline_is_a_mistake(gated: Gate, place: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,7 +1,9 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from gated import gated_run
 
@@ -58,9 +60,22 @@ def test_answers_that_did_not_come_leave_it_open_whatever_the_rest_says(tmp_path
     assert found.outcome == "INCONCLUSIVE"
     assert found.figures[0].outcome == "FAIL"
     (reason,) = found.reasons
-    assert f"of the answers of {damaged} did not come" in reason
+    assert f"20% of the sampled answers of {damaged} did not come" in reason
     assert "more than gate.no_reply=0.05 allows" in reason
     assert decided(one, other, GateSettings(no_reply=0.3)).outcome == "FAIL"
+
+
+def test_greedy_answers_that_did_not_come_are_not_outnumbered_by_sampled_ones(tmp_path: Path):
+    one, other = gated_run(tmp_path / "one", 50), gated_run(tmp_path / "other", 50)
+    answers = other.graded.to_pylist()
+    for row in [row for row in answers if row["temperature"] == 0][:10]:
+        row.update(outcome="error", correct=None)
+    found = decided(one, replace(other, graded=pa.Table.from_pylist(answers)))
+    assert found.outcome == "INCONCLUSIVE"
+    assert " ".join(found.reasons) == (
+        "20% of the greedy answers of other did not come (10 of 50 failed, 0 were filtered), more than "
+        "gate.no_reply=0.05 allows."
+    )
 
 
 def test_all_figures_must_pass_and_holm_says_which_fail():
@@ -78,7 +93,7 @@ def test_all_figures_must_pass_and_holm_says_which_fail():
 def test_holm_is_that_of_p_values():
     """Against Holm's procedure on bootstrap p-values, found by halving the level at which the interval excludes."""
     random = np.random.default_rng(1)
-    for _ in range(20):
+    for _ in range(8):
         figures = [figure(random.choice([-1.0, 0.0, 1.0], 200, p=[q, 0.9 - q, 0.1]), name=f"f{k}") for k, q in
                    enumerate(random.uniform(0.08, 0.22, 3))]  # fmt: skip
         p = [_p_value(each) for each in figures]
@@ -94,7 +109,7 @@ def test_holm_is_that_of_p_values():
 
 def _p_value(figure: Differences) -> float:
     low, high = 0.0, 0.5
-    while high - low > 1e-4:
+    while high - low > 5e-4:
         middle = (low + high) / 2
         low, high = (low, middle) if figure.bounds(1 - 2 * middle)[1] < -figure.margin else (middle, high)
     return high
@@ -137,19 +152,28 @@ def test_groups_are_drawn_whole_by_the_sequence():
     assert whole_groups.low < values.mean() < whole_groups.high
 
 
-@pytest.mark.parametrize("looks", [False, True])
-def test_at_the_boundary_several_figures_seldom_fail_falsely(looks: bool):
-    """Both figures lie at −margin exactly: the gate may FAIL in at most 2.5 % of cases (with looks in far fewer)."""
-    random, times, failed = np.random.default_rng(0), 200 if not looks else 60, 0
+def test_at_the_boundary_two_figures_seldom_fail_falsely():
+    """Both lie at −margin: at most 2.5 % of gates may FAIL (benchmarks/gate.py counts more of them)."""
+    random, times, failed = np.random.default_rng(0), 100, 0
     for _ in range(times):
-        figures = [figure(random.choice([-1.0, 0.0, 1.0], 250, p=[0.11, 0.8, 0.09]), name=name, looks=looks)
-                   for name in "ab"]  # fmt: skip
-        sizes = (50, 100, 150, 200, 250) if looks else (250,)
-        failed += any(
-            whole(judge([each._replace(baseline=each.baseline[:n], candidate=each.candidate[:n]) for each in figures],
-                        0.95)) == "FAIL" for n in sizes
-        )  # fmt: skip
+        figures = [figure(random.choice([-1.0, 0.0, 1.0], 250, p=[0.11, 0.8, 0.09]), name=name) for name in "ab"]
+        failed += whole(judge(figures, 0.95)) == "FAIL"
     assert failed / times <= 0.06
+
+
+def test_each_look_is_judged_by_the_sequence_up_to_there():
+    """A figure fails where the sequence at Holm's level excludes −margin, and passes by the one at its own level."""
+    random = np.random.default_rng(0)
+    values = {"a": random.choice([-1.0, 0.0], 200, p=[0.25, 0.75]), "b": np.zeros(200)}
+    strict, own = confidence_sequence(values["a"], 0.975)[1], confidence_sequence(values["b"])[0]
+    found = []
+    for m in (20, 60, 100, 150, 200):
+        judged = judge([figure(each[:m], name=name, margin=0.05, looks=True) for name, each in values.items()], 0.95)
+        assert judged[0].outcome == ("FAIL" if strict[m - 1] < -0.05 else "INCONCLUSIVE")
+        assert judged[1].outcome == ("PASS" if own[m - 1] > -0.05 else "INCONCLUSIVE")
+        found.append(tuple(each.outcome for each in judged))
+    assert found[0] == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert found[-1] == ("FAIL", "PASS")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +199,19 @@ def test_prompts_models_and_seeds_may_differ(tmp_path: Path):
     assert len(refuse_incomparable(one, other)) == 3
 
 
+def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 60)
+    other = gated_run(tmp_path / "other", 60, known=lambda number: False)
+    assert other.kept_nothing
+    found = decided(one, other)
+    assert [(each.outcome, each.n) for each in found.figures] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
+    assert found.outcome == "FAIL"
+    with pytest.raises(UserError, match="which other has not by question; it kept no question"):
+        decided(other, one)
+    alone = decided(other, one, GateSettings({"accuracy.greedy": 0.02}))
+    assert (alone.outcome, alone.figures[0].difference) == ("PASS", 1)
+
+
 @pytest.mark.parametrize(
     ("name", "said"), [("frs.d2", "which one has not by question; it has"), ("nothing", "which one has not")]
 )
@@ -191,7 +228,7 @@ def test_no_fact_known_to_both_is_inconclusive_for_firmness(tmp_path: Path):
     assert found.outcome == "INCONCLUSIVE"
     assert found.figures[1].n == 0
     assert math.isnan(found.figures[1].difference)
-    assert found.reasons[1] == "mean FRS, d = 1: no fact has it in both runs, so nothing is known."
+    assert found.reasons[1] == "firmness (mean FRS, d = 1): no fact has it in both runs, so nothing is known."
 
 
 def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gated import gated_run
+from gated import TEMPERATURES, gated_run
 from scipy import stats
 
 from robust_eval.gate.comparable import refuse_incomparable
@@ -32,6 +32,25 @@ def test_the_facts_that_became_less_firm_are_found_and_no_others(tmp_path: Path,
     assert [fact.question_id for fact in facts.less_firm] == ["q0", "q1", "q2", "q3", "q4"]
     assert facts.less_firm[0].why.startswith("right in 10 of 40 after 20 of 40 trials, p = 0.0")
     assert ("swapped within trials" in facts.note) == (seed == 0)
+
+
+def test_certain_bounds_say_which_facts_became_less_firm(tmp_path: Path):
+    """Fact 0 lies below in sum alone, fact 1 may be as firm as it was, fact 2 became firmer."""
+    exact = {"sampler__exact__temperatures": [*TEMPERATURES]}
+    before, after = {0: (0.7, 0.8), 1: (0.5, 0.6), 2: (0.2, 0.3)}, {0: (0.5, 0.6), 1: (0.3, 0.5), 2: (0.6, 0.7)}
+    moved = {0.2: 0.2, 0.6: -0.2, 1.0: 0.0, 1.4: 0.0}
+
+    def wavy(number: int, t: float) -> tuple[float, float]:
+        low, high = after[number]
+        return (low + moved[t], high + moved[t]) if number == 0 else (low, high)
+
+    one = gated_run(tmp_path / "one", 3, bounds=lambda number, t: before[number], **exact)
+    other = gated_run(tmp_path / "other", 3, bounds=wavy, **exact)
+    facts = found(one, other)
+    assert [(fact.question_id, fact.why) for fact in facts.less_firm] == [
+        ("q0", "accuracies sum to at most 2.40, after at least 2.80")
+    ]
+    assert "certain bounds" in facts.note
 
 
 def test_p_is_that_of_all_swaps_and_of_all_permutations():

@@ -1,4 +1,5 @@
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -6,8 +7,9 @@ from pathlib import Path
 import pytest
 from gated import gated_run
 from junitparser import JUnitXml
+from markdown_it import MarkdownIt
 
-from robust_eval.config.schema import CONF
+from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
 from robust_eval.gate.comparable import refuse_incomparable
@@ -41,6 +43,18 @@ def test_the_json_holds_the_verdict_and_every_fact_that_changed(tmp_path: Path):
     assert len(found["facts"]["found"]) == 20
 
 
+def test_every_key_of_the_json_is_in_the_schema_of_the_docs(tmp_path: Path):
+    found = json.loads((written(tmp_path) / "verdict.json").read_text())
+    page = (PROJECT / "docs" / "gate.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|$", page.split("| key of `verdict.json` |")[1], re.MULTILINE))
+    named = {key: words for keys, words in rows.items() for key in re.findall(r"`(\w+)`", keys)}
+    assert named.keys() == found.keys()
+    for key, inner in (("figures", found["figures"][0]), ("baseline", found["baseline"]), ("asked", found["asked"])):
+        assert set(re.findall(r"`(\w+)`", named[key])) >= inner.keys()
+    fact = found["facts"]["forgotten"][0]
+    assert set(re.findall(r"`(\w+)`", named["facts"])) == {*found["facts"], *fact}
+
+
 @pytest.mark.parametrize(("each_fact", "cases"), [(False, 3), (True, 53)])
 def test_junit_has_a_case_for_each_figure_and_where_asked_for_each_fact(tmp_path: Path, each_fact: bool, cases: int):
     found = JUnitXml.fromfile(str(written(tmp_path, each_fact, HOSTILE) / "junit.xml"))
@@ -48,6 +62,23 @@ def test_junit_has_a_case_for_each_figure_and_where_asked_for_each_fact(tmp_path
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (cases, 0, 3, 30 if each_fact else 0)
     assert [case.name for case in suite][:3] == ["accuracy.greedy", "frs.d1", "verdict"]
     assert [case.is_passed for case in suite][:3] == [False, False, False]
+
+
+def test_a_figure_that_no_fact_has_is_an_error_that_says_so(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 60)
+    other = gated_run(tmp_path / "other", 60, known=lambda number: False)
+    shared = refuse_incomparable(one, other)
+    decision = decide(one, other, differences(one, other, shared, GateSettings()), GateSettings())
+    write_verdict(Report(decision, "one", "other", ("m", "m"), 0.95, len(shared)), tmp_path / "out", False)
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml"))
+    messages = {case.name: [(type(each).__name__, each.message) for each in case.result] for case in suite}
+    assert messages["accuracy.greedy"][0][0] == "Failure"
+    assert messages["frs.d1"] == [
+        ("Error", "firmness (mean FRS, d = 1): no fact has it in both runs, so nothing is known.")
+    ]
+    assert (
+        "| firmness (mean FRS, d = 1) | INCONCLUSIVE | 0 | undefined |" in (tmp_path / "out" / "verdict.md").read_text()
+    )
 
 
 class Cells(HTMLParser):
@@ -72,12 +103,12 @@ def test_hostile_text_is_text_everywhere(tmp_path: Path):
 
 
 def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
-    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    markdown = MarkdownIt("commonmark").enable("table")
     text = (written(tmp_path, text=HOSTILE) / "verdict.md").read_text()
     html = markdown.render(text)
     assert text.startswith("# INCONCLUSIVE: nothing is decided.\n")
     assert html.count("<table>") == 3
-    assert "<td>accuracy of all greedy answers</td>" in html
+    assert "<td>knowledge (accuracy of all greedy answers)</td>" in html
     assert "<script>" not in html
     assert "<a " not in html
 

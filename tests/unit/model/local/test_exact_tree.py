@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 from architectures import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,24 @@ def test_seeds_are_reproduced_whatever_is_asked_beside_them():
     beside = enumerated(Table(5), 16, (1, 2, 3, 4))[2]
     assert alone.curve.accuracy.tolist() == beside.curve.accuracy.tolist()
     assert alone.curve.accuracy.tolist() != enumerated(Table(5), 16, (4,))[0].curve.accuracy.tolist()
+
+
+class ByPrompt(Table):
+    """Each prompt has a language of its own."""
+
+    def roots(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self._level = [tuple(prompt) for prompt in prompts]
+        return torch.stack([self.logits(prefix) for prefix in self._level])
+
+
+def test_a_tree_whose_answers_have_all_ended_leaves_the_others_as_they_are():
+    """Where one token alone is possible, an answer ends by itself, some after one token and some after all."""
+    prompts, cut = [[number] for number in range(20)], Generation(top_k=1)
+    together = enumerate_answers(ByPrompt(0), [request(3)] * len(prompts), prompts, vocabulary(), cut)
+    for prompt, found in zip(prompts, together, strict=True):
+        (alone,) = enumerate_answers(ByPrompt(0), [request(3)], [prompt], vocabulary(), cut)
+        assert found.curve.accuracy.tolist() == alone.curve.accuracy.tolist()
+    assert len({len(answer.tokens) for found in together for answer in found.answers}) > 1
 
 
 def test_a_model_gives_the_same_packed_and_in_rows():

@@ -1,0 +1,67 @@
+"""A gate of the embedded model: against itself with another seed until that is decided, and by certain bounds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from experiments import run_experiment
+
+from robust_eval.cli import gate
+
+pytestmark = pytest.mark.usefixtures("models_kept")
+FACTS = 45
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
+    return tmp_path
+
+
+def gated(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, dict[str, Any]]:
+    monkeypatch.setattr("sys.argv", ["gate", *words, "tracking=none", "--output", "out"])
+    with pytest.raises(SystemExit) as ended:
+        gate.main()
+    return int(ended.value.code or 0), json.loads(Path("out", "verdict.json").read_text())
+
+
+def measure(folder: Path, *settings: str) -> None:
+    folder.mkdir(parents=True)
+    run_experiment(folder, "tracking=none", f"paths.mlruns={folder.parents[1]}", *settings)
+
+
+def test_it_stops_when_it_is_decided_and_says_what_that_saved(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    few = ("sampler.temperature_sweep.trials=1", "sampler.temperature_sweep.temperatures=[0.5,1]")
+    measure(place / "mlruns" / "runs" / "base", f"dataset.limit={FACTS}", *few)
+    wide = "gate.figures={accuracy.greedy: 0.3}"
+    status, found = gated(monkeypatch, "mlruns/runs/base", "seed=1", "until=decided", wide)
+    assert (status, found["outcome"], found["identical"]) == (0, "PASS", False)
+    taken, left = found["asked"]["taken"], found["asked"]["left"]
+    assert (taken + left, found["figures"][0]["n"]) == (FACTS, taken)
+    assert 30 <= taken < FACTS
+    saved = (
+        f"until=decided: {taken} of {FACTS} questions were asked; {left} were left unasked ({left / FACTS:.0%} saved)."
+    )
+    assert saved in capsys.readouterr().out
+    assert saved in Path("out", "verdict.md").read_text()
+
+
+def test_facts_are_less_firm_where_certain_bounds_say_so(place: Path, monkeypatch: pytest.MonkeyPatch):
+    exact = ("sampler=exact", "sampler.exact.nodes=24", "sampler.exact.temperatures=[0.4,0.8]")
+    measure(place / "mlruns" / "runs" / "base", "dataset.limit=12", "model.generation.top_k=1", *exact)
+    _, found = gated(monkeypatch, "mlruns/runs/base", "model.generation.top_k=0")
+    (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/summary.json"))
+    sums = []
+    for run, bound in ((place / "mlruns" / "runs" / "base", "lower"), (folder, "upper")):
+        table = pq.read_table(run / "curves.parquet").to_pandas()
+        sums.append(table.groupby("question_id")[bound].sum())
+    both = sums[0].index.intersection(sums[1].index)
+    less_firm = {fact["question_id"] for fact in found["facts"]["less_firm"]}
+    assert 0 < len(less_firm) <= len(both)
+    assert less_firm == {name for name in both if sums[1][name] < sums[0][name]}
+    assert "certain bounds" in found["facts"]["note"]
