@@ -258,7 +258,7 @@ def verdicts(graded: pa.Table) -> Floats:
     """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and where nothing is judged."""
     outcomes = graded["outcome"].to_pylist()
     judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
-    row = np.unique(np.array(graded["question_id"].to_pylist(), dtype=object), return_inverse=True)[1]
+    row = graded["question_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     judged |= np.isin(outcomes, NO_ANSWER) & np.isin(
         row, row[judged]
     )  # where nothing is judged there is no gold answer

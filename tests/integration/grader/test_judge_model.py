@@ -163,6 +163,48 @@ def test_what_cannot_be_read_in_a_verdict_is_missing(judge: ScriptedServer, tmp_
     assert graded["outcome"].tolist() == ["ok", "ok", "error", "error"] * 12
 
 
+def test_a_slow_judge_is_waited_for_and_its_verdicts_stay_with_their_replies(judge: ScriptedServer, tmp_path: Path):
+    """The first verdicts come last: each waits until all others have been asked for."""
+    asked, last = threading.Condition(), [0]
+
+    def late(body: Body) -> tuple[int, dict[str, str], Any]:
+        if "Is the reply right?" in str(body):
+            with asked:
+                last[0] += 1
+                asked.notify_all()
+                asked.wait_for(lambda: last[0] == 24)
+        return by_the_reference(body)
+
+    judge.answer = late
+    result, graded = judged(tmp_path, 1, *settings(tmp_path, judge, ["The town of X", "It is Boston"] * 2))
+
+    assert graded["correct"].tolist() == [True, True, False, False] * 12
+    assert set(graded["outcome"]) == {"ok"}
+    assert (result.summary()["prompts.asked"], len(verdict_requests(judge))) == (24, 24)
+
+
+def test_a_verdict_that_takes_too_long_is_missing_and_counted(judge: ScriptedServer, tmp_path: Path):
+    over = threading.Event()
+
+    def stuck(body: Body) -> tuple[int, dict[str, str], Any]:
+        if "Is the reply right?" in str(body) and "town 3?" in str(body):
+            over.wait()
+        return by_the_reference(body)
+
+    judge.answer = stuck
+    asked = settings(tmp_path, judge, ["The town of X", "It is Boston"] * 2, "grader.model.request_seconds=2")
+    try:
+        result, graded = judged(tmp_path, 1, *asked)
+    finally:
+        over.set()
+
+    missing = graded["question_id"] == "q3"
+    assert set(graded.loc[missing, "reason"]) == {"no verdict"}
+    assert graded.loc[missing, "correct"].isna().all()
+    assert graded.loc[~missing, "correct"].tolist() == [True, True, False, False] * 11
+    assert result.summary()["outcomes.error"] == 4 == result.summary()["invalid.no_verdict"]
+
+
 def test_several_votes_decide_by_majority(judge: ScriptedServer, tmp_path: Path):
     lock, seen = threading.Lock(), {}
 
