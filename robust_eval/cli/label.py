@@ -103,7 +103,7 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
     console.print(f"{name}: r right, w wrong, u unclear, b back, q stop")
     item = labelling.next()
     while item is not None:
-        console.print(f"\n[{labelling.done + 1:,} of {len(labelling):,}] {item.question.title}")
+        console.print(f"\n[{item.number + 1:,} of {len(labelling):,}] {item.question.title}")
         for text in references(item.question):
             console.print(f"  = {text}")
         console.print(f"  reply: {item.text or '(empty)'}")
