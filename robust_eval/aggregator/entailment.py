@@ -1,4 +1,4 @@
-"""Answers mean the same if each entails the other, by a model of natural language inference.
+"""Answers mean the same if each entails the other, by a model of natural language inference or a judge.
 
 Kuhn, Gal, Farquhar, "Semantic Uncertainty: Linguistic Invariances for Uncertainty Estimation in Natural Language
 Generation", ICLR 2023, algorithm 1 (docs/methods.md, §2).
@@ -6,32 +6,45 @@ Generation", ICLR 2023, algorithm 1 (docs/methods.md, §2).
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from robust_eval.aggregator.base import with_votes
+from robust_eval.aggregator.base import Aggregator, with_votes
 from robust_eval.answer import SCHEMA, rows
+from robust_eval.error import UserError
+from robust_eval.grader.base import Grader
 from robust_eval.model.local.entailment import entailed
 from robust_eval.normalization import first_line
 from robust_eval.question import Question
 
+JUDGE = "judge"
+"""In place of a model: the judge of the run."""
 Same = Callable[[Sequence[tuple[Question, str, str]]], Sequence[bool]]
 """Tells of two answers to each question whether they mean the same."""
 
 
 @dataclass
-class Entailment:
+class Entailment(Aggregator):
     """aggregator=entailment: an answer joins the first cluster whose first answer it entails and is entailed by."""
 
     model: str
-    """Of natural language inference: a folder or a hub id of a cross-encoder that has a label "entailment"."""
+    """Of natural language inference: a folder or a hub id of a cross-encoder that has a label "entailment"; judge: the
+    model of grader=judge says whether answers mean the same."""
 
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must name a cross-encoder of natural language inference: a folder or a hub id")
-        self._pairs = 0
+        self._pairs = self._unsure = 0
+        self._grader: Grader | None = None
+
+    def asking(self, grader: Grader) -> "Entailment":
+        """See :class:`robust_eval.aggregator.base.Aggregator`."""
+        other = copy(self)
+        other._grader = grader
+        return other
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
         """See :class:`robust_eval.aggregator.base.Aggregator`.
@@ -52,14 +65,23 @@ class Entailment:
     def _mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
         """Return whether each of two answers entails the other; the second way is asked only where the first holds."""
         self._pairs += len(pairs)
-        one_way = entailed(self.model, [_said(*pair) for pair in pairs])
+        one_way = self._entailed(pairs)
         held = [pair for pair, holds in zip(pairs, one_way, strict=True) if holds]
-        other_way = iter(entailed(self.model, [_said(question, two, one) for question, one, two in held]))
+        other_way = iter(self._entailed([(question, two, one) for question, one, two in held]) if held else ())
         return [holds and next(other_way) for holds in one_way]
 
+    def _entailed(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
+        if self.model != JUDGE:
+            return entailed(self.model, [_said(*pair) for pair in pairs])
+        if self._grader is None:
+            raise UserError("aggregator.model=judge needs a run, whose judge it asks")
+        found = self._grader.mean_the_same(pairs)
+        self._unsure += found.count(None)
+        return [bool(same) for same in found]
+
     def description(self) -> dict[str, Any]:
-        """Return how many pairs of answers were compared."""
-        return {"pairs": self._pairs}
+        """Return how many pairs of answers were compared, and of how many a judge did not say it: they are apart."""
+        return {"pairs": self._pairs, "unsure": self._unsure}
 
 
 class Forms(NamedTuple):

@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not isinstance(asked.get("tab"), str):
                 raise ValueError("no tab")
             answer = self.pages.asked[what](asked)
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, RecursionError):
             self._answer(HTTPStatus.BAD_REQUEST, b"", "text/plain")
             return
         self._answer(HTTPStatus.OK, json.dumps(answer).encode("utf-8"), "application/json")

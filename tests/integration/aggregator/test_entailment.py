@@ -1,11 +1,15 @@
 """Answers that entail one another, by a model with random weights: whatever it says, the clusters follow from it."""
 
 import json
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from tiny_model import save_tiny_cross_encoder
+from transformers import BertForSequenceClassification
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.aggregator.entailment import Entailment
@@ -13,7 +17,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.local.entailment import entailed, inference_model
-from robust_eval.model.local.sentences import cross_encoder
+from robust_eval.model.local.sentences import cross_encoder, loaded_cross_encoder
 from robust_eval.question import Question
 
 CITY = Question("city", "which city?", ("paris",))
@@ -32,10 +36,21 @@ def named(folder: Path, *labels: str) -> str:
     return str(folder)
 
 
+def pairs_of(question: Question, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [(f"{question.text} {one}", f"{question.text} {other}") for one in texts for other in texts]
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model with random weights, of which the last label is the most likely one for about half of the pairs."""
     folder = tmp_path_factory.mktemp("inference")
-    return named(save_tiny_cross_encoder(folder, labels=3), "contradiction", "neutral", "Entailment")
+    path = named(save_tiny_cross_encoder(folder, labels=3), "contradiction", "neutral", "Entailment")
+    scores = loaded_cross_encoder(path).predict(pairs_of(CITY, TEXTS), activation_fn=torch.nn.Identity())
+    model = BertForSequenceClassification.from_pretrained(path)
+    with torch.no_grad():
+        model.classifier.bias[2] += float(np.median(scores[:, :2].max(axis=1) - scores[:, 2]))
+    model.save_pretrained(folder)
+    return path
 
 
 def rows(question: Question, *texts: str) -> list[dict[str, object]]:
@@ -44,8 +59,8 @@ def rows(question: Question, *texts: str) -> list[dict[str, object]]:
 
 
 def test_entailment_is_the_most_likely_of_the_labels(tiny: str):
-    pairs = [(f"which city? {one}", f"which city? {other}") for one in TEXTS for other in TEXTS]
-    scores = inference_model(tiny).model.predict(pairs)
+    pairs = pairs_of(CITY, TEXTS)
+    scores = inference_model(tiny).model.predict(pairs, activation_fn=torch.nn.Identity())
     assert entailed(tiny, pairs) == [bool(row.argmax() == 2) for row in scores]
     assert 0 < sum(entailed(tiny, pairs)) < len(pairs)
 

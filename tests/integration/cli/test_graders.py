@@ -41,9 +41,14 @@ def test_a_run_that_was_labelled_is_compared_with_every_grader_and_a_judge(
     monkeypatch.setenv("COLUMNS", "200")
     with scripted_server(wise) as server:
         asked = [
-            "grader=judge", "grader.cascade=none", "grader.model=openai_compatible", f"grader.model.base_url={server.url}",
-            "grader.model.model=judge", "store=none", f"paths.mlruns={tmp_path / 'mlruns'}",
-        ]  # fmt: skip
+            "grader=judge",
+            "grader.cascade=none",
+            "grader.model=openai_compatible",
+            f"grader.model.base_url={server.url}",
+            "grader.model.model=judge",
+            "store=none",
+            f"paths.mlruns={tmp_path / 'mlruns'}",
+        ]
         words = [str(run), *asked, "--json", str(tmp_path / "figures.json"), "--show", "3"]
         monkeypatch.setattr(sys, "argv", ["graders", *words])
         command.main()

@@ -15,9 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from browser import SERIOUS, chromium
 from labelled_run import FALSE, TEMPERATURES, labelled_run, truth
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from robust_eval.answer import write_parquet
 from robust_eval.cli import label as command
@@ -226,7 +227,7 @@ class Tab:
         self.reached(0)
 
     def reached(self, done: int) -> None:
-        self.page.wait_for_function(f"document.getElementById('progress').textContent.includes(' {done} of ')")
+        expect(self.page.locator("#progress")).to_contain_text(f" {done} of ", timeout=60_000)
 
     @property
     def number(self) -> str | None:
@@ -248,9 +249,9 @@ def test_the_page_works_with_the_keyboard_alone_and_hostile_replies_are_inert(
     ]
     assert tab.page.evaluate("window.hacked") is None
     tab.page.keyboard.press("b")
-    tab.page.wait_for_function("document.getElementById('reply').dataset.number === '4'")
+    expect(tab.page.locator("#reply")).to_have_attribute("data-number", "4", timeout=60_000)
     tab.page.keyboard.press("u")
-    tab.page.wait_for_function("document.getElementById('reply').dataset.number === '5'")
+    expect(tab.page.locator("#reply")).to_have_attribute("data-number", "5", timeout=60_000)
     tab.page.keyboard.press("Tab")  # to the question, the reply, and then the buttons, one after the other
     for _ in range(2):
         tab.page.keyboard.press("Tab")
@@ -264,14 +265,11 @@ def test_the_page_works_with_the_keyboard_alone_and_hostile_replies_are_inert(
         "unclear",
         "right",
     ]
-    from axe_playwright_python.sync_playwright import Axe
-
-    tab.page.evaluate("1")  # the policy of the page takes no script of others, but the browser's own
     found = Axe().run(tab.page).response["violations"]
     assert [rule["id"] for rule in found if rule["impact"] in SERIOUS] == []
     assert not ended.is_set()
     tab.page.keyboard.press("s")
-    tab.page.wait_for_function("document.getElementById('notice').textContent.includes('stopped')")
+    expect(tab.page.locator("#notice")).to_contain_text("stopped", timeout=60_000)
     assert ended.is_set()
     assert tab.troubles == []
     tab.page.close()
