@@ -16,18 +16,23 @@ are drawn from them, in how many draws it holds the share that people call right
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
-import grading
 import numpy as np
 from numpy.typing import NDArray
 from support.command import Command, write_figures
 
+from robust_eval.cli.graders import graded
+from robust_eval.grader.matching import Matching
+from robust_eval.labels.verdict_records import read_records_of_people
 from robust_eval.metric.frs import breaking_temperature
 from robust_eval.metric.interval import mean_interval
 from robust_eval.metric.judged import corrected_curve, corrected_mean
 from robust_eval.metric.judged_breaks import corrected_breaks, label_counts
+from robust_eval.reader.reply import Reply
 
 Floats = NDArray[np.float64]
+SAMPLE = Path(__file__).with_name("grading_sample.jsonl")
 GRID = np.round(np.arange(0.2, 2.01, 0.2), 1)
 RATES = ((0.95, 0.7), (0.7, 0.95), (0.9, 0.7), (0.7, 0.9), (0.85, 0.85), (0.75, 0.75), (0.95, 0.9))
 """Sensitivity and specificity of judges."""
@@ -159,8 +164,8 @@ def shift(found: Floats, true: Floats) -> float:
 
 def of_people(draws: int) -> dict[str, float]:
     """How often the corrected accuracy of the default grader holds the human one, with labels of the sample."""
-    records = [record for record in grading.read(grading.SAMPLE) if not record.question.choices]
-    found = grading.graded(grading.FREE_TEXT[grading.DEFAULT], grading.Reply(), records)
+    records = [record for record in read_records_of_people(SAMPLE) if not record.question.choices]
+    found = graded(Matching(), Reply(), records)
     verdicts = np.array([float(found[record.question.id]) for record in records])
     people = np.array([float(record.right) for record in records])
     names = np.unique([record.question.text for record in records], return_inverse=True)[1]

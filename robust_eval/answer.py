@@ -212,6 +212,13 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     os.replace(partial, path)
 
 
+def write_text(text: str, path: Path) -> None:
+    """Write a text as :func:`write_parquet` writes a table."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
 def read_answers(path: Path) -> pa.Table:
     """Read an answer table from a Parquet file, with the column :data:`SAMPLER`, which is null where the file has none.
 

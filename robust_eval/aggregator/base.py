@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
+from robust_eval.grader.base import Grader
 from robust_eval.question import Question
 
 ENSEMBLE = "ensemble"
@@ -18,6 +19,10 @@ class Aggregator(Protocol):
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
         """Give answers that mean the same one label, and add the column :data:`ENSEMBLE`; return the new table."""
+
+    def asking(self, grader: Grader) -> "Aggregator":
+        """Return the aggregator, which may ask the judge of this ``grader``."""
+        return self
 
     def description(self) -> dict[str, Any]:
         """Return the settings that the last aggregation used, for the record of the run."""

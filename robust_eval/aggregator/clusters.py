@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.aggregator.base import with_votes
+from robust_eval.aggregator.base import Aggregator, with_votes
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.model.local.sentences import Sentences, Vectors, fit_of_answers
@@ -37,7 +37,7 @@ _PART = 256
 
 
 @dataclass
-class Clusters:
+class Clusters(Aggregator):
     """aggregator=clusters: agglomerative, average linkage, over the distinct normal forms of a question's answers."""
 
     model: str

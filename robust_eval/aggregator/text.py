@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from robust_eval.aggregator.base import with_votes
+from robust_eval.aggregator.base import Aggregator, with_votes
 from robust_eval.question import Question
 
 
 @dataclass
-class EqualText:
+class EqualText(Aggregator):
     """aggregator=text: labels stay as the grader gave them, and no model is needed."""
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:

@@ -21,6 +21,8 @@ COMMANDS = {
     "gate": Command("robust_eval.cli.gate", "may a candidate replace its baseline?"),
     "baseline": Command("robust_eval.cli.baseline", "name runs to gate by"),
     "ask": Command("robust_eval.cli.ask", "ask one question live, in several wordings"),
+    "label": Command("robust_eval.cli.label", "say which answers are right, to correct the figures"),
+    "graders": Command("robust_eval.cli.graders", "compare graders with what people say of answers"),
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
     "train-question-types": Command("robust_eval.cli.train_question_types", "train the classifier of question types"),
     "import": Command("robust_eval.cli.import_logs", "score logs of other harnesses, or lists of letters"),

@@ -57,6 +57,9 @@ class Config:
     until they have it. Empty: all questions are."""
     question_types: str | None = None
     """Folder of a classifier that gives a type to questions that have none (robust_eval/question_type/)."""
+    labels: str | None = None
+    """File of labels that people gave to answers of the run, which correct its figures (docs/judges.md); without one
+    it is labels.parquet in the folder of the run, where that is there."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:

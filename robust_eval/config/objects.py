@@ -35,7 +35,7 @@ def to_config(composed: DictConfig) -> Config:
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
             _instance(path, node)
-        elif path not in ("seed", "until", "question_types"):
+        elif path not in ("seed", "until", "question_types", "labels"):
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
     whole = _instance("", composed)

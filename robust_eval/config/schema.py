@@ -15,6 +15,7 @@ from omegaconf import MISSING, OmegaConf
 
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.aggregator.clusters import Clusters
+from robust_eval.aggregator.entailment import Entailment
 from robust_eval.aggregator.text import EqualText
 from robust_eval.config.config import Paths
 from robust_eval.config.plugins import load_plugins
@@ -96,7 +97,7 @@ _GRADERS: dict[str, type[Grader]] = {
     "judge": JudgeModel,
 }
 _READERS = {"by_prompt_style": ByPromptStyle, "first_line": FirstLine, "reply": Reply}
-_AGGREGATORS: dict[str, type[Aggregator]] = {"text": EqualText, "clusters": Clusters}
+_AGGREGATORS: dict[str, type[Aggregator]] = {"text": EqualText, "clusters": Clusters, "entailment": Entailment}
 _ENGINES: dict[str, type[Engine]] = {"local": Local, "ray": Ray}
 _STORES: dict[str, type[Store]] = {"sqlite": SqliteStore, "parquet": ParquetStore, "none": NoStore}
 _TRACKING: dict[str, type[Tracking]] = {"mlflow": Mlflow, "none": Untracked}
@@ -139,6 +140,7 @@ class Schema:
     paths: Paths = field(default_factory=Paths)
     until: Any = None
     question_types: str | None = None
+    labels: str | None = None
 
 
 def register() -> None:

@@ -34,7 +34,8 @@ class Models:
     def judging(self, config: Config, closed: bool = False) -> Config:
         """Return the configuration with a grader that may ask the judge; ``closed``: only what is stored."""
         judge = self.judge.closed() if closed else self.judge
-        return replace(config, grader=config.grader.by(judge, config.seed))
+        grader = config.grader.by(judge, config.seed)
+        return replace(config, grader=grader, aggregator=config.aggregator.asking(grader))
 
     def release_writer(self) -> None:
         """Drop the writer once it has written, so that its weights make room; what it was stays on record."""

@@ -17,6 +17,7 @@ from robust_eval.experiment.answered import Answered
 from robust_eval.experiment.answering import answering
 from robust_eval.experiment.asking import Asking
 from robust_eval.experiment.beginning import Beginning
+from robust_eval.experiment.corrected import labels_of
 from robust_eval.experiment.folder import owned
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
@@ -121,6 +122,7 @@ def _measure(
     """
     with watch.stage("questions"):
         loaded = load(config)
+        labels = labels_of(config, folder)
     models = Models(config, entries, watch, begin)
     config = models.judging(config)
     source = answering(config, models.measured)
@@ -143,7 +145,7 @@ def _measure(
         answered = asking.answer(rewritten)
         write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
         with watch.stage("scoring"):
-            scores = score(config, answered, read, conditions, source.undecided)
+            scores = score(config, answered, read, conditions, source.undecided, labels)
         if said := taking.in_words(scores):
             log.info("until: %s", said)
     if not answered.kept:

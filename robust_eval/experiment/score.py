@@ -3,9 +3,13 @@
 import logging
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from robust_eval.answer import GREEDY, Undecided
 from robust_eval.config.config import Config
 from robust_eval.experiment.answered import Answered
+from robust_eval.experiment.corrected import corrected
+from robust_eval.metric.corrected_score import NAME as CORRECTED
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.profile import METHODS, profile
 from robust_eval.metric.score import Measured, Score
@@ -20,12 +24,13 @@ def score(
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
     undecided: Mapping[str, Undecided],
+    labels: pa.Table | None = None,
 ) -> dict[str, Score]:
     """Score what was ``answered`` with each metric.
 
     ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
     whose answers a metric reads. The greedy accuracy is that of all questions; the metrics score those that were kept,
-    and nothing where none was.
+    and nothing where none was. With ``labels`` of people there is one more score, of the figures that these correct.
     """
     kept, baseline = answered.kept, answered.baseline
 
@@ -42,4 +47,7 @@ def score(
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
     if baseline.num_rows:  # recorded answers need not have any
         scores[GREEDY] = greedy_accuracy(answered.questions, baseline, config.seed)
+    if labels is not None and kept:
+        found = corrected(config.metric, answered, read, undecided, scores, labels, config.seed)
+        scores |= {} if found is None else {CORRECTED: found}
     return scores

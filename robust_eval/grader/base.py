@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
+from robust_eval.error import UserError
 from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
@@ -117,6 +118,14 @@ class Grader(ABC):
     def expected(self, question: Question, answers: int) -> list[Request]:
         """Return the requests for verdicts on so many answers to a question at most, to plan with."""
         return []
+
+    def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
+        """Tell of two answers to each question whether the second says what the first says; None where no verdict is to
+        be had. UserError where no model is asked.
+        """
+        raise UserError(
+            "aggregator.model=judge asks the judge whether answers mean the same: choose grader=judge as well"
+        )
 
     def judged(self) -> pa.Table:
         """Return what a model said when it was asked for verdicts; without columns where none was."""

@@ -1,11 +1,12 @@
 """Grading by a language model that is asked whether a reply is right; its verdicts are answers, and stored as such."""
 
 import hashlib
+import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.base import FreeReply, Grader, accepted_answers, comparable
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig
+from robust_eval.normalization import normalize
 from robust_eval.prompt.prompt import verdict_prompt
 from robust_eval.prompt.templates import EQUIVALENCE, JUDGING, RUBRIC, SUPPORT, read_templates
 from robust_eval.question import Question
@@ -146,6 +148,24 @@ class JudgeModel(Grader):
         text = max(comparable(question.answers), key=len)
         replies = [FreeReply(question, f"{text} {number}", text, accepted, text) for number in range(answers)]
         return [self.request(reply) for reply in replies]
+
+    def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
+        """See :class:`Grader`: the first answer is shown as the reference, and the second as the reply."""
+        if self._model is None:
+            raise UserError("aggregator.model=judge needs a run, whose judge it asks: it cannot tell by itself")
+        judge = replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0).by(self._model, self._seed)
+        replies = [
+            FreeReply(
+                replace(question, id=json.dumps([question.id, one]), answers=(one,)),
+                other,
+                normalize(other),
+                [normalize(one)],
+                normalize(other),
+            )
+            for question, one, other in pairs
+        ]
+        verdicts = judge._asked_for(replies, "answers compared")
+        return [verdicts[_key(reply)] for reply in replies]
 
     def description(self) -> Mapping[str, Any]:
         """Return how many verdicts another order and padding changed, where that was measured."""

@@ -29,14 +29,15 @@ from robust_eval.metric.agreement import (
     remapped_kappa,
     squared_shares,
 )
+from robust_eval.metric.agreement_correction import labelled_whole, rater_correction
 from robust_eval.metric.agreement_presentation import FIGURES, presentation
 from robust_eval.metric.certainty import answer_entropy
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import point
 from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width
 from robust_eval.metric.reliability import cronbach_interval
-from robust_eval.metric.robustness import guessing, question_robustness
-from robust_eval.metric.score import Floats, Measured, Score, question_groups
+from robust_eval.metric.robustness import QuestionRobustness, guessing, question_robustness
+from robust_eval.metric.score import Correction, Floats, Measured, Score, question_groups
 from robust_eval.question import Question
 
 
@@ -157,6 +158,19 @@ class AnswerAgreement:
         )
         result.presentation = presentation(result)
         return result
+
+    def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
+        """See :class:`robust_eval.metric.score.Metric`."""
+
+        def right(graded: pa.Table) -> list[tuple[float, QuestionRobustness]]:
+            found = []
+            for t in temperatures_of(measured.graded):
+                raters = self.raters(questions, graded, t)
+                found.append((t, question_robustness(raters.correct, raters.ensemble)))
+            return found
+
+        graded = measured.graded
+        return rater_correction(questions, graded, right(graded), right(labelled_whole(graded)))
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:
         """Return what the raters said at one temperature."""

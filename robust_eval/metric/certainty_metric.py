@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.certainty import answer_entropy, miller_madow
-from robust_eval.metric.certainty_presentation import FIGURES, presentation
+from robust_eval.metric.certainty_presentation import ERROR_RATE, FIGURES, presentation
+from robust_eval.metric.correction import add_corrected_curve, corrected_figure
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE, Limits
-from robust_eval.metric.score import Floats, Measured, Score, grid, mean_estimate, question_groups
+from robust_eval.metric.score import Correction, Floats, Measured, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 
 INVALID = ("drop", "as_label", "as_published")
@@ -113,6 +115,25 @@ class AnswerCertainty:
         trials = round(counted.num_rows / max(len(ids) * len(temperatures), 1)) if not exact else 0
         result.presentation = presentation(result, [len(question.choices) for question in questions], trials)
         return result
+
+    def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
+        """See :class:`robust_eval.metric.score.Metric`: the error rate."""
+        found = Correction(declared=[corrected_figure(ERROR_RATE, "certainty.corrected.error_rate")])
+        graded, said = measured.graded, _said_something(measured.graded)
+        counted = np.ones_like(said) if self.invalid == "as_label" else said
+        if self.invalid == "as_published":  # a question that has no answer counts as wrong
+            place = list(rows(graded, "question_id", "temperature"))
+            answered = {at for at, anything in zip(place, said, strict=True) if anything}
+            counted = said | np.array([at not in answered for at in place])
+        add_corrected_curve(
+            found, "certainty.corrected.error_rate", ERROR_RATE.name, questions, graded, errors=True, chosen=counted
+        )
+        return found
+
+
+def _said_something(graded: pa.Table) -> NDArray[np.bool_]:
+    """Return (N,) whether each reply answers anything."""
+    return np.asarray(~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY)))
 
 
 def _replies(graded: pa.Table, exact: bool) -> pa.Table:

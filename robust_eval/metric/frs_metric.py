@@ -14,14 +14,27 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
+from robust_eval.metric.correction import add_corrected_curve
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
 from robust_eval.metric.estimate import UNDEFINED, Estimate
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, presentation
 from robust_eval.metric.frs_tables import certainty_bins, score_column
 from robust_eval.metric.interval import SHARE
-from robust_eval.metric.score import Floats, Grid, Measured, Score, estimate, grid, mean_estimate, question_groups
+from robust_eval.metric.score import (
+    PERSON,
+    Correction,
+    Floats,
+    Grid,
+    Measured,
+    Score,
+    estimate,
+    grid,
+    mean_estimate,
+    question_groups,
+)
 from robust_eval.metric.type_shares import share_estimates, type_shares
 from robust_eval.model.logprobs import MOST, is_whole
 from robust_eval.question import QUESTION_TYPES, Question
@@ -186,6 +199,37 @@ class FactualRobustness:
         }
         result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types)
         return result
+
+    def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
+        """See :class:`robust_eval.metric.score.Metric`: the accuracies, and what hangs on breaking temperatures by the
+        trials; neither where trials stopped early.
+        """
+        found = Correction(declared=CORRECTED)
+        names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, "frs.breaking_temperature.mean_broken"]
+        if measured.undecided is not None:
+            found.uncorrected = dict.fromkeys(names, "trials stopped as soon as a break was settled (sampler.ask)")
+            return found
+        ids = [question.id for question in questions]
+        graded = measured.graded
+        add_corrected_curve(found, "accuracy_corrected", ACCURACY.name, questions, graded)
+        entropy = self.initial_entropy(ids, measured.baseline)
+        told = break_figures(
+            questions,
+            graded,
+            grid(ids, graded),
+            entropy,
+            self.d,
+            self.threshold,
+            self.estimator,
+            self.unbroken,
+            seed,
+        )
+        labels = int(np.count_nonzero(~np.isnan(graded[PERSON].to_numpy())))
+        found.values = {f"frs.corrected.{name}": corrected for name, corrected in told.items()}
+        found.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in told}
+        found.labels |= dict.fromkeys(found.values, labels)
+        found.uncorrected |= {} if told else dict.fromkeys(names, TOO_LITTLE)
+        return found
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
         """Return where the facts break by every way of telling, the headline's first."""

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from robust_eval.metric.correction import add_corrected_curve, corrected_figure
 from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Presentation
-from robust_eval.metric.score import Score, grid, question_groups
+from robust_eval.metric.score import Correction, Score, grid, question_groups
 from robust_eval.question import Question
 
 FIGURE = Figure(
@@ -19,6 +20,8 @@ FIGURE = Figure(
     short="greedy accuracy",
     ahead="knows more than",
 )
+
+CORRECTED = "accuracy.greedy_corrected"
 
 
 def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) -> Score:
@@ -34,3 +37,14 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     if not np.isnan(score.values[FIGURE.name].value):
         presentation.claims = [f"knows {score.formatted(FIGURE.name, '.0%')} of what it was asked"]
     return score
+
+
+def greedy_correction(asked: Sequence[Question], baseline: pa.Table) -> Correction:
+    """Return what labels make of :func:`greedy_accuracy`; ``baseline`` has the columns of the labels."""
+    found = Correction(declared=[corrected_figure(FIGURE, CORRECTED)])
+    add_corrected_curve(found, CORRECTED, FIGURE.name, asked, baseline)
+    for estimates in found.curves.values():  # of the one temperature, 0
+        found.values[CORRECTED] = next(iter(estimates.values()))
+        found.of, found.labels = {CORRECTED: FIGURE.name}, {CORRECTED: next(iter(found.labels.values()))}
+    found.curves = {}
+    return found

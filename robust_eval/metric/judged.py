@@ -242,7 +242,7 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
     >>> labels_to_halve(100, 0.2, 0.0), labels_to_halve(100, 0.2, 0.12)
     (400, inf)
     """
-    if math.isnan(width) or width <= 0:
+    if math.isnan(width) or math.isnan(width_of_all) or width <= 0:
         return math.nan
     fixed = min(width_of_all, width) ** 2
     rest, wanted = width**2 - fixed, (width / 2) ** 2 - fixed

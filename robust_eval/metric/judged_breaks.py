@@ -123,6 +123,7 @@ def break_intervals(
     level: float = 0.95,
     seed: int = 0,
     resamples: int = RESAMPLES,
+    drawn: bool = True,
 ) -> list[Estimate]:
     """Return figures of breaking temperatures with intervals that hold questions, trials and labels.
 
@@ -139,17 +140,19 @@ def break_intervals(
     names = np.arange(len(right)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     members = [np.flatnonzero(names == name) for name in range(int(names.max()) + 1)]
     shares = np.divide(right, replies, out=np.zeros_like(right), where=replies > 0)
-    drawn = []
+    found_in = []
     for _ in range(resamples):
         chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
         times = np.bincount(chosen, minlength=len(right)).astype(float)
-        again = generator.binomial(np.rint(replies[chosen]).astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
-        number = np.rint(replies[chosen])
+        again, number = right[chosen], replies[chosen]
+        if drawn:
+            number = np.rint(number)
+            again = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
         broken = _by_rates(labels.rates(temperatures, times), again, number, temperatures, threshold, estimator)
-        drawn.append(figures(broken.breaking, chosen))
+        found_in.append(figures(broken.breaking, chosen))
     found = []
     tail = (1 - level) / 2
-    for value, column in zip(values, np.array(drawn, dtype=float).T, strict=True):
+    for value, column in zip(values, np.array(found_in, dtype=float).T, strict=True):
         defined = column[np.isfinite(column)]
         if np.isfinite(value) and len(defined):
             low, high = np.quantile(defined, [tail, 1 - tail])

@@ -127,6 +127,30 @@ class Score:
         return flat
 
 
+PERSON, PERSON_WEIGHT, PERSON_WHOLE = "person", "person_weight", "person_whole"
+"""Columns of an answer table that people labelled: 1 or 0 (NaN: no label that counts), one over the probability with
+which the answer was drawn, and the label of an answer to a question of which all answers were labelled (−1: unclear;
+null: not all were).
+"""
+
+
+@dataclass
+class Correction:
+    """Figures that carry the errors of the grader, beside those that they correct.
+
+    ``curves`` and ``values`` are as :class:`Score` has them, ``of`` names for each of them, by its flat name, the
+    figure that it corrects, ``labels`` says on how many labels it rests. ``uncorrected`` says of figures that stay as
+    they are why.
+    """
+
+    values: dict[str, Estimate] = field(default_factory=dict)
+    curves: dict[str, dict[float, Estimate]] = field(default_factory=dict)
+    of: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    uncorrected: dict[str, str] = field(default_factory=dict)
+    declared: Sequence[Figure] = ()
+
+
 @dataclass(frozen=True)
 class Measured:
     """What there is to score.
@@ -184,6 +208,12 @@ class Metric(Protocol):
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Score the answers to ``questions``."""
 
+    def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> "Correction":
+        """Return what labels of people make of the supervised figures, whose answer tables have them
+        (:data:`PERSON`); by default nothing.
+        """
+        return Correction()
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -215,19 +245,26 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
     rows = {question_id: index for index, question_id in enumerate(question_ids)}
     column = np.searchsorted(levels, graded["temperature"].to_numpy())
     row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
-    weight = reply_weights(graded)
-    outcomes = graded["outcome"].to_pylist()
-    judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
-    judged |= np.isin(outcomes, NO_ANSWER) & np.isin(
-        row, row[judged]
-    )  # where nothing is judged there is no gold answer
-    reply = judged & ~np.isin(outcomes, NO_REPLY)
-    right = graded["correct"].fill_null(False).to_numpy(zero_copy_only=False) & reply
+    weight, found = reply_weights(graded), verdicts(graded)
+    right, reply = found == 1, ~np.isnan(found)
     shape = (len(question_ids), len(levels))
     correct, replies = np.zeros(shape), np.zeros(shape)
     np.add.at(correct, (row[right], column[right]), weight[right])
     np.add.at(replies, (row[reply], column[reply]), weight[reply])
     return Grid(list(question_ids), levels, correct, replies)
+
+
+def verdicts(graded: pa.Table) -> Floats:
+    """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and where nothing is judged."""
+    outcomes = graded["outcome"].to_pylist()
+    judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
+    row = graded["question_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    judged |= np.isin(outcomes, NO_ANSWER) & np.isin(
+        row, row[judged]
+    )  # where nothing is judged there is no gold answer
+    reply = judged & ~np.isin(outcomes, NO_REPLY)
+    right = graded["correct"].fill_null(False).to_numpy(zero_copy_only=False)
+    return np.where(reply, right.astype(float), np.nan)
 
 
 def reply_weights(graded: pa.Table) -> Floats:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.report.finished_runs import FinishedRun, settings_that_count
 
-_SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types")
+_SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """How the settings begin that decide what is made of answers, and not which answers come."""
 _NUMBERS = (".trials", ".rewrites")
 """How the settings end that say how many answers each question gets."""

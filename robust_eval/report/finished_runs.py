@@ -40,6 +40,8 @@ KEY = "key"
 """The column that says what is right (:attr:`robust_eval.question.Question.key`); runs of earlier versions lack it."""
 _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
+_ADDED = {"labels": None}
+"""Settings that runs of earlier versions lack, with the value that changes nothing."""
 _RENAMED = {"greedy.accuracy": "accuracy.greedy"}
 """Figures that runs of earlier versions have under another name."""
 WEIGHT = "metric.frs.d"
@@ -293,7 +295,8 @@ def settings_that_count(run: FinishedRun) -> dict[str, Any]:
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
         for group in SEVERAL
     }
-    return chosen | {name: value for name, value in run.settings.items() if not name.startswith(_ELSEWHERE)}
+    counting = {name: value for name, value in run.settings.items() if not name.startswith(_ELSEWHERE)}
+    return chosen | {name: value for name, value in counting.items() if (name, value) not in _ADDED.items()}
 
 
 def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:

@@ -12,10 +12,12 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
 from robust_eval.answer import at_temperature, rows, temperatures_of
+from robust_eval.metric.corrected_score import NAME as CORRECTED
 from robust_eval.metric.estimate import bounds
 from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.presentation import Column
+from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
@@ -42,6 +44,9 @@ DATA_LIMIT = 1_600_000
 LONGEST = (TEXT, 200, 100, 50)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 
+CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
+"""Where in a page the corrected figures begin and end: labels may come when the run has long finished."""
+
 
 def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
     """Write the page; the SVG files of the figures become part of it."""
@@ -58,7 +63,12 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         few=few,
         bounds=bounds,
         setup=_setup(result),
-        tables={score.presentation.title or name: headline(score) for name, score in result.scores.items()},
+        corrected=corrected_part(result.scores.get(CORRECTED)),
+        tables={
+            score.presentation.title or name: headline(score)
+            for name, score in result.scores.items()
+            if not score.presentation.tables_alone
+        },
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
         closer=len(columns) > 1,
         chosen=shown,
@@ -84,6 +94,15 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         longest=LONGEST[0],
     )
     path.write_text(page, encoding="utf-8")
+
+
+def corrected_part(score: Score | None) -> Markup:
+    """Return the part of a page that shows the figures which labels correct; empty where there are none."""
+    shown = ""
+    if score is not None:
+        told = score.presentation
+        shown = template("corrected.html.jinja").render(tables=told.tables, notes=told.notes)
+    return Markup(f"{CORRECTED_PART[0]}{shown}{CORRECTED_PART[1]}")
 
 
 def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[int]) -> str:

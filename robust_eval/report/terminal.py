@@ -9,6 +9,7 @@ from rich.table import Table
 from robust_eval.metric.estimate import interval
 from robust_eval.metric.figure import point
 from robust_eval.metric.presentation import PaperTable
+from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
@@ -29,7 +30,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     for name in ("value", "95 % interval", "questions"):
         table.add_column(name, justify="right")
     for score in result.scores.values():
-        for row in headline(score):
+        for row in () if score.presentation.tables_alone else headline(score):
             table.add_row(*row)
     console = terminal()
     console.print()
@@ -38,8 +39,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(warning)
     if said := unasked(result):
         console.print(said)
-    for paper in (paper for score in result.scores.values() for paper in score.presentation.tables):
-        console.print(_of_paper(paper))
+    for score in result.scores.values():
+        print_tables(score, console)
     counts = result.counts()
     reworded = any(pc.max(table["rewrite"]).as_py() for table in result.graded.values())
     shown = reworded or "loaded.server" in result.description
@@ -56,10 +57,19 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"tracker: {ui_command}")
 
 
+def print_tables(score: Score, console: Console) -> None:
+    """Print the tables of a score, and its notes."""
+    for paper in score.presentation.tables:
+        console.print(_of_paper(paper))
+    for note in score.presentation.notes:
+        console.print(note)
+
+
 def _of_paper(paper: PaperTable) -> Table:
     table = titled(paper.title)
-    for name in paper.header:
-        table.add_column(name, justify="right")
+    for place, name in enumerate(paper.header):
+        words = place == 0 and name == "figure"
+        table.add_column(name, justify="left" if words else "right", overflow="fold")
     for row in paper.rows:
         table.add_row(*row)
     return table

@@ -97,6 +97,15 @@ def cross_encoder(path: str) -> Any:
 
     ``path`` is what it is of :class:`Sentences`.
     """
+    model = loaded_cross_encoder(path)
+    if model.num_labels != 1:
+        raise UserError(f"cross-encoder {path} cannot rank answers: it gives each {model.num_labels} scores, not one")
+    log.info("cross-encoder %s", path)
+    return model
+
+
+def loaded_cross_encoder(path: str) -> Any:
+    """Return a model that reads two texts together; UserError where it cannot be loaded."""
     from sentence_transformers import CrossEncoder
 
     where = located("cross-encoder", path)
@@ -107,9 +116,6 @@ def cross_encoder(path: str) -> Any:
         raise UserError(f"cross-encoder {path} cannot be loaded: {first_line(problem)}") from problem
     if type(model.model).__name__ not in (saved_as or ()):  # the layer that scores would be drawn at random
         raise UserError(f"cross-encoder {path} cannot be loaded: it is a model of another kind")
-    if model.num_labels != 1:
-        raise UserError(f"cross-encoder {path} cannot rank answers: it gives each {model.num_labels} scores, not one")
-    log.info("cross-encoder %s", path)
     return model
 
 

@@ -163,6 +163,71 @@ def test_what_cannot_be_read_in_a_verdict_is_missing(judge: ScriptedServer, tmp_
     assert graded["outcome"].tolist() == ["ok", "ok", "error", "error"] * 12
 
 
+def test_a_slow_judge_is_waited_for_and_its_verdicts_stay_with_their_replies(judge: ScriptedServer, tmp_path: Path):
+    """Each verdict waits until the next has been asked for."""
+    asked, last = threading.Condition(), [0]
+
+    def late(body: Body) -> tuple[int, dict[str, str], Any]:
+        if "Is the reply right?" in str(body):
+            with asked:
+                last[0] += 1
+                own = last[0]
+                asked.notify_all()
+                asked.wait_for(lambda: last[0] > own or last[0] == 24)
+        return by_the_reference(body)
+
+    judge.answer = late
+    result, graded = judged(tmp_path, 1, *settings(tmp_path, judge, ["The town of X", "It is Boston"] * 2))
+
+    assert graded["correct"].tolist() == [True, True, False, False] * 12
+    assert set(graded["outcome"]) == {"ok"}
+    assert (result.summary()["prompts.asked"], len(verdict_requests(judge))) == (24, 24)
+
+
+def test_a_verdict_that_takes_too_long_is_missing_and_counted(judge: ScriptedServer, tmp_path: Path):
+    over = threading.Event()
+
+    def stuck(body: Body) -> tuple[int, dict[str, str], Any]:
+        if "Is the reply right?" in str(body) and "town 3?" in str(body):
+            over.wait()
+        return by_the_reference(body)
+
+    judge.answer = stuck
+    asked = settings(tmp_path, judge, ["The town of X", "It is Boston"] * 2, "grader.model.request_seconds=2")
+    try:
+        result, graded = judged(tmp_path, 1, *asked)
+    finally:
+        over.set()
+
+    missing = graded["question_id"] == "q3"
+    assert set(graded.loc[missing, "reason"]) == {"no verdict"}
+    assert graded.loc[missing, "correct"].isna().all()
+    assert graded.loc[~missing, "correct"].tolist() == [True, True, False, False] * 11
+    assert result.summary()["outcomes.error"] == 4 == result.summary()["invalid.no_verdict"]
+
+
+def test_the_judge_says_which_answers_mean_the_same(judge: ScriptedServer, tmp_path: Path):
+    replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
+    asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
+    result, graded = judged(tmp_path, 1, *asked)
+
+    labels = graded[graded["question_id"] == "q3"]["label"].tolist()  # by temperature: X it is, X, Rome; The X, …
+    assert labels == ["alder3ton", "alder3ton", "rome", "alder3ton", "rome or alder3ton", "bonn"]
+    compared = json.loads(shown(judge.bodies[-1])["Reference answers, each of them right"])
+    assert compared[:5] in ("Alder", "The A", "Rome ", "Rome", "Bonn")
+    assert result.description["loaded.aggregator.unsure"] == 0
+    before = len(verdict_requests(judge))
+    judged(tmp_path, 2, *asked)
+    assert len(verdict_requests(judge)) == before
+
+
+def test_a_judge_that_nobody_chose_cannot_say_it(judge: ScriptedServer, tmp_path: Path):
+    asked = settings(tmp_path, judge, ["X", "Rome"] * 2, "aggregator=entailment", "aggregator.model=judge")
+    asked = [line for line in asked if not line.startswith("grader")]
+    with pytest.raises(UserError, match="choose grader=judge as well"):
+        judged(tmp_path, 1, *asked)
+
+
 def test_several_votes_decide_by_majority(judge: ScriptedServer, tmp_path: Path):
     lock, seen = threading.Lock(), {}
 

@@ -39,7 +39,7 @@ METRICS = "agreement, certainty, frs"
 GRADERS = "cosine, judge, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
-    "until, question_types"
+    "until, question_types, labels"
 )
 
 MISTAKES = {

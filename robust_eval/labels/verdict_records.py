@@ -1,0 +1,128 @@
+"""Replies with the verdicts of people: of a file, a record a line, or of a run that was labelled."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from robust_eval.answer import rows, temperature_name
+from robust_eval.error import UserError
+from robust_eval.grader.base import accepted_answers
+from robust_eval.metric.score import PERSON, PERSON_WEIGHT, verdicts
+from robust_eval.question import LETTERS, Question
+
+FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
+
+
+class Answered(NamedTuple):
+    """What a run made of a reply: what a reader found in it, how, or why nothing; its outcome; whether the run's grader
+    called it right.
+    """
+
+    answer: str | None
+    rule: str | None
+    reason: str | None
+    outcome: str
+    right: bool
+
+
+@dataclass(frozen=True)
+class Record:
+    """A reply and the verdict of a person; the id of the question is the number of the record.
+
+    ``weight`` is one over the probability with which it was drawn, ``run`` what a run made of it, if it is of one.
+    """
+
+    question: Question
+    reply: str
+    right: bool
+    slice: str = ""
+    weight: float = 1.0
+    run: Answered | None = None
+
+
+def labelled_records(
+    graded: Mapping[str, pa.Table], questions: Mapping[str, Question], data: str, first: int = 1
+) -> list[Record]:
+    """Return the answers that people labelled, of the tables that :func:`robust_eval.labels.by_people.with_people`
+    made; ``data`` names the data set, and ``first`` is the number of the first record.
+    """
+    found: list[Record] = []
+    columns = ("question_id", "text", "temperature", "answer", "rule", "reason", "outcome", PERSON, PERSON_WEIGHT)
+    for table in graded.values():
+        for row, verdict in zip(rows(table, *columns), verdicts(table).tolist(), strict=True):
+            question_id, text, temperature, answer, rule, reason, outcome, person, weight = row
+            if person == person and verdict == verdict:
+                question = replace(questions[question_id], id=str(first + len(found)))
+                of_run = Answered(answer, rule, reason, outcome, verdict == 1)
+                part = f"{data}, t = {temperature_name(temperature)}"
+                found.append(Record(question, text, person == 1, part, weight, of_run))
+    return found
+
+
+def read_records_of_people(file: Path) -> list[Record]:
+    """Return the records of a file; UserError names the first line that is broken.
+
+    A line is a JSON object with ``question``, ``answers`` (or ``choices`` and ``correct_choice``), ``reply`` and
+    ``correct``: what a person says of it. ``incorrect`` holds references that are wrong, ``slice`` names a part of the
+    data.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"{file} cannot be read: {getattr(problem, 'strerror', None) or problem}") from problem
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                records.append(record_of(json.loads(line), str(number)))
+            except json.JSONDecodeError as problem:
+                reason = f"broken JSON ({problem.msg} at column {problem.colno})"
+                raise UserError(f"{file}, line {number}: {reason}") from problem
+            except ValueError as problem:
+                raise UserError(f"{file}, line {number}: {problem}") from problem
+    if not records:
+        raise UserError(f"{file} holds no record")
+    return records
+
+
+def record_of(entry: Any, line: str) -> Record:
+    """Return one record; ValueError says what is wrong with it."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"a record is a JSON object, not {type(entry).__name__}")
+    if unknown := sorted(set(entry) - set(FIELDS)):
+        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+    for name, kind, wanted in (
+        ("question", str, "a text"),
+        ("reply", str, "a text"),
+        ("correct", bool, "true or false"),
+    ):
+        if type(entry.get(name)) is not kind:
+            raise ValueError(f"{name!r} must be {wanted}, not {entry.get(name)!r}")
+    for name in ("answers", "choices", "incorrect"):
+        texts = entry.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{name!r} must be a list of texts, not {texts!r}")
+    choices, key = entry.get("choices", []), entry.get("correct_choice")
+    question = Question(
+        id=line,
+        text=entry["question"],
+        answers=tuple(entry.get("answers", [])),
+        choices=tuple(choices),
+        correct=key if choices else None,
+        incorrect=tuple(entry.get("incorrect", [])),
+    )
+    if choices and not 2 <= len(choices) <= len(LETTERS):
+        raise ValueError(f"'choices' must hold 2 to {len(LETTERS)} texts, not {len(choices)}")
+    if choices and (type(key) is not int or not 0 <= key < len(choices)):
+        raise ValueError(
+            f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {key!r}"
+        )
+    if not choices and not accepted_answers(question)[0]:
+        raise ValueError("'answers' must hold an accepted answer with letters or digits, or 'choices' be given")
+    if not isinstance(entry.get("slice", ""), str):
+        raise ValueError(f"'slice' must be a text, not {entry['slice']!r}")
+    return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))

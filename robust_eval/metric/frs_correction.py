@@ -1,0 +1,107 @@
+"""FRS and breaking temperatures, corrected by the labels that people gave to some answers (docs/methods.md, §5)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robust_eval.metric.correction import corrected_figure, units
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.frs import factual_robustness_score
+from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, FRS, UNBROKEN
+from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
+from robust_eval.metric.score import PERSON, PERSON_WEIGHT, Floats, Grid, reply_weights, verdicts
+from robust_eval.question import Question
+
+CORRECTED = tuple(
+    corrected_figure(figure, name)
+    for name, of in (
+        ("accuracy_corrected", ACCURACY.name),
+        ("frs.corrected.d{}", FRS.name),
+        ("frs.corrected.unbroken_share", UNBROKEN.name),
+        ("frs.corrected.breaking_temperature.mean_broken", "frs.breaking_temperature.mean_broken"),
+        ("frs.corrected.breaking_temperature.median", "frs.breaking_temperature.median"),
+    )
+    for figure in FIGURES
+    if figure.name == of
+)
+"""What labels make of the figures of FRS."""
+TOO_LITTLE = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
+
+
+def break_figures(
+    questions: Sequence[Question],
+    graded: pa.Table,
+    answers: Grid,
+    entropy: Floats,
+    weights: Sequence[float],
+    threshold: float,
+    estimator: str,
+    unbroken: str,
+    seed: int,
+) -> dict[str, Estimate]:
+    """Return the corrected mean FRS for each weight d (``d1``), ``breaking_temperature.mean_broken`` and ``.median``,
+    and ``unbroken_share``; nothing where the rates of error cannot be told.
+    """
+    labels = _label_counts(answers, graded)
+    grid = answers.temperatures
+    found = corrected_breaks(answers.correct, answers.replies, grid, labels, threshold, estimator)
+    if np.isnan(found.breaking).all():
+        return {}
+
+    def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
+        limited = np.where(np.isinf(breaking), grid[-1], breaking) if unbroken == "bound" else breaking
+        scores = [factual_robustness_score(entropy[chosen], limited, d, unbroken) for d in weights]
+        broken = breaking[np.isfinite(breaking)]
+        known = breaking[~np.isnan(breaking)]
+        return [
+            *map(_mean, scores),
+            _mean(broken),
+            float(np.median(known)) if len(known) else np.nan,
+            _mean(np.isinf(known).astype(float)),
+        ]
+
+    names = [f"d{d:g}" for d in weights]
+    names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
+    values = figures(found.breaking, np.arange(len(questions)))
+    estimates = break_intervals(
+        figures,
+        values,
+        answers.correct,
+        answers.replies,
+        grid,
+        labels,
+        threshold,
+        estimator,
+        groups=[str(unit) for unit in units(questions)],
+        seed=seed,
+        drawn=bool(np.all(reply_weights(graded) == 1)),
+    )
+    limits = {"breaking_temperature.mean_broken": (0.0, float(grid[-1]))}
+    return {
+        name: _within(estimate, *limits.get(name, (0.0, np.inf if name.endswith("median") else 1.0)))
+        for name, estimate in zip(names, estimates, strict=True)
+    }
+
+
+def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
+    """Return the labels of the answers, weighted so that they count as many as those drawn alike that tell as much."""
+    people, judged = graded[PERSON].to_numpy(), verdicts(graded)
+    place = {question_id: row for row, question_id in enumerate(answers.question_ids)}
+    row = np.array([place[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
+    weights = graded[PERSON_WEIGHT].to_numpy() * reply_weights(graded)
+    used = weights[~np.isnan(people) & ~np.isnan(judged)]
+    scale = used.sum() / (used**2).sum() if len(used) else 1.0
+    return label_counts(judged, people, row, column, weights * scale, answers.correct.shape)
+
+
+def _within(estimate: Estimate, low: float, high: float) -> Estimate:
+    """Return an estimate whose bounds do not leave what is possible; a reflected interval may."""
+    return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else np.nan

@@ -1,0 +1,92 @@
+"""How far a grader agrees with people: accuracy, F1, Cohen's κ, and what it gets wrong on either side."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from robust_eval.metric.cohen_kappa import cohen_kappa
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often people and a grader called the same replies right and wrong: both, or one of the two alone.
+
+    Where replies were drawn with different probabilities these are weighted, and sum to the number of replies drawn
+    alike that would tell as much (Kish's effective size); ``replies`` counts them as they are.
+    """
+
+    both_right: float
+    grader_right: float
+    people_right: float
+    both_wrong: float
+    replies: int
+
+    @classmethod
+    def of(cls, people: Sequence[bool], grader: Sequence[bool], weights: Sequence[float] | None = None) -> "Agreement":
+        """Return the agreement on replies, each of which weighs 1 unless ``weights`` say otherwise."""
+        weight = np.ones(len(people)) if weights is None else np.asarray(weights, dtype=float)
+        if len(weight):
+            weight = weight * weight.sum() / (weight**2).sum()
+        one, other = np.asarray(people, dtype=bool), np.asarray(grader, dtype=bool)
+
+        def count(by_people: bool, by_grader: bool) -> float:
+            return float(weight[(one == by_people) & (other == by_grader)].sum())
+
+        return cls(count(True, True), count(False, True), count(True, False), count(False, False), len(weight))
+
+    @property
+    def total(self) -> float:
+        return self.both_right + self.grader_right + self.people_right + self.both_wrong
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall of "right"; NaN where neither calls any reply right."""
+        return share(2 * self.both_right, 2 * self.both_right + self.grader_right + self.people_right)
+
+    @property
+    def kappa(self) -> float:
+        """Agreement beyond chance; NaN where chance agrees always: both call all of them right, or all wrong."""
+        return cohen_kappa([[self.both_right, self.people_right], [self.grader_right, self.both_wrong]])
+
+    def figures(self) -> dict[str, float]:
+        """Return all figures by name; the accuracy has its 95 % interval (Wilson)."""
+        same = self.both_right + self.both_wrong
+        low, high = wilson(same, self.total)
+        called_right, called_wrong = self.both_right + self.grader_right, self.both_wrong + self.people_right
+        return {
+            "replies": self.replies,
+            "verdicts that differ": self.grader_right + self.people_right,
+            "accuracy": share(same, self.total),
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "F1": self.f1,
+            "kappa": self.kappa,
+            "called right": called_right,
+            "wrong of called right": self.grader_right,
+            "share wrong of called right": share(self.grader_right, called_right),
+            "called wrong": called_wrong,
+            "right of called wrong": self.people_right,
+            "share right of called wrong": share(self.people_right, called_wrong),
+        }
+
+
+def share(part: float, whole: float) -> float:
+    """Return a part of a whole; NaN of nothing."""
+    return part / whole if whole else math.nan
+
+
+def wilson(part: float, whole: float, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a share (Wilson, 1927); counts may be fractions, as weighted ones are. NaN of nothing.
+
+    >>> [round(bound, 3) for bound in wilson(483, 500)]
+    [0.946, 0.979]
+    """
+    if not whole:
+        return math.nan, math.nan
+    z2 = float(stats.norm.ppf((1 + level) / 2)) ** 2
+    middle = (part + z2 / 2) / (whole + z2)
+    half = math.sqrt(z2 * (part * (whole - part) / whole + z2 / 4)) / (whole + z2)
+    return max(middle - half, 0.0), min(middle + half, 1.0)

@@ -1,0 +1,161 @@
+"""A page on this machine where a person labels replies, by keys or by buttons.
+
+The page has an address that nobody can guess, answers only to this machine's own names, and takes no script but its
+own: a reply is shown as text, whatever it holds.
+"""
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from robust_eval.labels.label_file import SAID
+from robust_eval.labels.labelling import Item, Labelling
+from robust_eval.question import LETTERS, Question
+from robust_eval.report.page import template
+from robust_eval.runtime.printable import printable, printable_lines
+
+ENOUGH = "All replies are labelled, and everything is saved: you may close this page."
+STOPPED = "Everything is saved, and labelling has stopped: you may close this page."
+CHANGED = "Another window has labelled that reply in the meantime. Its label stays; Back there changes it."
+_MOST = 2**16
+"""Bytes of a request at most."""
+
+
+@contextmanager
+def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tuple[str, threading.Event]]:
+    """Serve the page while the context lasts; yield its address, and an event that is set when all is labelled or the
+    person stops.
+    """
+    ended = threading.Event()
+    secret = secrets.token_urlsafe(16)
+
+    class Handler(_Handler):
+        pages = _Pages(labelling, name, secret, ended)
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/{secret}/", ended
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def references(question: Question) -> list[str]:
+    """Return what is right, as a person reads it: accepted answers, or all choices with the right one marked."""
+    if question.choices:
+        return [
+            printable(f"{LETTERS[place]}) {choice}{' (right)' if place == question.correct else ''}")
+            for place, choice in enumerate(question.choices)
+        ]
+    return [printable(answer) for answer in question.answers] or ["the data set does not say it"]
+
+
+class _Pages:
+    """What the page asks for."""
+
+    def __init__(self, labelling: Labelling, name: str, secret: str, ended: threading.Event) -> None:
+        self.labelling, self.name, self.secret, self.ended = labelling, name, secret, ended
+        self.asked: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "next": lambda asked: self._state(self.labelling.next(asked["tab"])),
+            "back": lambda asked: self._state(self.labelling.back(asked["tab"]) or self.labelling.next(asked["tab"])),
+            "label": self._label,
+            "stop": self._stop,
+        }
+
+    def page(self, nonce: str) -> str:
+        return template("label.html.jinja").render(name=self.name, nonce=nonce)
+
+    def _label(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        number, label, seen = asked["number"], asked["label"], asked["seen"]
+        if type(number) is not int or label not in SAID or seen not in (None, *SAID):
+            raise ValueError("no label")
+        saved = self.labelling.label(number, label, seen)
+        return self._state(self.labelling.next(asked["tab"]), "" if saved else CHANGED)
+
+    def _stop(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        self.ended.set()
+        return self._state(None, STOPPED)
+
+    def _state(self, item: Item | None, notice: str = "") -> dict[str, Any]:
+        if item is None and not notice:
+            notice = ENOUGH
+        if self.labelling.done == len(self.labelling):
+            self.ended.set()
+        shown = item and {
+            "number": item.number,
+            "question": printable_lines(item.question.title),
+            "references": references(item.question),
+            "reply": printable_lines(item.text) or "(an empty reply)",
+            "label": item.label,
+        }
+        state = {
+            "done": self.labelling.done,
+            "all": len(self.labelling),
+            "labeller": printable(self.labelling.labeller),
+        }
+        return {**state, "item": shown, "notice": notice}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    pages: _Pages
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if not self._meant() or self.path != f"/{self.pages.secret}/":
+            self._answer(HTTPStatus.NOT_FOUND, b"", "text/plain")
+            return
+        nonce = secrets.token_urlsafe(16)
+        policy = (
+            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; "
+            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        page = self.pages.page(nonce).encode("utf-8")
+        self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
+
+    def do_POST(self) -> None:
+        what = self.path.removeprefix(f"/{self.pages.secret}/")
+        length = self.headers.get("Content-Length", "")
+        told = self.headers.get_content_type() == "application/json" and length.isdigit() and int(length) <= _MOST
+        if not self._meant() or what not in self.pages.asked or not told:
+            self.close_connection = True  # what it sent is not read
+            self._answer(HTTPStatus.NOT_FOUND, b"", "text/plain")
+            return
+        try:
+            asked = json.loads(self.rfile.read(int(length)))
+            if not isinstance(asked.get("tab"), str):
+                raise ValueError("no tab")
+            answer = self.pages.asked[what](asked)
+        except (ValueError, KeyError, AttributeError, RecursionError):
+            self._answer(HTTPStatus.BAD_REQUEST, b"", "text/plain")
+            return
+        self._answer(HTTPStatus.OK, json.dumps(answer).encode("utf-8"), "application/json")
+
+    def _meant(self) -> bool:
+        """Tell whether a request names this machine: a site that another name leads here from must not read the
+        page.
+        """
+        return self.headers.get("Host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str, policy: str = "default-src 'none'") -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: the terminal is the person's."""

@@ -1,0 +1,329 @@
+"""People say which answers of a run are right, at a terminal or on a page, and its figures are corrected."""
+
+import io
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import SERIOUS, chromium
+from labelled_run import FALSE, TEMPERATURES, labelled_run, truth
+from playwright.sync_api import Browser, Page, expect
+
+from robust_eval.answer import write_parquet
+from robust_eval.cli import label as command
+from robust_eval.error import UserError
+from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.labels.label_file import LABELS
+from robust_eval.labels.label_sample import sample
+from robust_eval.labels.labelling import Labelling
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.finished_runs import read_run
+from robust_eval.report.label_server import label_server
+
+HOSTILE = [
+    "<script>window.hacked = true; alert(1)</script>",
+    "</p><img src=x onerror='window.hacked = true'>",
+    "{{ 7 * 7 }} ${window.hacked = true}",
+    "\x1b]0;hacked\x07\x1b[31m\u202egnorw",
+    "javascript:alert(1)",
+]
+Label = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labelled")
+    labelled_run(folder)
+    return folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    """A copy of the run, to be labelled."""
+    return Path(copytree(made / "run", tmp_path / "run"))
+
+
+@pytest.fixture
+def label(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Label:
+    """The command, with what is typed; what it prints."""
+
+    def label(*words: object, typed: str = "") -> str:
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(sys, "argv", ["robust-eval label", *map(str, words)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        command.main()
+        return capsys.readouterr().out
+
+    return label
+
+
+def by_truth(run: Path, by: str = "answer", size: int = 10_000, who: str = "ann") -> None:
+    """Label a sample as the replies say of themselves."""
+    drawn = sample(LabelledRun.read(run).graded, by, size, 0)
+    rows = [{**row._asdict(), "label": truth(row.text), "labeller": who} for row in drawn]
+    write_parquet(pa.Table.from_pylist(rows, LABELS), run / "labels.parquet")
+
+
+def summary(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "summary.json").read_text()))
+
+
+def shares(run: Path) -> dict[float, float]:
+    """The share of replies that are truly right, by temperature."""
+    graded = pq.read_table(run / "graded.parquet").to_pandas()
+    graded["true"] = graded["text"].map(truth) == "right"
+    return dict(graded.groupby("temperature")["true"].mean())
+
+
+def test_labels_are_typed_saved_continued_and_correct_the_figures(run: Path, label: Label):
+    before = summary(run)
+    printed = label(run, "--sample", 30, "--labeller", "ann", typed="r\nx\nu\nb\nw\nq\n")
+    assert "somebody on questions: r right, w wrong, u unclear, b back, q stop" in printed
+    assert re.search(r"\n\[1 of \d+\] Which town is number \d+\?\n  = Alder\d+ton\n  reply: ", printed)
+    assert printed.count("[2 of ") == 3  # after x, which says nothing, and when it was said anew
+    labels = pq.read_table(run / "labels.parquet").to_pandas()
+    assert labels["label"].tolist() == ["right", "wrong"]
+
+    label(run, "--sample", 30, "--labeller", "ann", typed="r\n" * 40)
+    assert len(pq.read_table(run / "labels.parquet")) == 30
+    printed = label(run, "--sample", 30, "--labeller", "bob", typed="w\n" * 40)
+    assert re.search(r"ann and bob agree on 1 of \d+ replies: Cohen's κ = ", printed)
+    after = summary(run)
+    assert {name: value for name, value in after.items() if "corrected" not in name} == before
+
+
+def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run: Path, label: Label):
+    by_truth(run)
+    printed = label(run, "--sample", 10_000, "--labeller", "ann")
+
+    true, found = shares(run), summary(run)
+    for t in TEMPERATURES:
+        assert found[f"accuracy_corrected.t{t:g}"] == pytest.approx(true[t], abs=1e-12)
+        assert found[f"agreement.corrected.difficulty.t{t:g}"] == pytest.approx(true[t], abs=1e-12)
+        assert found[f"certainty.corrected.error_rate.t{t:g}"] == pytest.approx(1 - true[t], abs=1e-12)
+        assert found[f"accuracy_corrected.t{t:g}.low"] < true[t] < found[f"accuracy_corrected.t{t:g}.high"]
+        assert abs(found[f"accuracy.t{t:g}"] - true[t]) > 0.001
+    assert found["accuracy.greedy_corrected"] == 1
+    assert "Corrected for the errors of the grader, by the labels of 520 answers" in printed
+    assert "agreement.worst.t1" in printed.split("uncorrected", 1)[1]
+    assert "needs questions of which every answer is labelled (label --by question)" in printed
+
+
+def test_whole_questions_correct_the_vote_the_worst_and_the_best_rater(run: Path, label: Label):
+    by_truth(run, "question", 40)
+    label(run, "--by", "question", "--sample", 40, "--labeller", "ann")
+
+    graded = pq.read_table(run / "graded.parquet").to_pandas()
+    graded["true"] = graded["text"].map(truth) == "right"
+    found = summary(run)
+    for t in TEMPERATURES:
+        here = graded[graded["temperature"] == t]
+        of_questions = here.groupby("question_id")["true"]
+        assert found[f"agreement.corrected.worst.t{t:g}"] == pytest.approx(of_questions.min().mean(), abs=1e-12)
+        assert found[f"agreement.corrected.best.t{t:g}"] == pytest.approx(of_questions.max().mean(), abs=1e-12)
+        voted = here[here["ensemble"]]["true"].mean()
+        assert found[f"agreement.corrected.plurality.t{t:g}"] == pytest.approx(voted, abs=1e-12)
+
+
+def test_some_labels_correct_in_every_place_where_figures_are_shown(run: Path, label: Label, tmp_path: Path):
+    by_truth(run, size=150)
+    printed = label(run, "--sample", 150, "--labeller", "ann")
+
+    true, found = shares(run), summary(run)
+    errors = [abs(found[f"accuracy_corrected.t{t:g}"] - true[t]) for t in TEMPERATURES]
+    assert np.mean(errors) < 0.08
+    assert re.search(r"accuracy at t = 1 +│ +0\.500 │ 0\.431 to 0\.569 │ +0\.\d{3} │", printed)
+    page = (run / "report.html").read_text()
+    assert "Corrected for the errors of the grader, by the labels of 150 answers" in page
+    assert page.count("<!-- corrected figures -->") == page.count("<!-- end of corrected figures -->") == 1
+    label(run, "--sample", 150, "--labeller", "ann")
+    assert (run / "report.html").read_text() == page
+
+    read = read_run(run)
+    assert {"accuracy_corrected.t1", "frs.corrected.d1", "agreement.corrected.accuracy.t1"} <= {*read.headline}
+    write_comparison(compare([read, read_run(run)]), tmp_path / "compared")
+    assert "accuracy, corrected by labels at t = 1" in (tmp_path / "compared" / "comparison.html").read_text()
+
+
+def test_a_run_that_is_scored_anew_reads_the_labels_of_its_folder_or_of_a_file(made: Path, run: Path, tmp_path: Path):
+    by_truth(run, size=150)
+    LabelledRun.read(run)
+    file = run / "labels.parquet"
+    table = pq.read_table(file).to_pandas()[["question_id", "text", "label"]]
+    table.to_csv(tmp_path / "mine.csv", index=False)
+    result = labelled_run(tmp_path / "anew", 40, f"labels={tmp_path / 'mine.csv'}", metrics="[frs]")
+    assert "accuracy_corrected.t1" in result.summary()
+    assert result.scores["corrected"].presentation.tables[0].rows
+    assert "Corrected for the errors" in (tmp_path / "anew" / "run" / "report.html").read_text()
+
+    (again := tmp_path / "again" / "run").mkdir(parents=True)
+    (again / "labels.parquet").write_bytes(file.read_bytes())
+    assert "accuracy_corrected.t1" in labelled_run(tmp_path / "again", 40, metrics="[frs]").summary()
+
+
+def test_labels_made_elsewhere_are_taken(run: Path, label: Label, tmp_path: Path):
+    graded = pq.read_table(run / "graded.parquet").to_pandas().head(60)
+    mine = pd.DataFrame({"id": graded["question_id"], "reply": graded["text"], "label": graded["text"].map(truth)})
+    mine.drop_duplicates().to_json(tmp_path / "mine.jsonl", orient="records", lines=True)
+    printed = label(run, "--read", tmp_path / "mine.jsonl")
+    assert re.match(r"\d+ labels taken, of \d+ answers: ", printed)
+    assert summary(run)["accuracy.greedy_corrected"] == 1
+
+    mine.assign(id="nobody").to_json(tmp_path / "others.jsonl", orient="records", lines=True)
+    with pytest.raises(SystemExit):
+        label(run, "--read", tmp_path / "others.jsonl")
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="there is no folder"):
+        LabelledRun.read(tmp_path / "none")
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def served(run: Path) -> Iterator[tuple[Labelling, str, threading.Event]]:
+    labelled = LabelledRun.read(run)
+    drawn = sample(labelled.graded, "answer", 12, 0)
+    drawn = [row._replace(text=HOSTILE[place]) if place < len(HOSTILE) else row for place, row in enumerate(drawn)]
+    labelling = Labelling(run / "labels.parquet", drawn, labelled.questions, "ann")
+    with label_server(labelling, "<b>a run</b>") as (address, ended):
+        yield labelling, address, ended
+
+
+class Tab:
+    """The page in a window of its own, with everything that went wrong in it."""
+
+    def __init__(self, browser: Browser, address: str) -> None:
+        self.page: Page = browser.new_page()
+        self.troubles: list[str] = []
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.troubles.append(dialog.message))
+        self.page.route(
+            lambda url: not url.startswith(address),
+            lambda route: (self.troubles.append(route.request.url), route.abort()),
+        )
+        self.page.goto(address)
+        self.reached(0)
+
+    def reached(self, done: int) -> None:
+        expect(self.page.locator("#progress")).to_contain_text(f" {done} of ", timeout=60_000)
+
+    @property
+    def number(self) -> str | None:
+        return self.page.locator("#reply").get_attribute("data-number")
+
+
+def test_the_page_works_with_the_keyboard_alone_and_hostile_replies_are_inert(
+    browser: Browser, served: tuple[Labelling, str, threading.Event]
+):
+    labelling, address, ended = served
+    tab = Tab(browser, address)
+    seen = []
+    for done, key in enumerate("rwurw"):
+        seen.append(tab.page.locator("#reply").text_content())
+        tab.page.keyboard.press(key)
+        tab.reached(done + 1)
+    assert seen == [
+        text.replace("\x1b", "\\x1b").replace("\x07", "\\x07").replace("\u202e", "\\u202e") for text in HOSTILE
+    ]
+    assert tab.page.evaluate("window.hacked") is None
+    tab.page.keyboard.press("b")
+    expect(tab.page.locator("#reply")).to_have_attribute("data-number", "4", timeout=60_000)
+    tab.page.keyboard.press("u")
+    expect(tab.page.locator("#reply")).to_have_attribute("data-number", "5", timeout=60_000)
+    tab.page.keyboard.press("Tab")  # to the question, the reply, and then the buttons, one after the other
+    for _ in range(2):
+        tab.page.keyboard.press("Tab")
+    tab.page.keyboard.press("Enter")
+    tab.reached(6)
+    assert [labelling.item(number).label for number in range(6)] == [
+        "right",
+        "wrong",
+        "unclear",
+        "right",
+        "unclear",
+        "right",
+    ]
+    found = Axe().run(tab.page).response["violations"]
+    assert [rule["id"] for rule in found if rule["impact"] in SERIOUS] == []
+    assert not ended.is_set()
+    tab.page.keyboard.press("s")
+    expect(tab.page.locator("#notice")).to_contain_text("stopped", timeout=60_000)
+    assert ended.is_set()
+    assert tab.troubles == []
+    tab.page.close()
+
+
+def test_two_tabs_at_once_lose_nothing(browser: Browser, served: tuple[Labelling, str, threading.Event], run: Path):
+    labelling, address, ended = served
+    one, other = Tab(browser, address), Tab(browser, address)
+    assert (one.number, other.number) == ("0", "1")
+    done = 0
+    while done < len(labelling):
+        for tab in (one, other)[: len(labelling) - done]:
+            tab.page.keyboard.press("r")
+            done += 1
+            tab.reached(done)
+    assert ended.is_set()
+    assert pq.read_table(run / "labels.parquet")["label"].to_pylist() == ["right"] * 12
+    assert one.troubles == other.troubles == []
+    one.page.close()
+    other.page.close()
+
+
+def test_a_stranger_gets_nothing_from_the_server(served: tuple[Labelling, str, threading.Event]):
+    import http.client
+
+    labelling, address, _ = served
+    host, _, secret = address.removeprefix("http://").partition("/")
+    asked = [
+        ("GET", "/", {}, ""),
+        ("GET", f"/{secret}", {"Host": "evil.example:80"}, ""),
+        (
+            "POST",
+            f"/{secret}label",
+            {"Content-Type": "text/plain"},
+            '{"tab": "x", "number": 0, "label": "right", "seen": null}',
+        ),
+        (
+            "POST",
+            f"/{secret}label",
+            {"Content-Type": "application/json"},
+            '{"tab": "x", "number": true, "label": "right"}',
+        ),
+        (
+            "POST",
+            f"/{secret}label",
+            {"Content-Type": "application/json"},
+            '{"tab": "x", "number": 99, "label": "right", "seen": null}',
+        ),
+        ("POST", f"/{secret}label", {"Content-Type": "application/json"}, "[" * 9000),
+    ]
+    for method, path, headers, body in asked:
+        connection = http.client.HTTPConnection(host)
+        connection.request(method, path, body, headers)
+        assert connection.getresponse().status in (400, 404)
+        connection.close()
+    assert labelling.done == 0
+    assert FALSE not in str(served)

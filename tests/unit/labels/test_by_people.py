@@ -1,0 +1,82 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.labels.by_people import matched, with_people
+from robust_eval.labels.label_file import LABELS
+from robust_eval.metric.score import PERSON, PERSON_WEIGHT, PERSON_WHOLE
+
+
+def graded() -> pa.Table:
+    rows = [
+        {
+            "question_id": name,
+            "rewrite": 0,
+            "temperature": 1.0,
+            "trial": trial,
+            "text": text,
+            "correct": True,
+            "outcome": "ok",
+            "weight": 0.5,
+        }
+        for name in ("q", "r")
+        for trial, text in enumerate(["one", "two"])
+    ]
+    return answer_table(rows)
+
+
+def label(question: str, trial: int | None, said: str, who: str = "ann", **more: object) -> dict[str, object]:
+    text = {0: "one", 1: "two"}.get(trial, "one")
+    at = {} if trial is None else {"trial": trial, "temperature": 1.0}
+    return {"question_id": question, "text": text, "label": said, "labeller": who, **at, **more}
+
+
+def labels(*found: dict[str, object]) -> pa.Table:
+    return pa.Table.from_pylist(list(found), LABELS)
+
+
+def column(table: pa.Table, name: str) -> list[object]:
+    return [None if each != each else each for each in table[name].to_pylist()]
+
+
+def test_a_text_alone_is_every_answer_to_its_question_with_it():
+    table = with_people({"s": graded()}, labels(label("q", None, "wrong")))["s"]
+    assert column(table, PERSON) == [0, None, None, None]
+    assert matched({"s": graded()}, labels(label("q", None, "wrong"), label("nobody", None, "right"))) == 1
+
+
+def test_what_more_than_half_say_counts_and_else_it_is_unclear():
+    said = [label("q", 0, word, who) for who, word in (("a", "right"), ("b", "right"), ("c", "wrong"))]
+    said += [label("q", 1, word, who) for who, word in (("a", "right"), ("b", "wrong"))]
+    said += [label("r", 0, "unclear")]
+    assert column(with_people({"s": graded()}, labels(*said))["s"], PERSON) == [1, None, None, None]
+
+
+def test_answers_drawn_by_strata_weigh_their_stratum_over_its_clear_labels():
+    drawn = {"drawn": "answer", "stratum_size": 30, "sampler": "s"}
+    said = [label("q", 0, "right", stratum="x", **drawn), label("q", 1, "wrong", stratum="x", **drawn)]
+    said += [label("r", 0, "unclear", stratum="x", **drawn), label("r", 1, "right", stratum="y", **drawn)]
+    table = with_people({"s": graded()}, labels(*said))["s"]
+    assert [
+        weight
+        for weight, person in zip(column(table, PERSON_WEIGHT), column(table, PERSON), strict=True)
+        if person is not None
+    ] == [15, 15, 30]
+    assert column(table, PERSON_WHOLE) == [None] * 4  # by chance all of q are labelled: it was not drawn whole
+
+
+def test_only_whole_questions_count_of_those_drawn_whole():
+    drawn = {"drawn": "question", "sampler": "s"}
+    said = [label("q", 0, "right", **drawn), label("q", 1, "unclear", **drawn), label("r", 0, "right", **drawn)]
+    table = with_people({"s": graded()}, labels(*said))["s"]
+    assert column(table, PERSON) == [1, None, None, None]
+    assert column(table, PERSON_WHOLE) == [1, -1, None, None]
+
+
+def test_without_a_label_nothing_has_one():
+    table = with_people({"s": graded()}, LABELS.empty_table())["s"]
+    assert np.isnan(table[PERSON].to_numpy()).all()
+    assert table[PERSON_WHOLE].null_count == 4
+    with pytest.raises(KeyError):
+        graded()[PERSON]

@@ -1,0 +1,132 @@
+"""Labels are saved one by one; whoever else writes to the file loses none of them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.labels.label_file import LABELS, read_labels
+from robust_eval.labels.label_sample import Drawn
+from robust_eval.labels.labeller_agreement import agreements
+from robust_eval.labels.labelling import Labelling
+from robust_eval.question import Question
+
+TEXTS = ("a", "b", "a", "c", "b")
+QUESTIONS = {"q": Question("q", "Which?", ("a",))}
+
+
+def order(size: int = 50) -> list[Drawn]:
+    return [Drawn("q", text, "s", 0, 1.0, trial, "answer", "s, t = 1, right", size) for trial, text in enumerate(TEXTS)]
+
+
+def labelling(folder: Path, who: str = "ann", size: int = 50) -> Labelling:
+    return Labelling(folder / "labels.parquet", order(size), QUESTIONS, who)
+
+
+def saved(folder: Path) -> list[tuple[str, int, str]]:
+    return [(row["labeller"], row["trial"], row["label"]) for row in read_labels(folder / "labels.parquet").to_pylist()]
+
+
+def test_what_was_drawn_twice_is_shown_once_and_its_copies_come_when_they_are_reached(tmp_path: Path):
+    person = labelling(tmp_path)
+    shown = []
+    for label, there in (("right", [0]), ("wrong", [0, 1, 2]), ("unclear", [0, 1, 2, 3, 4])):
+        item = person.next()
+        shown.append(item.text)
+        assert person.label(item.number, label)
+        assert [trial for _, trial, _ in saved(tmp_path)] == there
+    assert shown == ["a", "b", "c"]
+    assert person.next() is None
+    assert saved(tmp_path) == [
+        ("ann", trial, label) for trial, label in enumerate(["right", "wrong", "right", "unclear", "wrong"])
+    ]
+
+
+def test_who_stops_goes_on_where_it_was_and_may_go_back(tmp_path: Path):
+    person = labelling(tmp_path)
+    person.label(0, "right")
+    again = labelling(tmp_path)
+    assert (again.done, again.next().text) == (1, "b")
+    assert again.back() is None  # nothing was said in this sitting
+    again.label(1, "wrong")
+    assert again.back() == again.item(1)
+    assert again.label(1, "right", seen="wrong")
+    assert {trial: label for _, trial, label in saved(tmp_path)} == {0: "right", 1: "right", 2: "right"}
+
+
+def test_two_windows_have_different_replies_and_neither_overwrites_the_other_unseen(tmp_path: Path):
+    person = labelling(tmp_path)
+    one, other = person.next("one"), person.next("other")
+    assert (one.text, other.text) == ("a", "b")
+    assert person.label(other.number, "wrong")
+    assert person.label(one.number, "right")
+    assert not person.label(one.number, "wrong", seen=None)
+    assert {label for _, trial, label in saved(tmp_path) if trial == 0} == {"right"}
+
+
+def test_two_processes_of_one_person_lose_nothing(tmp_path: Path):
+    one, other = labelling(tmp_path), labelling(tmp_path)
+    one.label(0, "right")
+    other.label(1, "wrong")
+    one.label(2, "unclear")
+    assert len(saved(tmp_path)) == 5
+    assert other.next() is None
+
+
+def test_two_people_label_the_same_replies_and_their_agreement_is_told(tmp_path: Path):
+    for who, labels in (("ann", ["right", "wrong", "unclear"]), ("bob", ["right", "wrong", "wrong"])):
+        person = labelling(tmp_path, who)
+        for number, label in enumerate(labels):
+            person.label(number, label)
+    (found,) = agreements(read_labels(tmp_path / "labels.parquet"))
+    # observed 2/3; by chance (1·1 + 1·2 + 1·0)/9
+    assert found == ("ann", "bob", 3, 2, pytest.approx((2 / 3 - 1 / 3) / (1 - 1 / 3)))
+
+
+def test_labels_of_a_run_that_was_graded_anew_are_not_mixed_with_others(tmp_path: Path):
+    labelling(tmp_path).label(0, "right")
+    with pytest.raises(UserError, match=r"graded anew \(s, t = 1, right had 50 answers, and has 60\)"):
+        labelling(tmp_path, size=60)
+
+
+def test_labels_made_elsewhere_are_read(tmp_path: Path):
+    file = tmp_path / "mine.csv"
+    file.write_text("id,reply,correct,temperature,trial\nq,a,True,,\nq,b,0,1.0,3\n")
+    found = read_labels(file).to_pylist()
+    assert [(row["question_id"], row["text"], row["label"], row["labeller"], row["trial"]) for row in found] == [
+        ("q", "a", "right", "elsewhere", None),
+        ("q", "b", "wrong", "elsewhere", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,reply,label\nq,a,maybe\n", "row 1: a label is right, wrong or unclear, not maybe"),
+        ("id,label\nq,right\n", "row 1: there is no text or reply or answer"),
+        (
+            "id,reply,label,trial\nq,a,right,1\n",
+            "row 1: an answer is named by its temperature and its trial, not by one",
+        ),
+        ("id,reply,label,trial,temperature\nq,a,right,x,1\n", "row 1: trial must be a number, not x"),
+        ("id,reply,label,drawn\nq,a,right,answer\n", "row 1: drawn must be answer, with the stratum and its size"),
+        ("id,reply,label\n", "holds no label"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_with_the_row(tmp_path: Path, text: str, said: str):
+    file = tmp_path / "labels.csv"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_labels(file)
+    assert said in str(caught.value)
+
+
+def test_what_is_written_is_read_as_it_was(tmp_path: Path):
+    labelling(tmp_path).label(0, "right")
+    table = read_labels(tmp_path / "labels.parquet")
+    assert table.schema == LABELS
+    assert (
+        table.to_pylist()
+        == pa.Table.from_pylist([{**order()[0]._asdict(), "label": "right", "labeller": "ann"}], LABELS).to_pylist()
+    )
