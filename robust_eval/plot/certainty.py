@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.certainty_curves import FAMILIES, entropy_of
 from robust_eval.metric.score import Floats
-from robust_eval.plot.style import INKS, QUALITATIVE, RED, ink, legend_below, panels, root
+from robust_eval.plot.style import GREY, INKS, QUALITATIVE, RED, ink, legend_below, panels, root
 
 BINS = 10
 """Of the entropy from 0 to the greatest possible, and of the error rate from 0 to 1; both ends belong to a bin."""
@@ -215,6 +215,8 @@ def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
         norm=LogNorm(1, max(10, largest)),
         cmap=_CELLS,
         clip_on=False,
+        edgecolors=np.where(table.T.ravel() > 0, GREY, "none").tolist(),
+        linewidth=0.6,
     )
     axes.set(xlim=(0, most), ylim=(0, 1))
     axes.grid(visible=False)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.paired import Difference
-from robust_eval.plot.style import BLUE, GREY, QUALITATIVE
+from robust_eval.plot.style import BLUE, GREY, QUALITATIVE, band
 from robust_eval.question import QUESTION_TYPES
 
 Curves = Mapping[str, Mapping[float, Estimate]]
@@ -55,7 +55,7 @@ def survival(axes: Axes, curves: Curves, title: str) -> Axes:
         temperatures = sorted(curve)
         at = np.array([0.0, *temperatures])
         value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
-        axes.fill_between(at, low, high, step="post", color=colour, alpha=0.12, linewidth=0)
+        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
         axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)

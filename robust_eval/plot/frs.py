@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.plot.style import BLUE, GREY, MANY, QUALITATIVE, RED, SEQUENTIAL, legend_below, root
+from robust_eval.plot.style import BLUE, GREY, MANY, OUTLINE, QUALITATIVE, RED, SEQUENTIAL, band, legend_below, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
 
@@ -37,7 +37,7 @@ def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], thre
     """
     temperatures = np.array(sorted(accuracy))
     value, low, high = np.array([accuracy[t] for t in temperatures]).T
-    axes.fill_between(temperatures, low, high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
     axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
     axes.axhline(threshold, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, threshold, f"a fact breaks below {threshold:g}")
@@ -73,7 +73,7 @@ def survival(axes: Axes, holding: Mapping[float, Estimate]) -> Axes:
     temperatures = sorted(holding)
     at = np.array([0.0, *temperatures])
     value, low, high = np.array([(1.0, 1.0, 1.0), *(holding[t] for t in temperatures)]).T
-    axes.fill_between(at, low, high, step="post", color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.fill_between(at, low, high, step="post", **band(BLUE), label="95 % interval")
     axes.step(at, value, where="post", color=BLUE, label="facts that hold")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, 0.5, "half of the facts")
@@ -168,8 +168,8 @@ def frs_by_entropy_and_breaking(
         vmin=0,
         vmax=1,
         s=3 if many else 22,
-        linewidths=0,
         rasterized=many,
+        **OUTLINE | ({"linewidths": 0.3} if many else {}),
         clip_on=False,  # clipped, each point takes half as much again in an SVG file
     )
     root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
@@ -197,7 +197,7 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: M
     value, low, high = np.array(list(drawn.values())).reshape(-1, 3).T
     spread = np.nan_to_num(np.maximum([value - low, high - value], 0))
     places = range(len(drawn))
-    axes.bar(places, value, 0.6, color=BLUE, alpha=0.8)
+    axes.bar(places, value, 0.6, color=BLUE)
     axes.errorbar(places, value, spread, fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in drawn]

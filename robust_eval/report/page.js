@@ -382,7 +382,7 @@
     const count = (value, t) =>
       element(
         "td",
-        { class: "number", style: `--share:${((40 * value) / whole[t]).toFixed(0)}%` },
+        { class: "number", style: `--share:${((100 * value) / whole[t]).toFixed(0)}%` },
         value,
       );
     const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from robust_eval.report.wording import asked_words, claims, few, headline, main_
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
 
+SMALLEST = 9
+"""Pixels of the height of the smallest text: of smaller ones a phone shows too little."""
 EXTREMES = 12
 """Facts listed at either end."""
 MOST = 2000
@@ -164,14 +167,20 @@ def drawing(file: Path, prefix: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r'\bid="', f'id="{prefix}-', drawn)
     drawn = re.sub(r"url\(#", f"url(#{prefix}-", drawn)
-    drawn = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', _no_smaller, drawn, count=1)
+    drawn = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', partial(_no_smaller, _smallest_text(drawn)), drawn, count=1)
     drawn = re.sub(r'href="#', f'href="#{prefix}-', drawn)
     return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), drawn)
 
 
-def _no_smaller(found: re.Match[str]) -> str:
-    """Keep a drawing so wide that its smallest text, which is 9 points high, has 9 pixels."""
-    return f'<svg style="min-width: {float(found[2]):.0f}px" {found[1]}width="{found[2]}pt"'
+def _smallest_text(drawn: str) -> float:
+    """Return the height of the smallest text of a drawing, in points."""
+    return min(map(float, re.findall(r"font-size: ([\d.]+)px", drawn)), default=SMALLEST)
+
+
+def _no_smaller(smallest: float, found: re.Match[str]) -> str:
+    """Keep a drawing so wide that its ``smallest`` text, in points, has :data:`SMALLEST` pixels."""
+    width = float(found[2]) * max(1, SMALLEST / smallest)
+    return f'<svg style="min-width: {width:.0f}px" {found[1]}width="{found[2]}pt"'
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:
