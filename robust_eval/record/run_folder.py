@@ -17,6 +17,8 @@ CURVES_FILE = "curves.parquet"
 """The accuracy by temperature that a model told; absent where none did."""
 VERDICTS = "verdicts.parquet"
 """What a judge said of each reply, and why."""
+REPLY_CERTAINTY = "frs_certainty.parquet"
+"""How sure the model was of its replies; absent where no FRS was measured."""
 LOADED = "loaded.json"
 """What was found when the run asked: what stands for settings that are auto, the server, the fingerprint of the data;
 runs of earlier versions have none."""

@@ -21,6 +21,7 @@ from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
 from robust_eval.record.result import Result
+from robust_eval.record.settings import effective
 from robust_eval.report.compressed import compressed, packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
@@ -38,6 +39,8 @@ SMALLEST = 9
 """Pixels of the height of the smallest text: of smaller ones a phone shows too little."""
 EXTREMES = 12
 """Facts listed at either end."""
+SCRIPT = ("elements", "data", "filters", "table", "address", "question", "drawings", "assembled")
+"""The parts of the page's script, in their order."""
 MOST = 2000
 """Questions that a page shows in full: a sample where there are more."""
 DATA_LIMIT = 1_600_000
@@ -71,7 +74,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         left_out=list(left_out(result)),
         data=_question_data(result, columns, shown.rows),
         vega=compressed(vega_script()),
-        script=files("robust_eval.report").joinpath("page.js").read_text(encoding="utf-8"),
+        script=page_script(),
         extremes=_extremes(result),
         types=_types(result),
         type_name=type_name,
@@ -87,6 +90,13 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         longest=LONGEST[0],
     )
     path.write_text(page, encoding="utf-8")
+
+
+def page_script() -> str:
+    """Return the script of the page: its parts in one function, each of which uses what those before it made."""
+    folder = files("robust_eval.report").joinpath("script")
+    parts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
+    return "\n".join(['"use strict";', "(async () => {", *parts, "})();"])
 
 
 def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[int]) -> str:
@@ -105,6 +115,7 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
         "axes": (axes * 3)[:3],
         "scatter": scatter(),
         "curve": accuracy_curve(next(thresholds, 0.5)),
+        "settings": _settings(result),
     }
     for longest in LONGEST:
         data["details"] = details(result, questions, longest, decode)
@@ -112,6 +123,14 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
         if len(text) <= DATA_LIMIT:
             break
     return text
+
+
+def _settings(result: Result) -> dict[str, str]:
+    """Return the settings that decide which answers come, with what was found in place of ``auto``."""
+    groups = ("model.", "sampler.", "rewriter.", "reader.", "grader.")
+    found = {**result.description, **effective(result.description)}
+    said = {name: printable_lines(str(value)) for name, value in found.items() if name.startswith(groups)}
+    return {"seed": str(found.get("seed")), **{name: cut(value, LONGEST[0]) for name, value in said.items()}}
 
 
 def _setup(result: Result) -> dict[str, str]:
