@@ -170,13 +170,14 @@ def by_category(
     present = [name for name in names if name in categories]
     present += [name for name in dict.fromkeys(categories) if name not in names]
     tables = {name: _table(entropies[category == name], errors[category == name], most) for name in present}
-    columns = max(3, math.ceil(math.sqrt(len(present))))
+    columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
     grid = panels(drawn, len(present), columns, width=2.1, height=2.1)
     grid[0].xaxis.set_major_locator(MaxNLocator(4))
     largest = max(table.max() for table, _ in tables.values())
     for panel, (name, (table, known)) in zip(grid, tables.items(), strict=True):
         cells = _cells(panel, table, most, largest)
-        panel.set_title(f"{names.get(name, name)} (n = {known.sum()})", fontsize=10, parse_math=False)
+        called = textwrap.fill(f"{names.get(name, name)} (n = {known.sum()})", 26, max_lines=4, placeholder=" …")
+        panel.set_title(called, fontsize=10, parse_math=False)
     _colour_bar(drawn, cells, drawn.axes, 20 * math.ceil(len(grid) / columns))
     drawn.supxlabel("entropy of the answers H (nats)", fontsize=11)
     drawn.supylabel("error rate", fontsize=11)

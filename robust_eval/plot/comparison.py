@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.paired import Difference
-from robust_eval.plot.style import BLUE, GREY, QUALITATIVE, band
+from robust_eval.plot.style import BLUE, GREY, QUALITATIVE, band, legend_beside
 from robust_eval.question import QUESTION_TYPES
 
 Curves = Mapping[str, Mapping[float, Estimate]]
@@ -178,6 +178,4 @@ def _legend(axes: Axes) -> None:
     width, height = drawn.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
     drawn.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
-    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    legend_beside(drawn, handles, words)

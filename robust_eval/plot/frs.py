@@ -5,6 +5,7 @@ from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
@@ -102,7 +103,7 @@ def entropy_by_breaking_temperature(
         r between the two over broken facts, for the title; NaN where undefined.
     """
     h, t = np.asarray(entropy, dtype=float), np.asarray(breaking, dtype=float)
-    levels, labels, step = _levels(t, temperatures)
+    levels, labels, step = break_levels(t, temperatures)
     place = np.where(np.isinf(t), levels[-1], t)
     spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
     many = len(h) > MANY
@@ -155,8 +156,18 @@ def frs_by_entropy_and_breaking(
     d
         The weight of the entropy in the score.
     """
+    points = facts_in_plane(axes, entropy, breaking, scores, temperatures)
+    root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
+    axes.set_title("Robustness of every fact")
+    return axes
+
+
+def facts_in_plane(
+    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, scores: ArrayLike, temperatures: ArrayLike
+) -> PathCollection:
+    """Draw what :func:`frs_by_entropy_and_breaking` does but for the bar of colours, and return the points."""
     h, t, score = (np.asarray(values, dtype=float) for values in (entropy, breaking, scores))
-    levels, labels, step = _levels(t, temperatures)
+    levels, labels, step = break_levels(t, temperatures)
     known = ~np.isnan(score)
     place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
     many = np.count_nonzero(known) > MANY
@@ -172,11 +183,9 @@ def frs_by_entropy_and_breaking(
         **OUTLINE | ({"linewidths": 0.3} if many else {}),
         clip_on=False,  # clipped, each point takes half as much again in an SVG file
     )
-    root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
     axes.set_yticks(levels, labels)
     axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
-    axes.set_title("Robustness of every fact")
-    return axes
+    return points
 
 
 def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: Mapping[str, int], n: int) -> Axes:
@@ -301,7 +310,9 @@ def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArra
     return np.asarray(kernel @ counts[some] / (len(values) * width * np.sqrt(2 * np.pi)))
 
 
-def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDArray[np.float64], list[str], float]:
+def break_levels(
+    breaking: NDArray[np.float64], temperatures: ArrayLike
+) -> tuple[NDArray[np.float64], list[str], float]:
     """Return where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any,
     beyond the grid.
     """

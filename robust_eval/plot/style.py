@@ -17,7 +17,7 @@ in greyscale.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,6 +107,14 @@ def root(axes: Axes) -> Figure:
     drawn = axes.get_figure(root=True)
     assert drawn is not None
     return drawn
+
+
+def legend_beside(drawn: Figure, handles: Sequence[Any], words: Sequence[str]) -> Legend:
+    """Return a legend of a whole figure at its right, in which words stand as they are."""
+    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return legend
 
 
 def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1) -> Legend:
