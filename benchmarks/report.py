@@ -1,10 +1,11 @@
 """What the report costs: its size, the time to write it, and the time until it can be read in a browser.
 
-    python benchmarks/report.py [--questions 1000 100000] [--quick] [--json FILE]
+    python benchmarks/report.py [--questions 1000 6000 100000] [--quick] [--json FILE]
 
 Runs of made-up answers (tests/support/recorded_run.py) go through the whole program. Each page is opened in headless
 Chromium three times; measured is the time from asking for the file until the first row of the table of questions
-stands, until a question that is clicked is open with its drawing, and until the last question asked is found by its id.
+stands, until a question that is clicked is open with its drawing, until the last question asked is found by its id, and
+until all questions, which a search lists, stand sorted by another column.
 The texts of the questions are made of random words, so that they can hardly be compressed better than real ones.
 """
 
@@ -24,6 +25,12 @@ from recorded_run import recorded_run
 from support.command import Command, write_figures
 
 TIMES = 3
+SORT = """(place) => {
+  const started = performance.now();
+  document.querySelectorAll("table.questions thead button")[place].click();
+  document.body.getBoundingClientRect(); // laid out
+  return (performance.now() - started) / 1000;
+}"""
 
 
 def measure(questions: int, folder: Path, times: int) -> dict[str, float]:
@@ -32,7 +39,7 @@ def measure(questions: int, folder: Path, times: int) -> dict[str, float]:
         result = recorded_run(folder, questions, text=_texts())
     page = folder / "run" / "report.html"
     found = {"megabytes": page.stat().st_size / 1e6, "seconds to write": result.watch.seconds["report"]}
-    opened, clicked, searched = [], [], []
+    opened, clicked, searched, ordered = [], [], [], []
     with chromium() as browser:
         for _ in range(times):
             start = time.perf_counter()
@@ -48,6 +55,8 @@ def measure(questions: int, folder: Path, times: int) -> dict[str, float]:
             shown.page.get_by_label("search").fill(f"q{questions - 1}")
             shown.page.get_by_text(f"What is fact {questions - 1}?").first.wait_for()
             searched.append(time.perf_counter() - start)
+            shown.page.get_by_label("search").fill("fact")
+            ordered.append(max(shown.page.evaluate(SORT, place) for place in (0, 1, 4)))
             shown.page.close()
     return found | {
         "questions in the page": float(rows.replace(",", "")),
@@ -55,6 +64,7 @@ def measure(questions: int, folder: Path, times: int) -> dict[str, float]:
         "seconds to open, most": max(opened),
         "seconds to open a question": median(clicked),
         "seconds to find a question": median(searched),
+        "seconds to sort all": median(ordered),
     }
 
 
@@ -67,7 +77,7 @@ def _texts() -> list[str]:
 
 def main() -> None:
     command = Command(__doc__)
-    command.add_argument("--questions", type=int, nargs="+", default=[1_000, 100_000])
+    command.add_argument("--questions", type=int, nargs="+", default=[1_000, 6_000, 100_000])
     options = command.options(questions=[8])
     times = 1 if options.quick else TIMES
     with tempfile.TemporaryDirectory() as scratch:

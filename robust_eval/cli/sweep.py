@@ -56,12 +56,15 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     from robust_eval.report.comparison import compare
     from robust_eval.report.comparison_page import write_comparison
     from robust_eval.report.finished_runs import read_run
-    from robust_eval.report.mlflow_tables import comparison_note, comparison_tables
+    from robust_eval.report.mlflow_tables import best_and_spread, comparison_note, comparison_tables
     from robust_eval.report.terminal import print_comparison
 
     compared = compare([read_run(job) for job in jobs])
     write_comparison(compared, folder)
     record.folder(folder)
+    figures, best = best_and_spread(compared)
+    record.scores([], figures)
+    record.tags(best)
     record.note(comparison_note(compared))
     record.tables(comparison_tables(compared))
     print_comparison(compared, folder)

@@ -24,13 +24,22 @@ from robust_eval.record.run_folder import (
     SUMMARY,
     TRACKED,
 )
-from robust_eval.record.settings import SEVERAL
+from robust_eval.record.settings import SEVERAL, decided, effective
 from robust_eval.record.tracking import Run
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.environment import environment
+
+COUNTED = ("questions.asked", "questions.kept", "prompts.asked", "prompts.found", "replies.came", "replies.cut")
+"""The counts by which people look for runs."""
+
+
+def run_name(settings: Mapping[str, object], swept: str | None) -> str:
+    """Return what a run is called in a tracker: the method, the model, the data set, and what was swept."""
+    words = told(settings)
+    return ", ".join(filter(None, (*(str(words[name]) for name in ("method", "model", "dataset")), swept)))
 
 
 def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
@@ -42,7 +51,7 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
     if record.run_id is not None:
         (folder / TRACKED).write_text(f"{record.run_id}\n", encoding="utf-8")
-    record.parameters(settings | told(settings))
+    record.parameters(decided(settings) | told(settings))
     record.tags(surroundings)
 
 
@@ -77,13 +86,6 @@ def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
     return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
 
 
-def effective(description: Mapping[str, object]) -> dict[str, object]:
-    """Return what the model was that was asked, under the names of its settings, and the fingerprint of the data."""
-    model = {name: value for name, value in description.items() if name.startswith("identity.")}
-    found: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
-    return found | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
-
-
 def leave_knowledge(questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run) -> None:
     """Write what is known of questions of which none is kept: whether each greedy answer is right.
 
@@ -104,7 +106,8 @@ def report(result: Result, folder: Path, record: Run) -> None:
         write_page(result, figures, folder / REPORT)
     (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
     write_summary(result, folder)
-    record.scores(list(result.scores.values()), result.counts())
+    counts = result.counts()
+    record.scores(list(result.scores.values()), {name: counts[name] for name in COUNTED})
     record.folder(folder)
     record.note(run_note(result))
     record.tables(run_tables(result))

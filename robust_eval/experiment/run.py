@@ -21,7 +21,7 @@ from robust_eval.experiment.corrected import labels_of
 from robust_eval.experiment.folder import owned
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.output import curves_of, describe, leave_knowledge, report
+from robust_eval.experiment.output import curves_of, describe, leave_knowledge, report, run_name
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.reproduction import compared
 from robust_eval.experiment.score import score
@@ -32,7 +32,7 @@ from robust_eval.question import Question, fingerprint
 from robust_eval.record.origin import origin
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
-from robust_eval.record.settings import flat
+from robust_eval.record.settings import flat, found_besides
 from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.library_bars import no_library_bars
@@ -79,7 +79,7 @@ def run(
 
         def start() -> Run:
             with watch.stage("tracking"):
-                record = recorded.enter_context(tracking.run(name, mlruns))
+                record = recorded.enter_context(tracking.run(run_name(settings, swept), mlruns))
                 describe(settings, composed, folder, record)
             return record
 
@@ -162,7 +162,7 @@ def _measure(
     described |= {f"loaded.grader.{name}": value for name, value in config.grader.description().items()}
     described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
     described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
-    begin().parameters(described)
+    begin().parameters(found_besides(settings, described))
     return Result(
         name=name,
         description=settings | described,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from robust_eval.metric.interval import UNKNOWN, Limits, bootstrap_draws, mean_interval, with_width
+from robust_eval.metric.interval import UNKNOWN, Limits, mean_draws, mean_interval, with_width
 
 
 class Difference(NamedTuple):
@@ -58,7 +58,7 @@ def paired_difference(
     if len(one) == 0:
         return Difference(0, *[math.nan] * 6)
     difference = one - other
-    draws = bootstrap_draws(np.mean, difference, groups=labels, seed=seed)
+    draws = mean_draws(difference, labels, seed)
     low, high = with_width(*np.quantile(draws, [0.025, 0.975]).tolist())
     if math.isnan(low):
         width = limits[1] - limits[0]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.certainty_curves import FAMILIES, entropy_of
 from robust_eval.metric.score import Floats
-from robust_eval.plot.style import INKS, QUALITATIVE, RED, ink, legend_below, panels, root
+from robust_eval.plot.style import GREY, INKS, QUALITATIVE, RED, ink, legend_below, panels, root
 
 BINS = 10
 """Of the entropy from 0 to the greatest possible, and of the error rate from 0 to 1; both ends belong to a bin."""
@@ -170,13 +170,14 @@ def by_category(
     present = [name for name in names if name in categories]
     present += [name for name in dict.fromkeys(categories) if name not in names]
     tables = {name: _table(entropies[category == name], errors[category == name], most) for name in present}
-    columns = max(3, math.ceil(math.sqrt(len(present))))
+    columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
     grid = panels(drawn, len(present), columns, width=2.1, height=2.1)
     grid[0].xaxis.set_major_locator(MaxNLocator(4))
     largest = max(table.max() for table, _ in tables.values())
     for panel, (name, (table, known)) in zip(grid, tables.items(), strict=True):
         cells = _cells(panel, table, most, largest)
-        panel.set_title(f"{names.get(name, name)} (n = {known.sum()})", fontsize=10, parse_math=False)
+        called = textwrap.fill(f"{names.get(name, name)} (n = {known.sum()})", 26, max_lines=4, placeholder=" …")
+        panel.set_title(called, fontsize=10, parse_math=False)
     _colour_bar(drawn, cells, drawn.axes, 20 * math.ceil(len(grid) / columns))
     drawn.supxlabel("entropy of the answers H (nats)", fontsize=11)
     drawn.supylabel("error rate", fontsize=11)
@@ -215,6 +216,8 @@ def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
         norm=LogNorm(1, max(10, largest)),
         cmap=_CELLS,
         clip_on=False,
+        edgecolors=np.where(table.T.ravel() > 0, GREY, "none").tolist(),
+        linewidth=0.6,
     )
     axes.set(xlim=(0, most), ylim=(0, 1))
     axes.grid(visible=False)

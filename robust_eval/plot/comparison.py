@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.paired import Difference
-from robust_eval.plot.style import BLUE, GREY, QUALITATIVE
+from robust_eval.plot.style import BLUE, GREY, QUALITATIVE, band, legend_beside
 from robust_eval.question import QUESTION_TYPES
 
 Curves = Mapping[str, Mapping[float, Estimate]]
@@ -55,7 +55,7 @@ def survival(axes: Axes, curves: Curves, title: str) -> Axes:
         temperatures = sorted(curve)
         at = np.array([0.0, *temperatures])
         value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
-        axes.fill_between(at, low, high, step="post", color=colour, alpha=0.12, linewidth=0)
+        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
         axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
@@ -178,6 +178,4 @@ def _legend(axes: Axes) -> None:
     width, height = drawn.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
     drawn.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
-    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    legend_beside(drawn, handles, words)

@@ -5,11 +5,12 @@ from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.plot.style import BLUE, GREY, MANY, QUALITATIVE, RED, SEQUENTIAL, legend_below, root
+from robust_eval.plot.style import BLUE, GREY, MANY, OUTLINE, QUALITATIVE, RED, SEQUENTIAL, band, legend_below, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
 
@@ -37,7 +38,7 @@ def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], thre
     """
     temperatures = np.array(sorted(accuracy))
     value, low, high = np.array([accuracy[t] for t in temperatures]).T
-    axes.fill_between(temperatures, low, high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
     axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
     axes.axhline(threshold, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, threshold, f"a fact breaks below {threshold:g}")
@@ -73,7 +74,7 @@ def survival(axes: Axes, holding: Mapping[float, Estimate]) -> Axes:
     temperatures = sorted(holding)
     at = np.array([0.0, *temperatures])
     value, low, high = np.array([(1.0, 1.0, 1.0), *(holding[t] for t in temperatures)]).T
-    axes.fill_between(at, low, high, step="post", color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.fill_between(at, low, high, step="post", **band(BLUE), label="95 % interval")
     axes.step(at, value, where="post", color=BLUE, label="facts that hold")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, 0.5, "half of the facts")
@@ -102,7 +103,7 @@ def entropy_by_breaking_temperature(
         r between the two over broken facts, for the title; NaN where undefined.
     """
     h, t = np.asarray(entropy, dtype=float), np.asarray(breaking, dtype=float)
-    levels, labels, step = _levels(t, temperatures)
+    levels, labels, step = break_levels(t, temperatures)
     place = np.where(np.isinf(t), levels[-1], t)
     spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
     many = len(h) > MANY
@@ -155,8 +156,18 @@ def frs_by_entropy_and_breaking(
     d
         The weight of the entropy in the score.
     """
+    points = facts_in_plane(axes, entropy, breaking, scores, temperatures)
+    root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
+    axes.set_title("Robustness of every fact")
+    return axes
+
+
+def facts_in_plane(
+    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, scores: ArrayLike, temperatures: ArrayLike
+) -> PathCollection:
+    """Draw what :func:`frs_by_entropy_and_breaking` does but for the bar of colours, and return the points."""
     h, t, score = (np.asarray(values, dtype=float) for values in (entropy, breaking, scores))
-    levels, labels, step = _levels(t, temperatures)
+    levels, labels, step = break_levels(t, temperatures)
     known = ~np.isnan(score)
     place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
     many = np.count_nonzero(known) > MANY
@@ -168,15 +179,13 @@ def frs_by_entropy_and_breaking(
         vmin=0,
         vmax=1,
         s=3 if many else 22,
-        linewidths=0,
         rasterized=many,
+        **OUTLINE | ({"linewidths": 0.3} if many else {}),
         clip_on=False,  # clipped, each point takes half as much again in an SVG file
     )
-    root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
     axes.set_yticks(levels, labels)
     axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
-    axes.set_title("Robustness of every fact")
-    return axes
+    return points
 
 
 def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: Mapping[str, int], n: int) -> Axes:
@@ -197,7 +206,7 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: M
     value, low, high = np.array(list(drawn.values())).reshape(-1, 3).T
     spread = np.nan_to_num(np.maximum([value - low, high - value], 0))
     places = range(len(drawn))
-    axes.bar(places, value, 0.6, color=BLUE, alpha=0.8)
+    axes.bar(places, value, 0.6, color=BLUE)
     axes.errorbar(places, value, spread, fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in drawn]
@@ -301,7 +310,9 @@ def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArra
     return np.asarray(kernel @ counts[some] / (len(values) * width * np.sqrt(2 * np.pi)))
 
 
-def _levels(breaking: NDArray[np.float64], temperatures: ArrayLike) -> tuple[NDArray[np.float64], list[str], float]:
+def break_levels(
+    breaking: NDArray[np.float64], temperatures: ArrayLike
+) -> tuple[NDArray[np.float64], list[str], float]:
     """Return where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any,
     beyond the grid.
     """

@@ -7,7 +7,7 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import MANY, SEQUENTIAL, legend_below, root
+from robust_eval.plot.style import GREY, MANY, SEQUENTIAL, legend_below, root
 
 _SPREAD = 0.012
 """Of points with the same entropy, to either side, as a share of the largest."""
@@ -42,7 +42,7 @@ def frs_by_entropy_and_rewording(axes: Axes, frs: ArrayLike, entropy: ArrayLike,
     norm = Normalize(0, 1)
     many = len(x) > MANY
     for held, marker, size, edge, label in (
-        (share < 1, "o", 30, "none", "wrong in one wording or more"),
+        (share < 1, "o", 30, GREY, "wrong in one wording or more"),
         (share == 1, "D", 44, "black", "right in every wording"),
     ):
         points = axes.scatter(
@@ -54,8 +54,8 @@ def frs_by_entropy_and_rewording(axes: Axes, frs: ArrayLike, entropy: ArrayLike,
             cmap=colormaps[SEQUENTIAL],
             norm=norm,
             marker=marker,
-            edgecolors="none" if many else edge,
-            linewidths=0.7,
+            edgecolors=edge,
+            linewidths=0.3 if many else 0.7,
             rasterized=many,
             clip_on=False,  # clipped, each point takes half as much again in an SVG file
             label=f"{label} ({np.count_nonzero(held)})",

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import BLUE, INKS, RED, panels
+from robust_eval.plot.style import BLUE, INKS, RED, legend_beside, panels
 
 BIN = 0.1
 """Width of a bin of certainty."""
@@ -84,5 +84,5 @@ def certainty_by_temperature(
     drawn.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
     drawn.supylabel("share of replies", fontsize=11)
     drawn.suptitle("Certainty of right and wrong replies", fontsize=12)
-    drawn.legend(*grid[0].get_legend_handles_labels(), loc="outside right upper", fontsize=9, frameon=False)
+    legend_beside(drawn, *grid[0].get_legend_handles_labels())
     return drawn

@@ -9,14 +9,15 @@ that shows the SVG files of :func:`robust_eval.report.figures.save` as part of i
 - text that stands in a coloured cell has one of :data:`INKS`, which look black and white and are to stay as they are;
 - what stands back (a threshold, a note, the grid) is :data:`GREY`, which a page may exchange as well: it is readable on
   white, and no single grey is on both;
-- everything else has a colour that can be seen on both. No legend has a box.
+- everything else has a colour that can be seen on both (a contrast of at least 3), or an outline that has: marks with
+  :data:`OUTLINE`, bands with that of :func:`band`. No legend has a box.
 
 No two things that must be told apart differ in their hue alone: dashes, markers, hatches or lightness tell them apart
 in greyscale.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,11 +30,13 @@ from matplotlib.legend import Legend
 BLACK, GREY = "#000000", "#6e6e6e"
 BLUE, RED = "#0072B2", "#D55E00"
 """From Okabe & Ito, Color Universal Design (2008)."""
-QUALITATIVE = (BLUE, RED, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", BLACK)
-"""Of things beside one another, from the same palette."""
+QUALITATIVE = (BLUE, RED, "#009E73", "#CC79A7", "#B37A00", "#3D93CC", BLACK)
+"""Of things beside one another, from the same palette, its orange and sky blue made darker, to be seen on white."""
 SEQUENTIAL = "viridis"
 INKS = ("#010101", "#fefefe")
 """Of text on a coloured cell, whatever is around it."""
+OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
+"""Of marks that a scale of colours fills: its ends are as pale or as dark as a page may be."""
 MANY = 2000
 """Points beyond which a cloud of them is one picture within an SVG file: each as a shape takes a hundred bytes."""
 
@@ -62,6 +65,11 @@ def figure() -> Iterator[tuple[Figure, Axes]]:
     with rc_context(_SETTINGS):
         drawn = Figure(layout="constrained")
         yield drawn, drawn.subplots()
+
+
+def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
+    """Return how an interval is filled and outlined: what lies behind it shines through, and its edge can be seen."""
+    return {"facecolor": (colour, opacity), "edgecolor": colour, "linewidth": 0.7}
 
 
 def ink(background: Any) -> str:
@@ -99,6 +107,14 @@ def root(axes: Axes) -> Figure:
     drawn = axes.get_figure(root=True)
     assert drawn is not None
     return drawn
+
+
+def legend_beside(drawn: Figure, handles: Sequence[Any], words: Sequence[str]) -> Legend:
+    """Return a legend of a whole figure at its right, in which words stand as they are."""
+    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return legend
 
 
 def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1) -> Legend:

@@ -5,9 +5,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from robust_eval.error import UserError, first_line
@@ -25,6 +26,8 @@ SWEEP_FOLDER = "sweep.folder"
 """The tag of the parent run of a sweep: where the folders of its jobs lie."""
 RESERVE = 1 << 20
 """Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
+LONG = 60.0
+"""Seconds after which the use of processor, memory, disk and GPU is recorded with a run, in a store of this machine."""
 _MAKE_UP = (
     "tracking: not all of this run is in %s; it is all in the run's folder, and the same command with the server there "
     "records it within seconds, from the store"
@@ -100,7 +103,8 @@ class Mlflow:
         reserve = mlruns / f"reserve-{started.run_id}"
         try:
             reserve.write_bytes(bytes(RESERVE))
-            yield started
+            with nullcontext() if SWEEP_FOLDER in tags else self._watched(started.run_id, mlruns):
+                yield started
             started.end("FINISHED")
         except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
             reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
@@ -127,6 +131,29 @@ class Mlflow:
 
         run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
         return MlflowRun(client, run.info.run_id)
+
+    @contextmanager
+    def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
+        """Record what the machine does meanwhile (``system/``), of a run that is not over within :data:`LONG`."""
+        monitors: list[Any] = []
+
+        def watch() -> None:
+            from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+            logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)  # a run is not worse for lacking them
+            monitors.append(SystemMetricsMonitor(run_id, tracking_uri=self.store(mlruns)))  # type: ignore[no-untyped-call]
+            monitors[0].start()
+
+        timer = Timer(LONG, watch)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            for monitor in monitors:
+                monitor.finish()
 
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
         """Return a client and the id of the experiment, which is created if it does not exist."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from robust_eval.error import first_line
+from robust_eval.metric.figure import HEADLINE
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.run_folder import ERROR
@@ -87,14 +88,19 @@ class MlflowRun:
         now = int(time.time() * 1000)
         flat: dict[str, float] = {}
         for score in scores:
-            flat |= score.telling().flat()
+            for name, estimate in score.telling().figures().items():
+                if _shown(score, name):
+                    bounds = {} if math.isnan(estimate.low) else {"low": estimate.low, "high": estimate.high}
+                    flat |= {name: estimate.value, **{f"{name}.{end}": bound for end, bound in bounds.items()}}
         flat |= figures
         metrics = [Metric(name, value, now, 0) for name, value in flat.items() if math.isfinite(value)]
-        for curve_name, curve in ((name, curve) for score in scores for name, curve in score.curves.items()):
-            for step, temperature in zip(integer_steps(list(curve)), curve, strict=True):
-                for suffix, value in zip(("", ".low", ".high"), curve[temperature], strict=True):
-                    if math.isfinite(value):
-                        metrics.append(Metric(f"curve/{curve_name}{suffix}", value, now, step))
+        for score in scores:
+            for curve_name in (name for name in score.curves if _shown(score, name)):
+                curve = score.curves[curve_name]
+                unit, steps = integer_steps(list(curve))
+                points = [(estimate.value, step) for estimate, step in zip(curve.values(), steps, strict=True)]
+                called = f"curve/{curve_name} by t in {unit}"
+                metrics += [Metric(called, value, now, step) for value, step in points if math.isfinite(value)]
         self._batches(metrics=metrics)
 
     def note(self, markdown: str) -> None:
@@ -164,17 +170,27 @@ class RunOnServer:
         self.attempt(self._run.discard)
 
 
-def integer_steps(temperatures: Sequence[float]) -> list[int]:
-    """Turn temperatures into MLflow's integer steps: times 10, or times the least power of ten that keeps them apart.
+def _shown(score: Score, name: str) -> bool:
+    """Tell whether a person wants a figure first, or its metric does not say of any."""
+    about = score.about(name)
+    return not score.declared if about is None else bool(about.shown == HEADLINE or about.leads or about.short)
 
-    A model's own temperature has no number: its step is 0.
 
-    >>> integer_steps([0.2, 1.0]), integer_steps([0.2, 0.25])
-    ([2, 10], [20, 25])
+UNITS = {100: "hundredths", 1000: "thousandths", 10**6: "millionths"}
+"""What the steps of a curve are in."""
+
+
+def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
+    """Turn temperatures into MLflow's integer steps: their unit, and each in it.
+
+    These are hundredths, so that curves of different grids lie above one another, or the first of :data:`UNITS` that
+    keeps the temperatures. A model's own temperature has no number: its step is 0.
+
+    >>> integer_steps([0.2, 1.0]), integer_steps([0.125])
+    (('hundredths', [20, 100]), ('thousandths', [125]))
     """
-    scale = 10
-    if any(map(math.isnan, temperatures)):
-        return [0 if math.isnan(t) else round(t * scale) for t in temperatures]
-    while any(abs(round(t * scale) - t * scale) > 1e-9 * scale for t in temperatures) and scale < 10**9:
-        scale *= 10
-    return [round(t * scale) for t in temperatures]
+    known = [t for t in temperatures if not math.isnan(t)]
+    scale = next(
+        (scale for scale in UNITS if all(abs(round(t * scale) - t * scale) < 1e-9 * scale for t in known)), max(UNITS)
+    )
+    return UNITS[scale], [0 if math.isnan(t) else round(t * scale) for t in temperatures]

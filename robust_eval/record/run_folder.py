@@ -19,6 +19,8 @@ VERDICTS = "verdicts.parquet"
 """What a judge said of each reply, and why."""
 LABELS_FILE = "labels.parquet"
 """What people said of answers; absent where nobody was asked."""
+REPLY_CERTAINTY = "frs_certainty.parquet"
+"""How sure the model was of its replies; absent where no FRS was measured."""
 LOADED = "loaded.json"
 """What was found when the run asked: what stands for settings that are auto, the server, the fingerprint of the data;
 runs of earlier versions have none."""

@@ -42,7 +42,7 @@ class Run(Protocol):
         """Record the questions, their source and their fingerprint."""
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
-        """Record the figures of the metrics and other flat figures.
+        """Record the figures of the metrics that a person wants first, with their intervals, and other flat figures.
 
         Of a curve, the values at telling temperatures are figures. The whole curve is under ``curve/``, by step.
         """

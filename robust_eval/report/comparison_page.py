@@ -7,28 +7,17 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import nearest_to_one, point
-from robust_eval.metric.frs_presentation import ACCURACY, SURVIVAL
 from robust_eval.metric.paired import Difference, LogRank
-from robust_eval.metric.type_shares import share_estimates
-from robust_eval.plot import comparison as plot
-from robust_eval.plot.certainty import entropy_histogram
-from robust_eval.plot.style import figure
 from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison import Comparison
+from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
-from robust_eval.report.figures import save
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, opening
-from robust_eval.report.page import inlined, template
-
-MOST_PAIRS = 40
-"""Pairs that one figure shows."""
+from robust_eval.report.page import drawing, template
 
 
 def write_comparison(compared: Comparison, folder: Path) -> None:
@@ -36,7 +25,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     and, where measurements share questions, ``questions.parquet``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    figures = _save_figures(compared, folder / "figures")
+    figures = save_comparison_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))
     verdicts, rankings = opening(compared)
     page = template("comparison.html.jinja").render(
@@ -47,10 +36,10 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
         script=files("robust_eval.report").joinpath("comparison.js").read_text(encoding="utf-8"),
         warning=compared.warning,
         tables=tables,
-        figures=inlined(figures),
+        figures=[(each, drawing(each.svg, f"figure{place}")) for place, each in enumerate(figures)],
     )
     (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
-    drawings = {caption: file.with_suffix(".png").relative_to(folder) for caption, file in figures.items()}
+    drawings = {each.caption: each.svg.with_suffix(".png").relative_to(folder) for each in figures}
     text = _markdown([*sentences(compared), compared.warning], tables, drawings)
     (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
@@ -84,96 +73,6 @@ def _counted(runs: int) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _save_figures(compared: Comparison, folder: Path) -> dict[str, Path]:
-    """Draw what the measurements on each data set allow; caption to the SVG's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    saved = {}
-    for place, dataset in enumerate(dict.fromkeys(compared.names.datasets)):
-        runs = dict(compared.on(dataset))
-        drawings = {
-            f"Mean FRS for each d, {dataset}": (plot.frs_by_d, {label: run.scores() for label, run in runs.items()}),
-            f"Accuracy against temperature, {dataset}": (
-                plot.accuracy_by_temperature,
-                {label: run.curve(ACCURACY.name) for label, run in runs.items()},
-            ),
-            f"Facts that hold, {dataset}": (
-                plot.survival,
-                {label: run.curve(SURVIVAL.name) for label, run in runs.items()},
-            ),
-        }
-        for caption, (draw, curves) in drawings.items():
-            if drawn := {label: curve for label, curve in curves.items() if curve}:
-                with figure() as (canvas, axes):
-                    draw(axes, drawn, caption)
-                    saved[caption] = save(canvas, folder / f"{draw.__name__}{f'_{place + 1}' if place else ''}")
-    if compared.types:
-        caption = "Question types among the most robust facts"
-        with figure() as (canvas, axes):
-            shares = {pooled.subject: share_estimates(pooled.shares) for pooled in compared.types}
-            plot.most_robust_by_type(axes, shares, caption)
-            saved[caption] = save(canvas, folder / "most_robust_by_type")
-    saved |= _save_differences(compared, folder)
-    return saved | _save_agreement(compared, folder) | _save_certainty(compared, folder)
-
-
-def _save_differences(compared: Comparison, folder: Path) -> dict[str, Path]:
-    """Return the paired differences of each figure that speaks for pairs; of many pairs those that are
-    furthest apart.
-    """
-    saved: dict[str, Path] = {}
-    for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
-        pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
-        if not pairs:
-            continue
-        furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MOST_PAIRS]
-        found = {
-            f"{compared.names.whole[pair.first]} − {compared.names.whole[pair.second]}": pair.differences[name]
-            for pair in pairs
-            if pair in furthest
-        }
-        label = compared.words(name)
-        caption = f"Paired differences: {label}"
-        if len(found) < len(pairs):
-            caption += f", the {len(found)} largest of {len(pairs)}"
-        with figure() as (canvas, axes):
-            plot.differences(axes, found, f"first minus second: {label}", caption)
-            saved[caption] = save(canvas, folder / f"differences{f'_{place + 1}' if place else ''}")
-    return saved
-
-
-def _save_agreement(compared: Comparison, folder: Path) -> dict[str, Path]:
-    """κ and α by data set, at the temperature nearest to 1, where agreement was measured."""
-    saved = {}
-    for name, caption in (("kappa", "Fleiss' κ by data set"), ("alpha", "Cronbach's α by data set")):
-        found: dict[str, dict[str, Estimate]] = {}
-        for dataset in dict.fromkeys(compared.names.datasets):
-            for subject, run in compared.on(dataset):
-                if curve := run.curve(f"agreement.{name}"):
-                    found.setdefault(subject, {})[dataset] = curve[nearest_to_one(curve)]
-        if found:
-            with figure() as (canvas, axes):
-                plot.by_dataset(axes, found, caption)
-                saved[caption] = save(canvas, folder / f"{name}_by_dataset")
-    return saved
-
-
-def _save_certainty(compared: Comparison, folder: Path) -> dict[str, Path]:
-    """Entropies on common bins, by data set, at the temperature nearest to 1 (Reganova & Steinbach, Fig. 1)."""
-    saved = {}
-    for place, dataset in enumerate(dict.fromkeys(compared.names.datasets)):
-        found = {}
-        for subject, run in compared.on(dataset):
-            if curve := run.curve("certainty.entropy"):
-                found[subject] = run.values(point("certainty.entropy", nearest_to_one(curve)))
-        most = max((np.nanmax(values, initial=0) for values in found.values()), default=0)
-        if most > 0:
-            with figure() as (canvas, axes):
-                entropy_histogram(axes, found, most)
-                caption = f"Entropy of the answers, {dataset}"
-                saved[caption] = save(canvas, folder / f"answer_entropy{f'_{place + 1}' if place else ''}")
-    return saved
 
 
 def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:

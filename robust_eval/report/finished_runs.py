@@ -29,7 +29,7 @@ from robust_eval.metric.interval import Limits
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.limits import limits_of
 from robust_eval.metric.score import Floats
-from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPORT, SUMMARY
+from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.report.question_status import verdict
 from robust_eval.runtime.json_text import parsed_json
@@ -62,6 +62,7 @@ class FinishedRun:
     ``settings`` are flat, with what was found in place of ``auto``, ``figures`` the summary under its MLflow names,
     ``questions`` the table of all questions asked with the figures of each, ``declared`` what the metrics say of their
     figures. ``greedy`` are the greedy answers by question id and ``page`` is the report, where they are at hand.
+    ``reply_certainty`` counts right and wrong replies by temperature and certainty, where that is at hand.
     ``of_questions`` holds the numbers of questions that figures rest on, where they are told (:meth:`n`).
     """
 
@@ -72,6 +73,7 @@ class FinishedRun:
     of_questions: Mapping[str, int] = field(default_factory=dict)
     declared: Sequence[Figure] = KNOWN_FIGURES
     page: Path | None = None
+    reply_certainty: pa.Table | None = None
 
     def about(self, figure: str) -> Figure | None:
         """Return what is declared of the figure of this name; None where nothing is."""
@@ -201,7 +203,11 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
             called, FIGURES, lambda: from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8")))
         )
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
-    run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page)
+    certain = None
+    if (folder / REPLY_CERTAINTY).is_file():
+        columns = ["temperature", "certainty_from", "right", "wrong"]
+        certain = _damaged(called, REPLY_CERTAINTY, lambda: pq.read_table(folder / REPLY_CERTAINTY).select(columns))
+    run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page, certain)
     for figure in run.measured:
         if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
@@ -314,7 +320,9 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
             questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
     of_questions = {**other.of_questions, **one.of_questions}
     figures, declarations = {**other.figures, **one.figures}, [*one.declared, *other.declared]
-    return FinishedRun(one.settings, figures, questions, one.greedy, of_questions, declarations, one.page)
+    return FinishedRun(
+        one.settings, figures, questions, one.greedy, of_questions, declarations, one.page, one.reply_certainty
+    )
 
 
 class Labels:
@@ -328,7 +336,9 @@ class Labels:
             {name: value for name, value in settings_that_count(run).items() if name not in ignored} for run in runs
         ]
         on = [{name: value for name, value in each.items() if name.startswith("dataset.")} for each in settings]
-        of = [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
+        of = _without_files(
+            [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
+        )
         self.datasets = _labels(on, "dataset.name", named=True)
         subjects = _labels(of, "model.name", named=False)
         pairs = list(zip(subjects, self.datasets, strict=True))
@@ -341,6 +351,14 @@ class Labels:
             f"{subject} on {dataset}" if several else subject
             for subject, dataset in zip(self.subjects, self.datasets, strict=True)
         ]
+
+
+def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out where answers came from, unless runs differ in nothing else."""
+    names = dict.fromkeys(name for each in settings for name in each)
+    left = [{name: value for name, value in each.items() if not name.endswith(".file")} for each in settings]
+    same = _kinds(left, list(names)) == _kinds(settings, list(names))
+    return left if same else [dict(each) for each in settings]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, named: bool) -> list[str]:

@@ -17,6 +17,7 @@ from robust_eval.record.run_folder import (
     GRADED,
     LOADED,
     QUESTIONS,
+    REPLY_CERTAINTY,
     SUMMARY,
     TRACKED,
 )
@@ -111,7 +112,7 @@ class TrackedRuns:
 
     def _read(self, client: Any, run: Any) -> FinishedRun:
         run_id = run.info.run_id
-        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED))
+        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, REPLY_CERTAINTY))
         return read_run(folder, f"{run.info.run_name} ({run_id})")
 
     def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:

@@ -1,11 +1,13 @@
 """What a tracker shows of a run and of a comparison by itself: a note in Markdown, and tables of a readable length."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
+from robust_eval.metric.figure import curve_and_temperature
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE
 from robust_eval.report.comparison import Comparison
@@ -57,9 +59,32 @@ def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
 
 
 def run_tables(result: Result) -> dict[str, pa.Table]:
-    """Return the questions with their greedy answers and main figures; of many, a sample of every kind, and of each
-    kind of both ends and the middle of the first figure.
+    """Return all figures, and the questions with their greedy answers and main figures; of many questions a sample of
+    every kind, and of each kind of both ends and the middle of the first figure.
     """
+    return _named("figures", _figures(result)) | _questions(result)
+
+
+def _figures(result: Result) -> pa.Table:
+    """Return a row for each figure, those of curves at every temperature, and for each count."""
+    rows = [
+        {
+            "figure": name,
+            "label": about.words if (about := score.about(name)) else "",
+            **estimate._asdict(),
+            "n": score.n(name),
+        }
+        for score in result.scores.values()
+        for name, estimate in score.figures().items()
+    ]
+    rows += [{"figure": name, "label": "", "value": float(value)} for name, value in result.counts().items()]
+    words = [(name, pa.string()) for name in ("figure", "label")]
+    numbers = [(name, pa.float64()) for name in ("value", "low", "high")]
+    return pa.Table.from_pylist(rows, pa.schema([*words, *numbers, ("n", pa.int64())]))
+
+
+def _questions(result: Result) -> dict[str, pa.Table]:
+    """Return the questions; see :func:`run_tables`."""
     table = result.by_question()
     declarations = [figure for score in result.scores.values() for figure in score.declared if figure.of_question]
     figures = [name for figure in declarations for name in figure.standing(table.column_names)[:1]]
@@ -109,6 +134,30 @@ def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
         columns = dict.fromkeys(name for each in found for name in each)
         tables["questions_that_differ_most"] = pa.table({name: [each.get(name) for each in found] for name in columns})
     return tables
+
+
+def best_and_spread(compared: Comparison) -> tuple[dict[str, float], dict[str, str]]:
+    """Return of each main figure of several runs its best value and the spread, the largest minus the smallest; and
+    which run is the best.
+    """
+    figures, best = {}, {}
+    headline = dict.fromkeys(name for run in compared.runs for name in run.headline)
+    others = (name for run in compared.runs for name in run.figures if not curve_and_temperature(name))
+    for name in dict.fromkeys([*headline, *others]):
+        about = compared.about(name)
+        if about is None or not (about.leads or about.short):
+            continue
+        found = [
+            (run.figures[name].value, label)
+            for run, label in zip(compared.runs, compared.labels, strict=True)
+            if name in run.figures and not math.isnan(run.figures[name].value)
+        ]
+        if len(found) > 1:
+            figures[f"{name}.spread"] = max(found)[0] - min(found)[0]
+            if about.more_is_better is not None:
+                value, label = (max if about.more_is_better else min)(found, key=lambda each: each[0])
+                figures[f"{name}.best"], best[f"best.{name}"] = value, label
+    return figures, best
 
 
 def _named(name: str, table: pa.Table) -> dict[str, pa.Table]:

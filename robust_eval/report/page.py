@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.question import Question
 from robust_eval.record.result import Result
+from robust_eval.record.settings import effective
 from robust_eval.report.compressed import compressed, packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
@@ -35,8 +37,12 @@ from robust_eval.report.wording import asked_words, claims, few, headline, main_
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
 
+SMALLEST = 9
+"""Pixels of the height of the smallest text: of smaller ones a phone shows too little."""
 EXTREMES = 12
 """Facts listed at either end."""
+SCRIPT = ("elements", "data", "filters", "table", "address", "question", "drawings", "assembled")
+"""The parts of the page's script, in their order."""
 MOST = 2000
 """Questions that a page shows in full: a sample where there are more."""
 DATA_LIMIT = 1_600_000
@@ -78,7 +84,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         left_out=list(left_out(result)),
         data=_question_data(result, columns, shown.rows),
         vega=compressed(vega_script()),
-        script=files("robust_eval.report").joinpath("page.js").read_text(encoding="utf-8"),
+        script=page_script(),
         extremes=_extremes(result),
         types=_types(result),
         type_name=type_name,
@@ -105,6 +111,13 @@ def corrected_part(score: Score | None) -> Markup:
     return Markup(f"{CORRECTED_PART[0]}{shown}{CORRECTED_PART[1]}")
 
 
+def page_script() -> str:
+    """Return the script of the page: its parts in one function, each of which uses what those before it made."""
+    folder = files("robust_eval.report").joinpath("script")
+    parts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
+    return "\n".join(['"use strict";', "(async () => {", *parts, "})();"])
+
+
 def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[int]) -> str:
     """Return all that the page's script shows of these questions beside what the index says of them, compressed."""
     questions = [result.asked[row] for row in shown]
@@ -121,6 +134,7 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
         "axes": (axes * 3)[:3],
         "scatter": scatter(),
         "curve": accuracy_curve(next(thresholds, 0.5)),
+        "settings": _settings(result),
     }
     for longest in LONGEST:
         data["details"] = details(result, questions, longest, decode)
@@ -128,6 +142,14 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
         if len(text) <= DATA_LIMIT:
             break
     return text
+
+
+def _settings(result: Result) -> dict[str, str]:
+    """Return the settings that decide which answers come, with what was found in place of ``auto``."""
+    groups = ("model.", "sampler.", "rewriter.", "reader.", "grader.")
+    found = {**result.description, **effective(result.description)}
+    said = {name: printable_lines(str(value)) for name, value in found.items() if name.startswith(groups)}
+    return {"seed": str(found.get("seed")), **{name: cut(value, LONGEST[0]) for name, value in said.items()}}
 
 
 def _setup(result: Result) -> dict[str, str]:
@@ -183,14 +205,20 @@ def drawing(file: Path, prefix: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r'\bid="', f'id="{prefix}-', drawn)
     drawn = re.sub(r"url\(#", f"url(#{prefix}-", drawn)
-    drawn = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', _no_smaller, drawn, count=1)
+    drawn = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', partial(_no_smaller, _smallest_text(drawn)), drawn, count=1)
     drawn = re.sub(r'href="#', f'href="#{prefix}-', drawn)
     return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), drawn)
 
 
-def _no_smaller(found: re.Match[str]) -> str:
-    """Keep a drawing so wide that its smallest text, which is 9 points high, has 9 pixels."""
-    return f'<svg style="min-width: {float(found[2]):.0f}px" {found[1]}width="{found[2]}pt"'
+def _smallest_text(drawn: str) -> float:
+    """Return the height of the smallest text of a drawing, in points."""
+    return min(map(float, re.findall(r"font-size: ([\d.]+)px", drawn)), default=SMALLEST)
+
+
+def _no_smaller(smallest: float, found: re.Match[str]) -> str:
+    """Keep a drawing so wide that its ``smallest`` text, in points, has :data:`SMALLEST` pixels."""
+    width = float(found[2]) * max(1, SMALLEST / smallest)
+    return f'<svg style="min-width: {width:.0f}px" {found[1]}width="{found[2]}pt"'
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:

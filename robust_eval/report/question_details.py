@@ -102,6 +102,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     counts: dict[str, dict[_Key, list[float]]] = defaultdict(dict)
     elected: set[tuple[str, _Key]] = set()
     ended: dict[tuple[str, _Key], float] = defaultdict(float)
+    came: dict[tuple[str, _Key], str] = {}
     names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "finish_reason", "temperature"]
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
     for (question_id, *key, temperature), weight, won in zip(
@@ -110,6 +111,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
         rewrite, text, label, correct, outcome, reason, finish = key
         fate = f"{outcome}: {reason}" if reason and outcome == "invalid" else outcome
         answer = (rewrite, text.strip(), label, verdict(correct, outcome), fate)
+        came.setdefault((question_id, answer), text)
         of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
         of_answer[column[temperature]] += weight
         if finish == "length":
@@ -119,7 +121,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     return {
         question_id: {
             "temperatures": [temperature_name(t) if math.isnan(t) else t for t in temperatures],
-            **_most_frequent(question_id, found, elected, ended, longest),
+            **_most_frequent(question_id, found, elected, ended, came, longest),
         }
         for question_id, found in counts.items()
     }
@@ -130,26 +132,33 @@ def _most_frequent(
     found: Mapping[_Key, list[float]],
     elected: Collection[tuple[str, _Key]],
     ended: Mapping[tuple[str, _Key], float],
+    came: Mapping[tuple[str, _Key], str],
     longest: int,
 ) -> dict[str, Any]:
-    """Return the answers that are shown, by wording, with how often the length limit ``ended`` one that it did; the
-    others and all of them parted by their verdict.
+    """Return the answers that are shown, by wording, with how often the length limit ``ended`` one that it did and how
+    the first of its replies ``came`` where more of it than is shown can be; the others, all of them, and those that the
+    limit ended parted by their verdict.
     """
     shown, seen = [], Counter[int]()
     others: dict[str, list[Sequence[float]]] = defaultdict(list)
     whole: dict[str, list[Sequence[float]]] = defaultdict(list)
+    limited: dict[str, float] = defaultdict(float)
     for answer, counts in sorted(found.items(), key=lambda item: (item[0][0], -sum(item[1]))):
         rewrite, text, label, said, outcome = answer
         whole[said].append(counts)
+        limited[said] += ended.get((question_id, answer), 0.0)
         seen[rewrite] += 1
         if seen[rewrite] > ANSWERS:
             others[said].append(counts)
             continue
         won, ends = (question_id, answer) in elected, _times(ended.get((question_id, answer), 0.0))
         line = [rewrite, cut(text, longest), cut(label or "", 40), said, outcome, won, _summed([counts])]
-        shown.append([*line, ends] if ends else line)
+        reply = cut(came[question_id, answer], max(longest, longest**2 // 50))
+        shown.append([*line, ends, reply] if reply != line[1] else [*line, ends] if ends else line)
     labels = any(label and label != normalize(text) for _, text, label, *_ in islice(found, ANSWERS))
+    ends_by_verdict = [[said, _times(limited[said])] for said in VERDICTS if limited[said]]
     return {
+        **({"cut": ends_by_verdict} if ends_by_verdict else {}),
         "rows": shown,
         "labels": labels,
         "others": [[said, len(others[said]), _summed(others[said])] for said in VERDICTS if said in others],

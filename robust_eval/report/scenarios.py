@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from robust_eval.metric.agreement_metric import of_scenario
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import curve_and_temperature, point
-from robust_eval.metric.interval import bootstrap_draws, with_width
+from robust_eval.metric.interval import mean_draws, with_width
 from robust_eval.metric.score import Floats, mean_estimate
 from robust_eval.report.finished_runs import FinishedRun
 
@@ -99,7 +99,7 @@ def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_
         defined = asked & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
         estimate = mean_estimate(values[defined], labels, run.settings["seed"], run.limits(name))
-        draws = bootstrap_draws(np.mean, values[defined], groups=labels, seed=seed)
+        draws = mean_draws(values[defined], labels, seed)
         figures[name] = Found(int(defined.sum()), estimate, draws)
     kept = int((asked & run.kept()).sum())
     for name in run.headline:

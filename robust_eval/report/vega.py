@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from robust_eval.plot.style import BLUE, RED
+from robust_eval.plot.style import BLUE, GREY, RED
 from robust_eval.runtime.cache import cache_folder, keep, kept
 
 _INK: dict[str, Any] = {
@@ -50,7 +50,7 @@ def scatter() -> dict[str, Any]:
         "width": "container",
         "height": 380,
         "params": [{"name": "chosen", "select": "interval"}],
-        "mark": {"type": "circle", "size": 70, "opacity": 0.8, "stroke": "currentColor", "strokeWidth": 0.4},
+        "mark": {"type": "circle", "size": 70, "opacity": 1, "stroke": GREY, "strokeWidth": 0.8},
         "encoding": {
             "x": {"field": "x", "type": "quantitative", "scale": {"zero": False}, "axis": {"tickCount": 10}},
             "y": {"field": "y", "type": "quantitative", "scale": {"zero": False}, "axis": {"tickCount": 8}},
@@ -80,7 +80,14 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
     def area(of: str, low: str, high: str, opacity: float) -> dict[str, Any]:
         return {
             "data": {"name": of},
-            "mark": {"type": "area", "color": BLUE, "opacity": opacity},
+            "mark": {
+                "type": "area",
+                "color": BLUE,
+                "opacity": 1,
+                "fillOpacity": opacity,
+                "stroke": BLUE,
+                "strokeWidth": 0.7,
+            },
             "encoding": {"x": temperature, "y": {**share, "field": low}, "y2": {"field": high}},
         }
 

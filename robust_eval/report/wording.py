@@ -64,7 +64,7 @@ def asked_words(result: Result) -> str:
     )
     when = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
     model = f"{known.get('model.name', 'The model')}{f' ({where})' if where else ''}"
-    again = "; ".join(_again(name, known) for name in result.graded)
+    again = "; ".join(dict.fromkeys(_again(name, known) for name in result.graded))
     kept = "all of them" if len(result.kept) == len(result.candidates()) else f"{len(result.kept):,} of them"
     once = "once at temperature 0, and " if result.baseline.num_rows else ""
     data = known.get("dataset.name", "the data set")

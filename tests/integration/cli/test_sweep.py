@@ -19,7 +19,10 @@ from robust_eval.cli.compare import main as report
 from robust_eval.cli.sweep import write_error
 from robust_eval.error import UserError
 
-FIGURES = ("frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type")
+FIGURES = (
+    *("frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type"),
+    *("reply_certainty", "entropy_by_breaking_temperature", "frs_by_entropy_and_breaking", "frs_density"),
+)
 COUNTING = """
 import pathlib, runpy, sys
 from transformers.models.llama.modeling_llama import LlamaModel
@@ -110,7 +113,8 @@ def test_the_jobs_of_a_sweep_are_named_after_what_differs(models: list[Path], sw
     parent, children = recorded(mlruns)
     assert parent.info.run_name == f"sweep over model.path={models[0]},{models[1]}, metric.frs.d=1,5,50"
     names = {f"tiny on facts, metric.frs.d={d},model.path={model}" for model in models for d in D}
-    assert {child.info.run_name for child in children} == names
+    tracked = {f"frs, tiny, facts, metric.frs.d={d},model.path={model}" for model in models for d in D}
+    assert {child.info.run_name for child in children} == tracked
     assert {parent.info.status, *(child.info.status for child in children)} == {"FINISHED"}
     for child in children:  # under one name, so that the tracker can draw it against d
         assert child.data.metrics["frs"] == child.data.metrics[f"frs.d{child.data.params['metric.frs.d']}"]
@@ -158,8 +162,30 @@ def test_the_note_of_a_sweep_shows_what_its_comparison_shows(swept: tuple[Path, 
     names = {file.path for file in client.list_artifacts(parent.info.run_id, "tables")}
     assert names == {f"tables/{name}.json" for name in ("runs", "pairs", "questions_that_differ_most")}
     for child in children:
-        assert [file.path for file in client.list_artifacts(child.info.run_id, "tables")] == ["tables/questions.json"]
+        tables = [file.path for file in client.list_artifacts(child.info.run_id, "tables")]
+        assert tables == ["tables/figures.json", "tables/questions.json"]
         assert f"| mean FRS, d = {child.data.params['metric.frs.d']} |" in child.data.tags["mlflow.note.content"]
+
+
+def test_a_search_for_runs_gives_a_table_and_the_parent_has_the_best_values(swept: tuple[Path, Path, str]):
+    mlruns, _, _ = swept
+    parent, children = recorded(mlruns)
+    mlflow.set_tracking_uri(f"sqlite:///{mlruns}/mlflow.db")
+    table = mlflow.search_runs(experiment_names=["robust_eval"], filter_string="params.method = 'frs'")
+    assert len(table) == len(children)
+    told = table[[f"params.{name}" for name in ("method", "model", "dataset", "sampler", "d")]].drop_duplicates()
+    expected = {("frs", "tiny", "facts", "temperature_sweep", d) for d in D}
+    assert set(told.itertuples(index=False, name=None)) == expected
+    metrics = [name for name in table.columns if name.startswith("metrics.")]
+    assert len(metrics) < 50
+    for name in ("frs", "accuracy.greedy", "frs.unbroken_share"):
+        values = table[f"metrics.{name}"]
+        assert values.notna().all()
+        if name != "accuracy.greedy":
+            assert parent.data.metrics[f"{name}.spread"] == values.max() - values.min()
+            assert parent.data.metrics[f"{name}.best"] == values.max()
+    best = max(children, key=lambda child: child.data.metrics["frs"])
+    assert f"d={best.data.params['d']}" in parent.data.tags["best.frs"]
 
 
 @pytest.mark.parametrize("named", ["experiment", "sweep", "runs", "folder"])

@@ -174,25 +174,41 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     client = mlflow.MlflowClient(f"sqlite:///{folder.parent}/mlruns/mlflow.db")
     (found,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
     assert found.info.status == "FINISHED"
+    assert found.info.run_name == "frs+certainty, tiny, facts"
     finite = {name: value for name, value in result.summary().items() if value is not None}
-    singles = {name: value for name, value in finite.items() if ".t" not in name}
-    assert {name: found.data.metrics.get(name) for name in singles} == singles
-    for name in ("accuracy", "accuracy.low", "certainty.entropy", "certainty.error_rate.high", "frs.survival"):
-        history = {entry.step: entry.value for entry in client.get_metric_history(found.info.run_id, f"curve/{name}")}
-        base = name.removesuffix(".low").removesuffix(".high")
-        bound = name.removeprefix(base)
-        expected = {
-            round(t * 10): finite[f"{base}.t{t:g}{bound}"] for t in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+    curves = {name for name in found.data.metrics if name.startswith("curve/")}
+    singles = {name: value for name, value in found.data.metrics.items() if name not in curves}
+    assert singles == {name: finite[name] for name in singles}
+    assert {"frs", "frs.d1", "frs.d1.low", "accuracy.greedy", "accuracy.t1", "questions.kept", "prompts.asked"} <= {
+        *singles
+    }
+    assert len(found.data.metrics) < 100 < len(finite)
+    for name in ("accuracy", "certainty.entropy", "certainty.error_rate"):
+        history = client.get_metric_history(found.info.run_id, f"curve/{name} by t in hundredths")
+        grid = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+        assert {entry.step: entry.value for entry in history} == {
+            round(t * 100): finite[f"{name}.t{t:g}"] for t in grid
         }
-        assert history == expected
+    table = json.loads(
+        client.download_artifacts(found.info.run_id, "tables/figures.json")
+        and Path(client.download_artifacts(found.info.run_id, "tables/figures.json")).read_text()
+    )
+    named = {row[0]: row[2] for row in table["data"]}
+    assert {name for name in named if named[name] is not None} >= {
+        name for name in finite if not name.endswith((".low", ".high", ".n"))
+    }
     assert found.data.params["sampler.temperature_sweep.trials"] == "3"
-    assert found.data.params["loaded.dtype"] in ("float32", "bfloat16")
+    assert found.data.params["model.dtype"] in ("float32", "bfloat16")
+    assert not [name for name in found.data.params if name.startswith(("loaded.", "identity."))]
     files = folder_hash(Path(found.data.params["model.path"]))
-    assert found.data.params["identity.files"] == files
+    assert found.data.params["model.files"] == files
     assert {path.path for path in client.list_artifacts(found.info.run_id)} == FILES | {
         *("certainty.parquet", "mlflow_run.txt", "tables"),
     }
-    assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == ["tables/questions.json"]
+    assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == [
+        "tables/figures.json",
+        "tables/questions.json",
+    ]
     assert found.data.tags["mlflow.note.content"].startswith(
         f"{sentence(result)} {few_kept(result)}\n\n**Figures**\n\n| figure |"
     )

@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
@@ -18,6 +20,7 @@ from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
 from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import DETAIL, Figure
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.mlflow import Mlflow
@@ -25,6 +28,7 @@ from robust_eval.record.mlflow_run import integer_steps
 from robust_eval.record.run_folder import ERROR
 from robust_eval.record.tracking import Untracked
 
+CURVE = "curve/accuracy by t in hundredths"
 SCORE = Score(
     values={"frs.d1": Estimate(0.5, 0.4, 0.6), "frs.count.broken": Estimate(3.0), "odd": Estimate(float("nan"))},
     curves={"accuracy": {0.2: Estimate(1.0, 0.9, 1.0), 0.6: Estimate(0.75), 1.0: Estimate(0.5, 0.4, 0.6)}},
@@ -66,7 +70,6 @@ def test_a_run_holds_parameters_metrics_tags_data_and_artifacts(mlruns: Path):
         "frs.d1": 0.5,
         "frs.d1.low": 0.4,
         "frs.d1.high": 0.6,
-        "frs.d1.n": 3.0,
         "frs.count.broken": 3.0,
         "questions.kept": 3.0,
         "accuracy.t0.2": 1.0,  # of the temperatures those that tell most, as scalars by which runs can be sorted
@@ -75,10 +78,7 @@ def test_a_run_holds_parameters_metrics_tags_data_and_artifacts(mlruns: Path):
         "accuracy.t1": 0.5,
         "accuracy.t1.low": 0.4,
         "accuracy.t1.high": 0.6,
-        "accuracy.t1.n": 2.0,
-        "curve/accuracy": 0.5,  # MLflow shows the last step of a curve, which nobody may take for the figure
-        "curve/accuracy.low": 0.4,
-        "curve/accuracy.high": 0.6,
+        "curve/accuracy by t in hundredths": 0.5,  # MLflow shows the last step, which nobody may take for the figure
     }
     (data,) = good.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("facts", ("0123456789" * 6)[:36])
@@ -99,8 +99,8 @@ def test_the_page_of_a_run_shows_its_note_and_its_tables(mlruns: Path):
 
 def test_a_curve_is_logged_by_integer_step(mlruns: Path):
     client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
-    history = client.get_metric_history(runs(mlruns)["good"].info.run_id, "curve/accuracy")
-    assert {(entry.step, entry.value) for entry in history} == {(2, 1.0), (6, 0.75), (10, 0.5)}
+    history = client.get_metric_history(runs(mlruns)["good"].info.run_id, CURVE)
+    assert {(entry.step, entry.value) for entry in history} == {(20, 1.0), (60, 0.75), (100, 0.5)}
 
 
 def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):
@@ -259,10 +259,33 @@ def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: P
     assert Untracked().command(tmp_path) is None
 
 
-def test_steps_are_tenths_unless_the_grid_is_finer():
-    assert integer_steps([0.2, 0.4, 2.0]) == [2, 4, 20]
-    assert integer_steps([0.25, 0.5]) == [25, 50]
-    assert integer_steps([0.1 + 0.2, 1.0]) == [3, 10]
+def test_steps_are_hundredths_unless_the_grid_is_finer():
+    assert integer_steps([0.2, 0.4, 2.0]) == ("hundredths", [20, 40, 200])
+    assert integer_steps([0.25, 0.5]) == ("hundredths", [25, 50])
+    assert integer_steps([0.1 + 0.2, 1.0]) == ("hundredths", [30, 100])
+    assert integer_steps([0.125, float("nan")]) == ("thousandths", [125, 0])
+    assert integer_steps([1 / 3]) == ("millionths", [333333])
+
+
+def test_of_declared_figures_those_that_a_person_wants_first_are_metrics(tmp_path: Path):
+    figures = [Figure("frs.d{}", "mean FRS", leads=True), Figure("odd", "an odd one", shown=DETAIL)]
+    with Mlflow().run("declared", tmp_path) as record:
+        record.scores([replace(SCORE, declared=figures)], {})
+    assert runs(tmp_path)["declared"].data.metrics == {"frs.d1": 0.5, "frs.d1.low": 0.4, "frs.d1.high": 0.6}
+
+
+def test_a_run_that_takes_long_records_what_the_machine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("robust_eval.record.mlflow.LONG", 0.0)
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+    with Mlflow().run("long", tmp_path):
+        while "system/cpu_utilization_percentage" not in runs(tmp_path)["long"].data.metrics:
+            time.sleep(0.05)
+    assert runs(tmp_path)["long"].info.status == "FINISHED"
+    assert not [thread for thread in threading.enumerate() if thread.name == "SystemMetricsMonitor"]
+
+
+def test_a_short_run_records_nothing_of_the_machine(mlruns: Path):
+    assert not [name for run in runs(mlruns).values() for name in run.data.metrics if name.startswith("system/")]
 
 
 def test_a_data_set_of_a_hub_is_recorded_with_its_address(tmp_path: Path):

@@ -1,9 +1,11 @@
 """The page that compares runs, opened in a browser."""
 
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browser import NARROW, WIDE, Opened
+from contrast import hardly_seen
 from experiments import without_figures
 from playwright.sync_api import Browser
 from recorded_run import recorded_run
@@ -21,13 +23,42 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compared")
     for name, reverse in (("one", False), ("other", True)):
         with without_figures():
-            recorded_run(folder / name, 40, f"model.name={name}", text=[HOSTILE], wrong=[HOSTILE], reverse=reverse)
+            data = f"dataset.path={folder / 'one' / 'questions.jsonl'}"
+            recorded_run(
+                folder / name, 40, f"model.name={name}", data, text=[HOSTILE], wrong=[HOSTILE], reverse=reverse
+            )
     write_comparison(compare([read_run(folder / name / "run") for name in ("one", "other")]), folder / "comparison")
     return folder / "comparison" / "comparison.html"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_question_is_shown_in_the_reports_of_both_runs_side_by_side(browser: Browser, comparison: Path):
+    opened = Opened(browser, comparison)
+    page = opened.page
+    row = page.locator("tbody tr", has=page.get_by_role("button", name="side by side")).first
+    addresses = [link.get_attribute("href") or "" for link in row.locator("a[data-run]").all()]
+    asked = parse_qs(urlsplit(addresses[0]).fragment)["q"][0]
+    row.get_by_role("button", name="side by side").click()
+    dialog = page.get_by_role("dialog")
+    frames = dialog.locator("iframe")
+    assert frames.count() == len(addresses) == 2
+    for place, address in enumerate(addresses):
+        inside = frames.nth(place).content_frame
+        inside.locator(".detail").wait_for()
+        assert inside.locator(".detail dd").first.inner_text() == asked
+        assert not inside.locator("h1").is_visible()  # the question stands alone
+        assert (frames.nth(place).get_attribute("src") or "").endswith(f"{address.removeprefix('..')}&alone=1")
+    dialog.get_by_role("button", name="close").click()
+    assert not dialog.is_visible()
+    assert page.locator("iframe").count() == 0
+    assert page.evaluate("window.hacked") is None
+    row.locator("a[data-run]").first.click()
+    page.locator(".detail").first.wait_for()
+    assert page.locator(".detail dd").first.inner_text() == asked
+    assert opened.troubles == []
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_the_comparison_opens_without_trouble_fits_the_screen_and_is_accessible(
     browser: Browser, comparison: Path, width: int, scheme: str
 ):
@@ -36,9 +67,12 @@ def test_the_comparison_opens_without_trouble_fits_the_screen_and_is_accessible(
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert opened.violations() == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert hardly_seen(page) == [], scheme
     assert opened.troubles == []
     assert page.evaluate("window.hacked") is None
     cells = page.locator("div.text")
     assert cells.count() > 20
-    assert max((cells.nth(place).bounding_box() or {})["height"] for place in range(cells.count())) < 250
+    assert cells.evaluate_all("(cells) => Math.max(...cells.map((each) => each.offsetHeight))") < 250
     page.close()

@@ -107,25 +107,38 @@ def test_the_note_of_a_run_is_its_sentence_and_its_figures():
 
 
 def test_the_questions_of_a_run_have_their_answers_and_main_figures():
-    assert {name: table.to_pylist() for name, table in run_tables(result(2)).items()} == {
-        "questions": [
-            {
-                "question": f"{place}, <b>or</b> not?",
-                "greedy answer": f"yes q{place}",
-                "status": "kept, not judged" if place == 0 else "not kept, not judged",
-                "frs.d1": float(place),
-                "certainty.entropy.t1": 0.25,
-            }
-            for place in range(2)
-        ]
+    assert run_tables(result(2))["questions"].to_pylist() == [
+        {
+            "question": f"{place}, <b>or</b> not?",
+            "greedy answer": f"yes q{place}",
+            "status": "kept, not judged" if place == 0 else "not kept, not judged",
+            "frs.d1": float(place),
+            "certainty.entropy.t1": 0.25,
+        }
+        for place in range(2)
+    ]
+
+
+def test_all_figures_of_a_run_are_in_a_table():
+    run = result(2)
+    rows = {row["figure"]: row for row in run_tables(run)["figures"].to_pylist()}
+    assert rows["frs.unbroken_share"] == {
+        "figure": "frs.unbroken_share",
+        "label": "share of unbroken facts (each scores 1)",
+        "value": 0.5,
+        "low": 0.25,
+        "high": 0.75,
+        "n": None,
     }
+    assert {name: row["value"] for name, row in rows.items() if name in run.counts()} == run.counts()
+    assert {"certainty.entropy.t0.2", "certainty.entropy.t1"} <= {*rows}  # every point of a curve
 
 
 def test_of_many_questions_some_of_every_kind_and_of_both_ends_are_shown():
     scores = np.random.default_rng(0).permutation(1200) / 1200
     scores[7] = NAN
     run = result(1200, scores)
-    ((name, table),) = run_tables(replace(run, kept=run.asked[:900])).items()
+    _, (name, table) = run_tables(replace(run, kept=run.asked[:900])).items()
     assert name == "questions_1000_of_1200"
     assert Counter(table["status"].to_pylist()) == {"kept, not judged": 700, "not kept, not judged": 300}
     found, known = set(table["frs.d1"].to_pylist()), np.sort(scores[:900][~np.isnan(scores[:900])])

@@ -73,6 +73,24 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
     assert wrong[6] == [str(4 - count or "") for count in expected]
 
 
+def test_the_first_reply_of_an_answer_is_there_as_it_came_and_cut_ones_are_counted_by_verdict(result: Result):
+    table = pa.concat_tables(
+        [
+            answers("\nno\n", "no", "yes", finish_reason="length", label="1"),
+            answers("no", "yes, of course", finish_reason="stop", label="1"),
+        ]
+    )
+    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": table})
+    (shown,) = details(run, run.asked, 600, None)
+    found = shown["samplers"]["repetition"]
+    assert found["cut"] == [["right", "1"], ["wrong", "2"]]
+    assert [(line[1], line[7:]) for line in found["rows"]] == [
+        ("no", ["2", "\nno\n"]),
+        ("yes", ["1"]),
+        ("yes, of course", []),
+    ]
+
+
 def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Result):
     weights = [0.654527, 0.0625, 0.28247, 0.000003]
     table = answers(*"abcd")

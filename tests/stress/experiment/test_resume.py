@@ -171,7 +171,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.get_experiment_by_name("robust_eval").experiment_id
     (last,) = client.search_runs([experiment], max_results=1)
-    assert (last.info.run_name, last.info.status) == ("tiny on facts", "KILLED")
+    assert (last.info.run_name, last.info.status) == ("frs, tiny, facts", "KILLED")
     code, folder = runs.run(tmp_path)
     assert code == 0
     assert asked(folder) <= 40  # the greedy answers were there

@@ -6,12 +6,14 @@ from scipy import stats
 
 from robust_eval.metric import interval
 from robust_eval.metric.interval import (
+    MANY,
     SHARE,
     UNKNOWN,
     alike_interval,
     bootstrap,
     bootstrap_draws,
     independent,
+    mean_draws,
     mean_interval,
 )
 
@@ -291,6 +293,30 @@ def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_kn
 def test_a_value_outside_of_its_limits_is_refused():
     with pytest.raises(ValueError, match=r"^value: 1\.2 lies outside of its limits, 0 to 1$"):
         mean_interval(np.full(3, 1.2), SHARE)
+
+
+@pytest.mark.parametrize("kind", ["even", "skewed", "of few values", "of rare values"])
+def test_resampled_means_of_many_questions_are_distributed_as_if_they_were_drawn(kind):
+    random = np.random.default_rng(5)
+    values = {
+        "even": random.random(MANY),
+        "skewed": random.exponential(size=MANY),
+        "of few values": random.integers(0, 5, MANY) / 4,
+        "of rare values": (np.arange(MANY) < 3).astype(float),
+    }[kind]
+    expected = bootstrap_draws(np.mean, values, seed=1, resamples=6000)
+    found = mean_draws(values, seed=2, resamples=6000)
+    assert stats.ks_2samp(found, expected).pvalue > 0.01
+    assert stats.skew(found) == pytest.approx(stats.skew(values) / math.sqrt(MANY), abs=0.1)
+
+
+def test_means_of_few_of_groups_and_of_skewed_values_are_drawn_by_resampling():
+    random = np.random.default_rng(0)
+    groups = np.arange(MANY) // 50
+    skewed = random.random(MANY) ** 300
+    for values, labels in ((random.random(MANY - 1), None), (random.random(MANY), groups), (skewed, None)):
+        expected = bootstrap_draws(np.mean, values, groups=labels, seed=3, resamples=20)
+        assert mean_draws(values, labels, seed=3, resamples=20).tolist() == expected.tolist()
 
 
 def test_groups_are_the_independent_units():

@@ -503,8 +503,9 @@ def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
     ]
     assert page.tables[2][1][7:] == ["", "", "", ""]
     captions = ["Paired differences: answer entropy (nats) at t = 1", "Entropy of the answers, facts"]
-    assert labels(page)[:2] == captions
-    assert markdown.count("![") == 2
+    captions.append("Error rate against entropy, facts")
+    assert labels(page)[:3] == captions
+    assert markdown.count("![") == 3
     tested = pq.read_table(tmp_path / "pairs.parquet")
     assert [tested[name].null_count for name in tested.column_names if name.startswith("log_rank.")] == [3] * 5
     assert " ".join(sentences(compare([measured(CERTAINTY)]))) == "1 run of small on facts."

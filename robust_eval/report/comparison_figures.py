@@ -1,0 +1,272 @@
+"""The figures of a comparison, each with its caption and how to read it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robust_eval.answer import at_temperature, temperatures_of
+from robust_eval.metric.certainty_presentation import ENTROPY, ERROR_RATE
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import nearest_to_one, point
+from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
+from robust_eval.metric.type_shares import share_estimates
+from robust_eval.plot import beside, certainty
+from robust_eval.plot import comparison as plot
+from robust_eval.plot.style import figure
+from robust_eval.report.catalogue import CATALOGUE
+from robust_eval.report.comparison import Comparison
+from robust_eval.report.figures import save
+from robust_eval.report.finished_runs import FinishedRun
+
+MOST_PAIRS = 40
+"""Pairs that one figure shows."""
+MOST_PANELS = 12
+"""Measurements that one figure shows in panels."""
+_INITIAL_ENTROPY = "frs.entropy.mean"
+"""The figure whose values by question are the entropies of the greedy answers."""
+
+Runs = Mapping[str, FinishedRun]
+"""The measurements on a data set, by what each is called."""
+
+
+class Drawn(NamedTuple):
+    """A figure: its ``caption``, ``reading`` (how to read it, and where it comes from), and its SVG file."""
+
+    caption: str
+    reading: str
+    svg: Path
+
+
+class Drawing(NamedTuple):
+    """A figure to be drawn: the ``file`` that it will be, without suffix, the figure of a single run that it is
+    ``like``, and what draws it on axes or, where it is ``whole``, on a figure.
+    """
+
+    file: str
+    like: str
+    caption: str
+    draw: Callable[[Any], object]
+    whole: bool = False
+
+
+def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
+    """Draw what the measurements on each data set allow."""
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = []
+    readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in CATALOGUE}
+    for drawing in _drawings(compared):
+        with figure() as (canvas, axes):
+            drawing.draw(canvas if drawing.whole else axes)
+            svg = save(canvas, folder / drawing.file)
+        saved.append(Drawn(drawing.caption, readings.get(drawing.like, ""), svg))
+    return saved
+
+
+def _drawings(compared: Comparison) -> Iterator[Drawing]:
+    """Yield all figures, in the order in which they are shown."""
+    datasets = list(dict.fromkeys(compared.names.datasets))
+    ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
+    for dataset, end in zip(datasets, ends, strict=True):
+        runs = dict(compared.on(dataset))
+        yield from _curves(runs, dataset, end)
+    if compared.types:
+        shares = {pooled.subject: share_estimates(pooled.shares) for pooled in compared.types}
+        caption = "Question types among the most robust facts"
+        yield Drawing(
+            "most_robust_by_type",
+            "question_types",
+            caption,
+            lambda axes: plot.most_robust_by_type(axes, shares, caption),
+        )
+    yield from _differences(compared)
+    yield from _agreement(compared)
+    for dataset, end in zip(datasets, ends, strict=True):
+        runs = dict(compared.on(dataset))
+        yield from _reply_certainty(runs, dataset, end)
+        yield from _facts(runs, dataset, end)
+        yield from _entropies(runs, dataset, end)
+
+
+def _curves(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
+    """Yield the mean scores by d, the accuracies and the survival curves of all in one."""
+    kinds: tuple[tuple[str, str, Callable[..., object], Callable[[FinishedRun], Mapping[float, Estimate]]], ...] = (
+        ("frs_by_d", "Mean FRS for each d", plot.frs_by_d, FinishedRun.scores),
+        (
+            "accuracy_by_temperature",
+            "Accuracy against temperature",
+            plot.accuracy_by_temperature,
+            lambda run: run.curve(ACCURACY.name),
+        ),
+        ("survival", "Facts that hold", plot.survival, lambda run: run.curve(SURVIVAL.name)),
+    )
+    for name, words, draw, curve_of in kinds:
+        caption = f"{words}, {dataset}"
+        if curves := {label: curve for label, run in runs.items() if (curve := curve_of(run))}:
+            yield Drawing(f"{name}{end}", name, caption, _with(draw, curves, caption))
+
+
+def _differences(compared: Comparison) -> Iterator[Drawing]:
+    """Yield the paired differences of each figure that speaks for pairs; of many pairs the largest."""
+    for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
+        pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
+        if not pairs:
+            continue
+        furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MOST_PAIRS]
+        found = {
+            f"{compared.names.whole[pair.first]} − {compared.names.whole[pair.second]}": pair.differences[name]
+            for pair in pairs
+            if pair in furthest
+        }
+        label = compared.words(name)
+        caption = f"Paired differences: {label}"
+        if len(found) < len(pairs):
+            caption += f", the {len(found)} largest of {len(pairs)}"
+        yield Drawing(
+            f"differences{f'_{place + 1}' if place else ''}",
+            "",
+            caption,
+            _with(plot.differences, found, f"first minus second: {label}", caption),
+        )
+
+
+def _agreement(compared: Comparison) -> Iterator[Drawing]:
+    """Yield κ and α by data set, at the temperature nearest to 1, where agreement was measured."""
+    for name, caption in (("kappa", "Fleiss' κ by data set"), ("alpha", "Cronbach's α by data set")):
+        found: dict[str, dict[str, Estimate]] = {}
+        for dataset in dict.fromkeys(compared.names.datasets):
+            for subject, run in compared.on(dataset):
+                if curve := run.curve(f"agreement.{name}"):
+                    found.setdefault(subject, {})[dataset] = curve[nearest_to_one(curve)]
+        if found:
+            yield Drawing(
+                f"{name}_by_dataset",
+                "",
+                caption,
+                _with(plot.by_dataset, found, caption),
+            )
+
+
+def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
+    """Yield the certainty of right and wrong replies at the temperature nearest to 1, a panel for each (Fastowski et
+    al., Fig. 2).
+    """
+    bins = {}
+    for label, run in runs.items():
+        if run.reply_certainty is not None and run.reply_certainty.num_rows:
+            t = nearest_to_one(temperatures_of(run.reply_certainty))
+            table = at_temperature(run.reply_certainty, t)
+            columns = [table[name].to_numpy() for name in ("certainty_from", "right", "wrong")]
+            bins[f"{label}, t = {t:g}"] = (columns[0], columns[1], columns[2])
+    if len(bins) > 1:
+        shown, left = _first(bins)
+        caption = f"Certainty of right and wrong replies, {dataset}{left}"
+        yield Drawing(
+            f"reply_certainty{end}",
+            "reply_certainty_by_temperature",
+            caption,
+            _with(beside.reply_certainty, shown, caption),
+            whole=True,
+        )
+
+
+def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
+    """Yield every fact by entropy and breaking temperature, and the distributions of the scores, a panel for each
+    (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
+    """
+    facts: dict[str, beside.Facts] = {}
+    for label, run in runs.items():
+        grid, breaking = run.breaking_temperatures()
+        if grid and _INITIAL_ENTROPY in run.measured and run.scores():
+            scores = {d: run.values(FRS.name.format(f"{d:g}")) for d in run.scores()}
+            facts[label] = beside.Facts(run.values(_INITIAL_ENTROPY), breaking, scores, grid)
+    first = next(iter(facts.values()), None)
+    facts = {label: each for label, each in facts.items() if first and each.temperatures == first.temperatures}
+    if first is None or len(facts) < 2:
+        return
+    shown, left = _first(facts)
+    common = [d for d in first.scores if all(d in each.scores for each in shown.values())]
+    where = f"{dataset}{left}"
+    yield Drawing(
+        f"entropy_by_breaking_temperature{end}",
+        "entropy_by_breaking_temperature",
+        f"Initial entropy against breaking temperature, {where}",
+        _with(beside.entropy_by_breaking_temperature, shown, f"Initial entropy against breaking temperature, {where}"),
+        whole=True,
+    )
+    if common:
+        yield Drawing(
+            f"frs_by_entropy_and_breaking{end}",
+            "frs_by_entropy_and_breaking",
+            f"Robustness of every fact, {where}",
+            _with(beside.frs_by_entropy_and_breaking, shown, common[0], f"Robustness of every fact, {where}"),
+            whole=True,
+        )
+    yield Drawing(
+        f"frs_density{end}",
+        "frs_density",
+        f"Distribution of the score, {where}",
+        _with(beside.frs_density, shown, f"Distribution of the score of the broken facts, {where}"),
+        whole=True,
+    )
+
+
+def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
+    """Yield entropies on common bins, and against error rates a panel for each, of all questions and by category, at
+    the temperature nearest to 1 (Reganova & Steinbach, Fig. 1 to 5).
+    """
+    entropies, errors, categories = {}, {}, {}
+    for label, run in runs.items():
+        if curve := run.curve(ENTROPY.name):
+            t = nearest_to_one(curve)
+            entropies[label] = run.values(point(ENTROPY.name, t))
+            error = point(ERROR_RATE.name, t)
+            if error in run.measured and not np.isnan(run.values(error)).all():
+                errors[label] = run.values(error)
+                categories[label] = run.questions["category"].to_pylist()
+    most = max((np.nanmax(values, initial=0) for values in entropies.values()), default=0)
+    if most <= 0:
+        return
+    caption = f"Entropy of the answers, {dataset}"
+    yield Drawing(
+        f"answer_entropy{end}",
+        "answer_entropy",
+        caption,
+        _with(certainty.entropy_histogram, entropies, most),
+    )
+    if len(errors) < 2:
+        return
+    shown, left = _first(errors)
+    entropy = np.concatenate([entropies[label] for label in shown])
+    rates = np.concatenate(list(shown.values()))
+    yield Drawing(
+        f"error_rate_by_entropy{end}",
+        "error_rate_by_entropy",
+        f"Error rate against entropy, {dataset}{left}",
+        _with(certainty.by_category, entropy, rates, [label for label, values in shown.items() for _ in values], most),
+        whole=True,
+    )
+    kinds = dict.fromkeys(kind for label in shown for kind in categories[label])
+    if 1 < len(kinds) <= MOST_PANELS:
+        panels = [f"{kind}\n{label}" for label in shown for kind in categories[label]]
+        called = {kind: certainty.PHYSICS.get(kind, kind or "none") for kind in kinds}
+        names = {f"{kind}\n{label}": f"{called[kind]}, {label}" for kind in kinds for label in shown}
+        yield Drawing(
+            f"error_rate_by_category{end}",
+            "error_rate_by_category",
+            f"Error rate against entropy, by category, {dataset}{left}",
+            _with(certainty.by_category, entropy, rates, panels, most, names),
+            whole=True,
+        )
+
+
+def _with(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], object]:
+    """Return what draws these arguments on the axes, or the figure, that it is given."""
+    return lambda canvas: draw(canvas, *arguments)
+
+
+def _first(measured: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return those that one figure shows, and what its caption says of the others."""
+    shown = dict(list(measured.items())[:MOST_PANELS])
+    return shown, "" if len(shown) == len(measured) else f", the first {len(shown)} of {len(measured)}"

@@ -1,0 +1,33 @@
+// The questions, their texts and figures, as the page holds them.
+// A row is a question of the index. Those in `rows` are shown in full; of the others the index knows all that is here.
+const [index, data] = await Promise.all(["question-index", "question-data"].map(async (id) => JSON.parse(await inflated(id))));
+const rows = index.shown;
+const all = index.ids.map((_, row) => row);
+const asked = Number($("question-table").dataset.asked);
+const number = (value) => (value === null ? NaN : Number(value));
+const spread = (values, otherwise) => {
+  const found = Array(all.length).fill(otherwise);
+  rows.forEach((row, place) => (found[row] = values[place]));
+  return found;
+};
+const words = Object.fromEntries(
+  Object.entries(index.words).map(([name, [values, places]]) => [name, places.map((place) => values[place])]),
+);
+const detailed = spread(data.details);
+const numbers = data.numbers.map((column, place) => ({
+  ...column,
+  numbers: place ? spread(column.numbers.map(number), NaN) : index.headline.map(number),
+}));
+const answer = (row) => {
+  const [text, , outcome] = detailed[row]?.greedy ?? ["", "", "ok"];
+  return outcome === "ok" ? text : `(${outcome.replace("_", " ")})`;
+};
+const greedy = rows.some((row) => detailed[row].greedy);
+const searched = all.map((row) => [index.texts[row], answer(row), index.ids[row]].join("\n").toLowerCase());
+
+function shownNumber(column, row) {
+  const value = column.numbers[row];
+  if (!detailed[row] && column !== numbers[0]) return "";
+  if (Number.isNaN(value)) return "–";
+  return value === Infinity ? "unbroken" : rounded(value, column.digits);
+}

@@ -1,0 +1,112 @@
+// Which questions are listed: those that a search, a word, a kind and a breaking temperature leave.
+const state = { sort: null, descending: false, search: "", filters: {}, kinds: new Set(), broken: null, chosen: null, most: PAGE, opened: new Set() };
+
+const figureNamed = (name) => numbers.find((column) => column.name === name);
+const breaking = figureNamed("breaking");
+const divided = [
+  [figureNamed("agreement.certainty"), (value) => value < 1],
+  [figureNamed("certainty.entropy"), (value) => value > 0],
+].filter(([column]) => column);
+const replies = (row) => Object.values(detailed[row]?.samplers ?? {});
+
+/** Kinds of questions that readers look for: what they are called, what that means, and how it is told. */
+const kinds = [
+  ["kept", "it was asked again", (row) => words.status[row].startsWith("kept")],
+  ["unknown", "the greedy answer is not right", (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
+  breaking
+    ? ["firm", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
+    : ["firm", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([said]) => said === "right"))],
+  ["disagreement", "its raters, or its repeated answers, do not all say the same", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
+  ["cut", "the length limit ended replies to it", (row) => replies(row).some(({ cut }) => cut)],
+].map(([name, about, holds]) => ({ name, about, rows: new Set(all.filter(holds)) }));
+const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.length); // the others leave all, or nothing
+const holding = Object.fromEntries(offered.map(({ name, rows }) => [name, rows]));
+
+/** What is asked for: of all questions where some are searched, otherwise of those shown in full; first one with that id. */
+function found() {
+  const wanted = state.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const matching = (wanted.length ? all : rows).filter(
+    (row) =>
+      wanted.every((word) => searched[row].includes(word)) &&
+      Object.entries(state.filters).every(([name, value]) => value === "" || words[name][row] === value) &&
+      [...state.kinds].every((name) => holding[name].has(row)) &&
+      (state.broken === null || breaking.numbers[row] <= state.broken) &&
+      (state.chosen === null || state.chosen.has(row)),
+  );
+  const sorted = state.sort ? matching.sort(compared) : matching;
+  const named = sorted.findIndex((row) => index.ids[row] === state.search.trim());
+  return named > 0 ? [...sorted.splice(named, 1), ...sorted] : sorted;
+}
+
+function changed() {
+  state.most = PAGE;
+  drawRows();
+}
+
+const search = element("input", {
+  type: "search",
+  id: "search",
+  oninput: () => {
+    state.search = search.value;
+    changed();
+  },
+});
+
+/** A choice of values, each with its words, the first of which leaves all. */
+function choice(name, label, values, chosen) {
+  const select = element(
+    "select",
+    {
+      id: `filter-${name}`,
+      onchange: () => {
+        chosen(select.value);
+        changed();
+      },
+    },
+    element("option", { value: "" }, "all"),
+    ...values.map(([value, words]) => element("option", { value }, words)),
+  );
+  return element("label", {}, `${label} `, select);
+}
+
+const filters = [
+  ...["status", "type", "category"]
+    .filter((name) => words[name] && new Set(words[name]).size > 1)
+    .map((name) => {
+      const values = [...new Set(words[name])].filter(Boolean).sort();
+      return choice(name, name, values.map((value) => [value, value]), (value) => (state.filters[name] = value));
+    }),
+  ...(breaking?.levels.some((t) => breaking.numbers.includes(t))
+    ? [choice("broken", "broken by", breaking.levels.map((t) => [String(t), `t = ${t}`]), (value) => (state.broken = value === "" ? null : Number(value)))]
+    : []),
+  ...offered.map(({ name, about, rows }) => {
+    const box = element("input", {
+      type: "checkbox",
+      id: `only-${name}`,
+      onchange: () => {
+        if (box.checked) state.kinds.add(name);
+        else state.kinds.delete(name);
+        changed();
+      },
+    });
+    return element("label", { class: "kind", title: about }, box, ` ${name} `, element("small", {}, grouped(rows.size)));
+  }),
+];
+
+/** Leave all questions, or those of a search. */
+function leaveAll(searching = "") {
+  Object.assign(state, { search: searching, filters: {}, kinds: new Set(), broken: null, chosen: null });
+  showChosen();
+}
+
+/** Let the controls say what is chosen. */
+function showChosen() {
+  search.value = state.search;
+  const values = { ...state.filters, broken: state.broken === null ? "" : String(state.broken) };
+  for (const label of filters) {
+    const control = label.querySelector("select, input");
+    const [what, name] = control.id.split(/-(.*)/);
+    if (what === "filter") control.value = values[name] ?? "";
+    else control.checked = state.kinds.has(name);
+  }
+}

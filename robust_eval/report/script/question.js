@@ -1,0 +1,215 @@
+// An opened question.
+const details = new Map();
+
+/** What is known of a question, made when it is first opened. */
+function detailOf(row) {
+  if (!details.has(row)) details.set(row, makeDetail(row));
+  return details.get(row);
+}
+
+function makeDetail(row) {
+  const detail = detailed[row];
+  if (!detail) return makeBareDetail(row);
+  const accepted = detail.choices
+    ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
+    : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
+  const facts = [["id", quoted(detail.id)], [detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
+  if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1])]]);
+  for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
+  const context = detail.context
+    ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
+    : null;
+  const prompt = detail.prompt
+    ? element("details", {}, element("summary", {}, "the prompt as it was sent"), element("pre", {}, quoted(detail.prompt)))
+    : null;
+  return element(
+    "div",
+    { class: "detail" },
+    listOf(facts),
+    element("p", {}, copied("copy as JSON", () => JSON.stringify(asJson(row), null, 2)), " ", copied("copy a link", () => linkTo(row))),
+    prompt,
+    settings(),
+    context,
+    detail.curve ? curveOf(detail, row) : null,
+    ...Object.entries(detail.samplers).map(([name, answers]) => answersOf(name, answers, detail.wordings, row)),
+    detail.tree ? treeOf(detail.tree) : null,
+  );
+}
+
+/** What the run asked with. */
+const settings = () =>
+  element(
+    "details",
+    {},
+    element("summary", {}, "the settings that it was asked with"),
+    element("dl", {}, ...Object.entries(data.settings).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, quoted(value))))),
+  );
+
+/** All that the page knows of a question. */
+const asJson = (row) => ({
+  ...detailed[row],
+  settings: data.settings,
+  question: index.texts[row],
+  ...Object.fromEntries(Object.entries(words).map(([name, values]) => [name, values[row]])),
+  figures: Object.fromEntries(numbers.map((column) => [column.name, Number.isNaN(column.numbers[row]) ? null : column.numbers[row]])),
+});
+const linkTo = (row) => `${location.href.split("#")[0]}#${new URLSearchParams({ q: index.ids[row] })}`;
+
+/** A button that puts a text on the clipboard, or shows it where there is none. */
+function copied(label, text) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "copied";
+    } catch {
+      const shown = element("textarea", { readonly: true, rows: 6, "aria-label": label }, text());
+      button.replaceWith(shown);
+      shown.select();
+    }
+  };
+  const button = element("button", { type: "button", onclick: copy }, label);
+  return button;
+}
+
+/** Of a question that is not shown in full: what the index says, and where the rest is. */
+function makeBareDetail(row) {
+  const facts = [["id", quoted(index.ids[row])], ...Object.keys(words).map((name) => [name, words[name][row] || "none"])];
+  if (numbers.length) facts.push([numbers[0].label, shownNumber(numbers[0], row), numbers[0].about]);
+  const rest = ["Its answers and other figures are not in this page. They are in graded.parquet and questions.parquet, in the rows whose question_id is ", quoted(index.ids[row]), "."];
+  return element("div", { class: "detail" }, listOf(facts), element("p", {}, ...rest));
+}
+
+const listOf = (facts) =>
+  element(
+    "dl",
+    {},
+    ...facts.map(([name, value, about]) => element("div", {}, element("dt", { title: about }, name), element("dd", {}, value))),
+  );
+
+function curveOf(detail, row) {
+  const place = element("div", { class: "curve" });
+  const named = (points, ...names) => (points ?? []).map((point) => Object.fromEntries(names.map((name, i) => [name, point[i]])));
+  const bounded = detail.curve.told?.some(([, , , , lower, upper]) => lower > 0 || upper < 1); // else nothing is certain
+  const breaking = numbers.find((column) => column.name === "breaking").numbers[row];
+  draw(place, data.curve, {
+    counted: named(detail.curve.counted, "t", "accuracy", "low", "high"),
+    told: named(detail.curve.told, "t", "accuracy", "low", "high"),
+    bounds: bounded ? named(detail.curve.told, "t", "", "", "", "lower", "upper") : [],
+    breaking: Number.isFinite(breaking) ? [{ t: breaking }] : [],
+  });
+  const said = [
+    detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
+    detail.curve.told ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
+    bounded ? "Pale: bounds that are certain." : "",
+    "Dashed: where a fact breaks, and at which temperature this one does.",
+  ];
+  return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.filter(Boolean).join(" ")));
+}
+
+/** The replies behind the answers of a table, as they came. */
+const cameAs = (answers) =>
+  element(
+    "details",
+    { class: "raw" },
+    element("summary", {}, "the replies as they came"),
+    ...answers.map(([, text, , said, , , , , reply]) => element("div", {}, verdict(said), element("pre", { tabindex: "0" }, quoted(reply ?? text)))),
+  );
+
+/** The answers of one sampler: how often each came, at which temperature, to which wording; all of them by verdict. */
+function answersOf(name, answers, wordings, row) {
+  const reworded = answers.rows.some(([rewrite]) => rewrite > 0);
+  const labelled = answers.labels;
+  const several = answers.temperatures.length > 1;
+  const whole = answers.temperatures.map((_, t) =>
+    Math.max(...answers.rows.map((answer) => Number(answer[6][t])), ...answers.others.map((other) => Number(other[2][t])), 1e-9),
+  );
+  const wording = (rewrite) => (rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
+  const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`));
+  const heading = [
+    ...(reworded ? ["asked"] : []),
+    "answer",
+    ...(labelled ? ["means"] : []),
+    "verdict",
+    ...at,
+  ];
+  const count = (value, t) =>
+    element(
+      "td",
+      { class: "number", style: `--share:${((100 * value) / whole[t]).toFixed(0)}%`, "data-at": at[t] },
+      value,
+    );
+  const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
+  let last = null;
+  const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts, cut]) => {
+    const again = rewrite === last;
+    last = rewrite;
+    return element(
+      "tr",
+      {},
+      reworded ? element("td", {}, again ? "" : quoted(wording(rewrite))) : null,
+      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} times)`) : ""),
+      labelled ? element("td", {}, label) : null,
+      element("td", {}, verdict(said)),
+      ...counts.map(count),
+    );
+  });
+  for (const [said, number, counts] of answers.others)
+    lines.push(
+      element("tr", {}, element("td", { colspan: before }, `${number} other${number === 1 ? " answer" : " answers"}`), element("td", {}, verdict(said)), ...counts.map(count)),
+    );
+  const sums = answers.whole.map(([said, counts], place) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row", colspan: before }, place ? "" : "all answers"),
+      element("td", {}, verdict(said)),
+      ...counts.map((value, t) => element("td", { class: "number", "data-at": at[t] }, value)),
+    ),
+  );
+  const table = element(
+    "table",
+    { class: "counts" },
+    element("caption", {}, `Answers: ${name.replaceAll("_", " ")}`),
+    element("thead", {}, element("tr", {}, ...heading.map((text) => element("th", { scope: "col", class: text.includes("t = ") ? "number" : null }, text)))),
+    element("tbody", {}, ...lines),
+    lines.length > sums.length ? element("tfoot", {}, ...sums) : null, // else they say the same
+  );
+  return element(
+    "div",
+    {},
+    element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `answers of ${name}` }, table),
+    answers.cut ? element("p", { class: "note" }, `Ended by the length limit: ${listed(answers.cut)}.`) : null,
+    cameAs(answers.rows),
+  );
+}
+
+function treeOf([, , , seen, hidden, branches]) {
+  const list = (branches, hidden) =>
+    element(
+      "ul",
+      { class: "tree" },
+      ...branches.map(([text, percent, said, seen, hidden, next]) =>
+        element(
+          "li",
+          {},
+          element("span", { class: "bar", style: `--share:${percent}%`, "aria-hidden": "true" }),
+          element("span", { class: "share" }, `${percent} %`),
+          " ",
+          quoted(text.replaceAll(" ", "␣").replaceAll("\n", "⏎")),
+          " ",
+          said ? verdict(said) : "",
+          counted(seen) > 1 ? element("small", {}, ` (${answersOfKinds(seen)})`) : null,
+          next.length || hidden.length ? list(next, hidden) : null,
+        ),
+      ),
+      hidden.length ? element("li", {}, element("small", {}, `not shown: ${answersOfKinds(hidden)}`)) : null,
+    );
+  const answersOfKinds = (parted) => `${grouped(counted(parted))} ${counted(parted) === 1 ? "answer" : "answers"}: ${listed(parted)}`;
+  return element(
+    "figure",
+    {},
+    element("figcaption", {}, "The answer tree: its most probable branches"),
+    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. In brackets: the answers seen that begin so, each counted once, in all ${answersOfKinds(seen)}.`),
+    list(branches, hidden),
+  );
+}

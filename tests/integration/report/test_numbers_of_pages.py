@@ -1,0 +1,191 @@
+"""Every number that a page shows, read back as a browser renders it, is one of the run's files, rounded once."""
+
+import json
+import math
+import re
+from collections.abc import Collection
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from browser import Opened, column
+from experiments import without_figures
+from playwright.sync_api import Browser, Page
+from recorded_run import recorded_run
+
+from robust_eval.metric.figure import declared, from_json
+from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.finished_runs import read_run
+
+METRICS = "[frs,agreement,certainty]"
+NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?%?")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two runs of all methods, with two weights d, whose facts hold in opposite order."""
+    folder = tmp_path_factory.mktemp("numbers")
+    for name, reverse in (("one", False), ("other", True)):
+        with without_figures():
+            data = f"dataset.path={folder / 'one' / 'questions.jsonl'}"
+            settings = [f"model.name={name}", "metric.frs.d=[1,5]", data]
+            recorded_run(folder / name, 45, *settings, metrics=METRICS, reverse=reverse)
+    return [folder / name / "run" for name in ("one", "other")]
+
+
+@pytest.fixture(scope="module")
+def report(folders: list[Path]) -> Path:
+    return folders[0] / "report.html"
+
+
+def equals(shown: str, value: Any) -> bool:
+    """Whether a number as it is shown is this value rounded to as many digits, halves away from zero."""
+    if value is None or not math.isfinite(value):
+        return False
+    digits = Decimal(shown.replace(",", "").rstrip("%"))
+    scaled = Decimal(value) * (100 if shown.endswith("%") else 1)
+    return digits == scaled.quantize(Decimal((0, (1,), digits.as_tuple().exponent)), ROUND_HALF_UP)
+
+
+def unfounded(text: str, values: Collection[Any]) -> list[str]:
+    """The numbers in a text that are none of these values."""
+    return [shown for shown in NUMBER.findall(text) if not any(equals(shown, value) for value in values)]
+
+
+def cells(page: Page, region: str) -> list[list[str]]:
+    """The rows of the tables in the region of this label."""
+    found = page.locator(f"[role=region][aria-label='{region}'] tbody tr").all()
+    return [row.locator("> *").all_inner_texts() for row in found]
+
+
+def test_every_figure_is_that_of_the_summary(page: Page, report: Path):
+    summary = json.loads((report.parent / "summary.json").read_text())
+    figures = from_json(json.loads((report.parent / "figures.json").read_text()))
+    names: dict[str, str] = {}
+    for name in summary:
+        if about := declared(name, figures):
+            names.setdefault(about.words, name)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    rows = page.locator(".figures tbody tr, [aria-label='the main figures'] tbody tr").all()
+    read = [row.locator("td").all_inner_texts() for row in rows]
+    assert len(read) > 30
+    for label, value, interval, questions in read:
+        name = names[label]
+        assert equals(value, summary[name]) if summary[name] is not None else value in ("unbroken", "undefined"), label
+        ends = NUMBER.findall(interval)
+        assert len(ends) == (2 if f"{name}.low" in summary else 0), label
+        assert all(equals(end, summary[f"{name}.{which}"]) for end, which in zip(ends, ("low", "high"), strict=False))
+        assert equals(questions, summary[f"{name}.n"]) if questions else f"{name}.n" not in summary, label
+
+
+def test_the_first_screen_has_the_numbers_of_the_summary(page: Page, report: Path):
+    summary = json.loads((report.parent / "summary.json").read_text())
+    claims = re.sub(r"t = [\d.]+|95 %", "", page.locator(".headline").inner_text())
+    scores: dict[str, list[float]] = {}
+    for row in pq.read_table(report.parent / "questions.parquet").to_pylist():
+        if not math.isnan(row["frs.d1"]):
+            scores.setdefault(row["type"], []).append(row["frs.d1"])
+    types = [value for own in scores.values() for value in (math.fsum(own) / len(own), len(own))]
+    assert len(NUMBER.findall(claims)) > 4
+    assert unfounded(claims, [*summary.values(), *types]) == []
+    scale = page.locator(".scale h2").inner_text().partition(":")[2].replace("95 %", "")
+    assert (
+        unfounded(scale, [summary[f"profile.firm{end}"] for end in ("", ".low", ".high")]) == []
+        or unfounded(scale, [summary[f"frs.d1{end}"] for end in ("", ".low", ".high")]) == []
+    )
+
+
+def test_every_count_and_setting_is_that_of_the_summary(page: Page, report: Path):
+    summary = json.loads((report.parent / "summary.json").read_text())
+    page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    found = {
+        name: value for name, value in cells(page, "settings") if name in summary and name.split(".")[0] != "seconds"
+    }
+    assert len(found) > 15
+    assert {name: float(value) for name, value in found.items()} == {name: summary[name] for name in found}
+
+
+def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files(page: Page, report: Path):
+    questions = pq.read_table(report.parent / "questions.parquet").to_pylist()
+    facts = {row["question_id"]: row for row in pq.read_table(report.parent / "frs.parquet").to_pylist()}
+    by_text = {" ".join(row["question"].split()): row for row in questions}
+    texts = [" ".join(text.split()[1:]) for text in column(page, "question")]
+    names = {
+        "FRS (d = 1)": "frs.d1",
+        "H": "frs.entropy.mean",
+        "agreement H_η": "agreement.certainty.t1",
+        "raters right": "agreement.difficulty.t1",
+        "entropy": "certainty.entropy.t0.7",
+        "error rate": "certainty.error_rate.t0.7",
+    }
+    for head, name in names.items():
+        for text, shown in zip(texts, column(page, head), strict=True):
+            value = by_text[text][name]
+            assert shown == "–" if math.isnan(value) else equals(shown, value), (head, text)
+    for text, shown in zip(texts, column(page, "t_b"), strict=True):
+        breaking = facts.get(by_text[text]["question_id"], {}).get("breaking_temperature")
+        assert (
+            shown == "–"
+            if breaking is None
+            else shown == "unbroken"
+            if math.isinf(breaking)
+            else float(shown) == breaking
+        )
+    for title in ("The least robust facts", "The most robust facts"):
+        shown_facts = cells(page, title)
+        assert len(shown_facts) == 12
+        for text, _, _, entropy, breaking, score in shown_facts:
+            fact = facts[by_text[" ".join(text.split())]["question_id"]]
+            assert equals(entropy, fact["entropy"])
+            assert equals(score, fact["frs_d1"])
+            assert breaking == (
+                "unbroken" if math.isinf(fact["breaking_temperature"]) else f"{fact['breaking_temperature']:g}"
+            )
+    types = pq.read_table(report.parent / "frs_types.parquet").to_pylist()
+    for row, (_, *numbers) in zip(types, cells(page, "question types"), strict=True):
+        assert unfounded(" ".join(numbers), [value for name, value in row.items() if name != "type"]) == []
+
+
+def test_every_number_of_a_comparison_is_one_of_its_tables(browser: Browser, folders: list[Path], tmp_path: Path):
+    write_comparison(compare([read_run(folder) for folder in folders]), tmp_path)
+    opened = Opened(browser, tmp_path / "comparison.html")
+    page = opened.page
+    page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    runs, pairs, questions = (
+        pq.read_table(tmp_path / f"{name}.parquet").to_pylist() for name in ("runs", "pairs", "questions")
+    )
+
+    def numbers(rows: list[dict[str, Any]]) -> set[float]:
+        return {value for row in rows for value in row.values() if isinstance(value, int | float)}
+
+    verdict = page.locator(".headline p").first.inner_text().replace("95 %", "")
+    assert len(NUMBER.findall(verdict)) >= 6
+    said = re.sub(r"t = [\d.]+|d = \d|differ by [\d.]+", "", verdict)
+    assert unfounded(re.sub(r"About \d+", "", said), numbers(pairs)) == []
+    for label, asked, kept, *figures in cells(page, "Runs"):
+        own = [row for row in runs if row["run"] == label]
+        assert unfounded(" ".join([asked, kept, *figures]), numbers(own)) == [], label
+    ((_, _, _, kept, both, *shown),) = cells(page, "Pairs")
+    assert unfounded(" ".join(shown), numbers(pairs)) == []
+    assert unfounded(f"{kept} {both}", numbers(runs) | numbers(pairs)) == []
+    by_text: dict[str, list[dict[str, Any]]] = {}
+    for row in questions:
+        by_text.setdefault(" ".join(row["question"].split()), []).append(row)
+    checked = 0
+    for region in page.locator("[role=region][aria-label^='Questions that differ most']").all():
+        for line in region.locator("tbody tr").all():
+            text, *found = line.locator("> *").all_inner_texts()
+            own = by_text[" ".join(text.replace("side by side", "").split())]
+            found = [re.sub(r"“[^”]*”", "", cell) for cell in found]
+            assert unfounded(" ".join(found), numbers(own)) == [], text
+            checked += 1
+    assert checked >= 25
+    page.close()
+
+
+def test_a_number_that_is_no_value_is_found():
+    assert unfounded("0.657 (0.65 to 66%), 1,024", [0.6568, 0.65, 0.655, 1024]) == []
+    assert unfounded("0.656 and 0.65", [0.6568, 0.6549]) == ["0.656"]
