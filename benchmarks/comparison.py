@@ -78,7 +78,7 @@ def main() -> None:
     print(f"{options.runs} runs of {options.questions:,} questions")
     for name, value in found.items():
         print(f"{name:24}{value:10,.2f}")
-    write_figures(options.json, found)
+    write_figures(options.json, {"runs": options.runs, "questions": options.questions} | found)
 
 
 if __name__ == "__main__":
