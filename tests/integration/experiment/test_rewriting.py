@@ -92,7 +92,9 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
         ),
         "tokens.rewriting.completion": sum(len(row["token_ids"]) for row in replies),
         "tokens.rewriting.reasoning": 0,
+        "tokens.rewriting.cached": 0,
         "tokens.answering.reasoning": 0,
+        "tokens.answering.cached": 0,
         "tokens.answering.prompt": sum(
             length(prompt_for(by_id[row["question_id"]], row["rewrite"]).text()) for row in graded
         ),
