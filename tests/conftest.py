@@ -1,5 +1,6 @@
 """Fixtures that several tests share: tiny models, the embedded model, runs in a folder of their own."""
 
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,6 +11,14 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 from kept_models import kept_models
 from shell import Shell
+
+
+@pytest.fixture(autouse=True)
+def _garbage_is_collected_as_usual() -> Iterator[None]:
+    """A command that was called in this process has it collected seldom."""
+    usual = gc.get_threshold()
+    yield
+    gc.set_threshold(*usual)
 
 
 @pytest.fixture(scope="module")
