@@ -4,6 +4,7 @@ import argparse
 import getpass
 import logging
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,8 +95,8 @@ def _user() -> str:
 def _on_page(labelling: Labelling, name: str) -> None:
     with label_server(labelling, name) as (address, ended):
         terminal().print(f"label here: {address} (Ctrl-C stops)")
-        while not ended.wait(0.2):  # so that Ctrl-C is heard
-            pass
+        while not ended.is_set():  # Event.wait could turn Ctrl-C into an error of its own
+            time.sleep(0.2)
 
 
 def _in_terminal(labelling: Labelling, name: str) -> None:
