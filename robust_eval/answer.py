@@ -1,8 +1,8 @@
 """The answer table: a row per answer, the joint between producing answers and scoring them.
 
 A sampler and a model fill the columns up to ``reasoning_tokens``, and ``cached_tokens``, but for ``label``, ``correct``
-and ``exact``, which a grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that. A sampled trial
-weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
+and ``exact``, which a grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that, a sampler's request
+``form``. A sampled trial weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
 """
 
 import json
@@ -54,10 +54,11 @@ SCHEMA = pa.schema(
         pa.field("rule", pa.string()),  # how it was read
         pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
         pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
+        pa.field("form", pa.string()),  # how the question was put, where not as it stands: choices CAB, challenge sure
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
-ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens")
+ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form")
 """The last columns, which tables of earlier versions lack."""
 
 

@@ -203,8 +203,8 @@ def _show_wordings(question: Question, graded: pa.Table, drifted: set[str]) -> N
     shown = titled("Every wording, answered on its own")
     for name in ("", "asked", "answer"):
         shown.add_column(name, overflow="fold")
-    for rewrite, text, outcome in rows(graded, "rewrite", "text", "outcome"):
-        asked = question.rewrites[rewrite - 1] if rewrite else question.text
+    for rewrite, text, outcome, form in rows(graded, "rewrite", "text", "outcome", "form"):
+        asked = f"{question.text} ({form})" if form else question.rewrites[rewrite - 1] if rewrite else question.text
         asked += " (its meaning may have drifted)" if asked in drifted else ""
         shown.add_row(str(rewrite), asked, text if outcome == "ok" else f"{text} ({outcome})".strip())
     terminal().print(shown)

@@ -36,6 +36,7 @@ from robust_eval.grader.references import References
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.given_model import GivenModel
@@ -88,6 +89,7 @@ _METRICS: dict[str, type[Metric]] = {
     "frs": FactualRobustness,
     "certainty": AnswerCertainty,
     "agreement": AnswerAgreement,
+    "order": ChoiceOrder,
 }
 _GRADERS: dict[str, type[Grader]] = {
     "matching": Matching,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from robust_eval.grader.arranged import graded_as_shown
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Choices, Matcher
 from robust_eval.question import Question
@@ -28,8 +29,14 @@ class Judge:
         return replace(self, grader=self.grader.closed())
 
     def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-        """Return the table of replies with what was read in them, and graded."""
-        return self.grader.grade(questions, read(self.reader, questions, replies))
+        """Return the table of replies with what was read in them, and graded; labels are letters of the choices in the
+        order in which a question has them, however they were shown.
+        """
+
+        def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
+            return self.grader.grade(questions, read(self.reader, questions, replies))
+
+        return graded_as_shown(grade, questions, replies)
 
     def matcher(self, question: Question) -> Matcher | None:
         """Return the rule of the grader for an answer that is being written; None where all of the reply is read."""

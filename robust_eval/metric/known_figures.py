@@ -1,11 +1,19 @@
 """The figures of the metrics that come with the package: runs of earlier versions do not say what theirs are."""
 
-from robust_eval.metric import agreement_presentation, certainty_presentation, frs_presentation, greedy, profile
+from robust_eval.metric import (
+    agreement_presentation,
+    certainty_presentation,
+    frs_presentation,
+    greedy,
+    order_presentation,
+    profile,
+)
 
 KNOWN_FIGURES = (
     *frs_presentation.FIGURES,
     *agreement_presentation.FIGURES,
     *certainty_presentation.FIGURES,
+    *order_presentation.FIGURES,
     *profile.FIGURES,
     greedy.FIGURE,
 )

@@ -178,7 +178,9 @@ class Metric(Protocol):
 
     @property
     def axis(self) -> str:
-        """What must vary between answers for the metric to say what it is meant to: temperature | rewrite | trial."""
+        """What must vary between answers for the metric to say what it is meant to: temperature | rewrite | trial |
+        order | turn.
+        """
 
     @property
     def reads_labels(self) -> bool:

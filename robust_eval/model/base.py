@@ -101,6 +101,8 @@ class Request:
     """Temperature and trial of answers that are there already. A model may give them again."""
     first_trial: int = 0
     """The number of the first trial that is wanted at each temperature."""
+    form: str | None = None
+    """What the answer table says of how the question is put; None: as it stands. Nothing else reads it."""
 
     @property
     def item(self) -> Item:

@@ -1,12 +1,13 @@
 """One prompt: a system line, exemplars, and the question, independent of how a model wants it written."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.normalization import normal_form
+from robust_eval.prompt.arrangement import FORMS, GIVEN, LINES, OPTIONS, Arrangement, Form
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING, SUPPORT, ZERO_SHOT, Templates, read_templates
 from robust_eval.question import LETTERS, Question
 
@@ -39,20 +40,25 @@ class Prompt:
         return [{"role": role, "content": content} for role, content in turns]
 
 
-def prompt_for(question: Question, rewrite: int = 0, prompts: str = FEW_SHOT) -> Prompt:
+def prompt_for(
+    question: Question, rewrite: int = 0, prompts: str = FEW_SHOT, arrangement: Arrangement | None = None
+) -> Prompt:
     """Return the prompt of a question, or of its rewrite number 1, 2, …; context and choices are never rewritten.
 
-    ``prompts`` names a file of templates (:func:`robust_eval.prompt.templates.read_templates`).
+    ``prompts`` names a file of templates (:func:`robust_eval.prompt.templates.read_templates`). With an ``arrangement``
+    the choices stand in its order and form; the exemplars are shown in the same form, and keep their order.
     """
     templates = read_templates(prompts)
     scenario = templates.of(question.scenario)
     text = question.rewrites[rewrite - 1] if rewrite else _text(question)
+    form = None if arrangement is None or arrangement.form == GIVEN else FORMS[arrangement.form]
     exemplars = tuple(
-        (_filled(scenario.template, exemplar), str(exemplar["answer"])) for exemplar in scenario.exemplars
+        (_filled(scenario.template, exemplar, form), _signed(str(exemplar["answer"]), form))
+        for exemplar in scenario.exemplars
     )
-    choices = question.choices
+    choices = question.choices if arrangement is None else arrangement.of(question).choices
     shown = {"question": text, "context": question.context, "choices": choices, "options": choices}
-    return Prompt(templates.system, exemplars, _filled(scenario.template, shown))
+    return Prompt(templates.system, exemplars, _filled(scenario.template, shown, form))
 
 
 def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
@@ -151,14 +157,17 @@ def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
     return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
 
 
-def _filled(template: str, shown: Mapping[str, Any]) -> str:
+def _filled(template: str, shown: Mapping[str, Any], form: Form | None = None) -> str:
     return template.format(
         question=shown["question"],
         context=shown.get("context", ""),
-        choices="\n".join(f"{letter}) {choice}" for letter, choice in _lettered(shown.get("choices", ()))),
-        options=", ".join(f"{letter}. {choice}" for letter, choice in _lettered(shown.get("options", ()))),
+        choices=(form or LINES).shown(shown.get("choices", ())),
+        options=(form or OPTIONS).shown(shown.get("options", ())),
     )
 
 
-def _lettered(choices: Sequence[str]) -> Iterator[tuple[str, str]]:
-    return zip(LETTERS, choices, strict=False)
+def _signed(answer: str, form: Form | None) -> str:
+    """Return the answer of an exemplar with the sign that stands for its letter."""
+    if form is None or answer[:1] not in LETTERS or answer[1:2].isalnum():
+        return answer
+    return form.signs()[LETTERS.index(answer[0])] + answer[1:]

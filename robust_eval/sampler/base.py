@@ -18,6 +18,8 @@ class NothingKeptError(UserError):
     """
 
 
+ORDER, TURN = "order", "turn"
+"""What varies where choices are put in another order or form, and where a conversation goes on."""
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
@@ -83,7 +85,7 @@ class Conditions(Protocol):
 
     @property
     def axis(self) -> str:
-        """The condition that varies: temperature | rewrite | trial."""
+        """The condition that varies: temperature | rewrite | trial | order | turn."""
 
     @property
     def temperatures(self) -> list[float]:

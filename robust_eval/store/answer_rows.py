@@ -72,5 +72,10 @@ def _conditions(table: pa.Table) -> list[Condition]:
 
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    weight = pa.array(np.full(table.num_rows, 1 / request.trials))
-    return table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weight)
+    """Return the answers with what they weigh among those of the request, and how that put the question."""
+    columns = {"weight": pa.array(np.full(table.num_rows, 1 / request.trials))}
+    if request.form is not None:
+        columns["form"] = pa.array([request.form] * table.num_rows, pa.string())
+    for name, values in columns.items():
+        table = table.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
+    return table

@@ -1,0 +1,115 @@
+"""How the choices of a question are shown: in which order, and in which form (docs/methods.md, §7)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from robust_eval.question import LETTERS, Question, seeded_rank
+
+GIVEN = "given"
+"""The form of the prompt's own template."""
+
+
+class Form(NamedTuple):
+    """What stands before a choice, with the sign of its place, and what stands between choices."""
+
+    mark: str
+    between: str
+    numbered: bool = False
+
+    def signs(self) -> Sequence[str]:
+        """Return what stands for the first choice, the second, …"""
+        return [str(place) for place in range(1, len(LETTERS) + 1)] if self.numbered else LETTERS
+
+    def shown(self, choices: Sequence[str]) -> str:
+        """Return the choices as a prompt shows them.
+
+        >>> Form("({})", ", ").shown(["tin", "lead"])
+        '(A) tin, (B) lead'
+        """
+        signed = zip(self.signs(), choices, strict=False)
+        return self.between.join(f"{self.mark.format(sign)} {choice}" for sign, choice in signed)
+
+
+LINES, OPTIONS = Form("{})", "\n"), Form("{}.", ", ")
+"""The forms of {choices} and of {options} in a template."""
+FORMS = {
+    "brackets": Form("({})", "\n"),
+    "dots": Form("{}.", "\n"),
+    "numbers": Form("{})", "\n", numbered=True),
+    "commas": Form("{})", ", "),
+    "bars": Form("{})", " | "),
+}
+"""Forms other than that of the prompt's template, in the order of their raters."""
+_TOLD = re.compile(rf"choices ([{LETTERS}]+)(?: as (\w+))?")
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Choices in another order, or in another form. ``order`` says of each place which choice stands there."""
+
+    order: tuple[int, ...]
+    form: str = GIVEN
+
+    @property
+    def told(self) -> str:
+        """What an answer table says of it.
+
+        >>> Arrangement((2, 0, 1)).told, Arrangement((0, 1, 2), "numbers").told
+        ('choices CAB', 'choices ABC as numbers')
+        """
+        letters = "".join(LETTERS[choice] for choice in self.order)
+        return f"choices {letters}" + ("" if self.form == GIVEN else f" as {self.form}")
+
+    def of(self, question: Question) -> Question:
+        """Return the question as it is shown: its choices in this order, with the right one where it now stands."""
+        choices = tuple(question.choices[choice] for choice in self.order)
+        correct = None if question.correct is None else self.order.index(question.correct)
+        return replace(question, choices=choices, correct=correct)
+
+    def named(self, letter: str) -> str:
+        """Return the letter that a choice has in its question, given that of its place.
+
+        >>> Arrangement((2, 0, 1)).named("A")
+        'C'
+        """
+        return LETTERS[self.order[LETTERS.index(letter)]]
+
+
+def arrangement_told(told: str | None) -> Arrangement | None:
+    """Return the arrangement that an answer table tells of; None where it tells of none.
+
+    >>> arrangement_told("choices CAB"), arrangement_told(None)
+    (Arrangement(order=(2, 0, 1), form='given'), None)
+    """
+    match = _TOLD.fullmatch(told or "")
+    if match is None:
+        return None
+    order, form = tuple(LETTERS.index(letter) for letter in match[1]), match[2] or GIVEN
+    whole = sorted(order) == list(range(len(order)))
+    return Arrangement(order, form) if whole and form in {GIVEN, *FORMS} else None
+
+
+def rotations(choices: int) -> list[Arrangement]:
+    """Return the rotations of a number of choices but for the order as it is: each choice stands at each place once.
+
+    >>> [arrangement.order for arrangement in rotations(3)]
+    [(1, 2, 0), (2, 0, 1)]
+    """
+    return [Arrangement(tuple((place + by) % choices for place in range(choices))) for by in range(1, choices)]
+
+
+def permutations(question: Question, number: int, seed: int) -> list[Arrangement]:
+    """Return so many random orders of the choices of a question, all different and none as it is; fewer where there are
+    no more. The first ones are the same for any number.
+    """
+    identity = tuple(range(len(question.choices)))
+    rank = int.from_bytes(seeded_rank(seed, "order of choices", question.id))
+    random, found = np.random.default_rng(rank), {identity: None}
+    possible = int(np.prod([float(place) for place in range(1, len(identity) + 1)]))
+    while len(found) < min(number + 1, possible):
+        found.setdefault(tuple(random.permutation(len(identity)).tolist()))
+    return [Arrangement(order) for order in list(found)[1:]]
