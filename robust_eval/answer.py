@@ -54,7 +54,7 @@ SCHEMA = pa.schema(
         pa.field("rule", pa.string()),  # how it was read
         pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
         pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
-        pa.field("form", pa.string()),  # how the question was put, where not as it stands: choices CAB, challenge sure
+        pa.field("form", pa.string()),  # how the choices were shown, where not as they stand: choices CAB
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
@@ -150,14 +150,20 @@ def temperature_name(temperature: float) -> str:
     return "own" if math.isnan(temperature) else f"{temperature:g}"
 
 
+def with_added(table: pa.Table) -> pa.Table:
+    """Return the table with the columns that earlier versions had not, null where they are missing."""
+    for name in ADDED:
+        if name not in table.schema.names:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
+    return table
+
+
 def validated(table: pa.Table) -> pa.Table:
     """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it.
 
     Columns that earlier versions had not are null where they are missing.
     """
-    for name in ADDED:
-        if name not in table.schema.names:
-            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
+    table = with_added(table)
     missing = [name for name in SCHEMA.names if name not in table.schema.names]
     if missing:
         raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from itertools import chain
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,6 +16,7 @@ from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.figure import declared
 from robust_eval.record.settings import SEVERAL
+from robust_eval.sampler.base import ORDER
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
@@ -54,6 +55,7 @@ def to_config(composed: DictConfig) -> Config:
         config = Config(**settings)
     except ValueError as problem:
         raise UserError(first_line(problem)) from problem
+    config = _without_orders(config)
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
             f"rewriter=llm writes rewrites, which sampler={asked} does not ask: choose sampler=perturbation, or "
@@ -73,6 +75,16 @@ def to_config(composed: DictConfig) -> Config:
     else:
         _check_recorded(config, config.recorded)
     return config
+
+
+def _without_orders(config: Config) -> Config:
+    """Return the configuration without the metric of orders, where it stands beside all three methods of a profile and
+    no choices are put in other orders: a profile is of as many methods as there are answers for.
+    """
+    conditions = config.sampler if config.recorded is None else config.recorded.conditions()
+    if not config.metric.keys() >= {*profile.METHODS} or any(each.arranges for each in conditions.values()):
+        return config
+    return replace(config, metric={name: each for name, each in config.metric.items() if each.axis != ORDER})
 
 
 def _check_asked(config: Config, asked: str) -> None:

@@ -18,7 +18,7 @@ from robust_eval.metric.frs import settled
 from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
-from robust_eval.sampler.base import Conditions, Sampler, greedy_requests
+from robust_eval.sampler.base import ORDER, Conditions, Sampler, greedy_requests
 from robust_eval.sampler.possible import highest, possible
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.stored_model import StoredModel
@@ -103,9 +103,12 @@ class Asked:
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that every sampler can ask."""
+        """Return the questions that every sampler can ask, but for one that asks in other orders alone: beside others
+        it asks those that have choices.
+        """
         chosen = list(questions)
-        for sampler in self.samplers.values():
+        deciding = [sampler for sampler in self.samplers.values() if sampler.axis != ORDER]
+        for sampler in deciding or self.samplers.values():
             chosen = sampler.candidates(chosen)
         return chosen
 
@@ -158,10 +161,12 @@ class Asked:
         return chosen
 
     def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
-        """Ask for the answers of one sampler after the other."""
+        """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
         found = {}
         for name in self.samplers:
             requests, stage = self.requests(name, questions), self.stage(name)
+            if not requests:
+                continue
             if name in self.undecided:
                 found[name] = self.model.settled(requests, stage, self._verdicts(questions), self._settled(name))
                 asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)

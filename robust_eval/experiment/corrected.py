@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
+from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked, with_added
 from robust_eval.config.config import Config
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
@@ -68,7 +68,7 @@ class LabelledRun(NamedTuple):
         if not (folder / GRADED).is_file():
             raise UserError(f"{folder} has no {GRADED}, whose answers could be labelled")
         try:
-            graded = pq.read_table(folder / GRADED)
+            graded = with_added(pq.read_table(folder / GRADED))
         except (OSError, pa.ArrowException) as problem:
             raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
         lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]
@@ -134,8 +134,7 @@ def _corrected(
         return None
     tables = with_people(graded, labels)
     found = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
-    for name, metric in metrics.items():
-        sampler = read[name]
+    for name, sampler in read.items():
         measured = Measured(tables[GREEDY], tables[sampler], undecided=undecided.get(sampler))
-        found.append(metric.corrected(kept, measured, seed))
+        found.append(metrics[name].corrected(kept, measured, seed))
     return corrected_score(found, figures, number)

@@ -117,6 +117,8 @@ def plan(
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
             number, missing = collection.missing(name, kept)
+            if not number:
+                continue
             at_most = uncertain or name in collection.undecided
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
             curves = collection.needs_curves(name)

@@ -173,7 +173,7 @@ def _measure(
         baseline=answered.baseline,
         graded=answered.graded,
         curves=curves_of(answered.answers),
-        sources=read,
+        sources={metric: sampler for metric, sampler in read.items() if metric in scores},
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
         prompts_asked=models.asked,

@@ -13,7 +13,7 @@ from robust_eval.metric.corrected_score import NAME as CORRECTED
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.profile import METHODS, profile
 from robust_eval.metric.score import Measured, Score
-from robust_eval.sampler.base import Conditions
+from robust_eval.sampler.base import ORDER, Conditions
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,9 @@ def score(
     """Score what was ``answered`` with each metric.
 
     ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
-    whose answers a metric reads. The greedy accuracy is that of all questions; the metrics score those that were kept,
-    and nothing where none was. With ``labels`` of people there is one more score, of the figures that these correct.
+    whose answers a metric reads; one that asked nothing, because no question has choices, has none. The greedy accuracy
+    is that of all questions; the metrics score those that were kept, and nothing where none was. With ``labels`` of
+    people there is one more score, of the figures that these correct.
     """
     kept, baseline = answered.kept, answered.baseline
 
@@ -39,11 +40,13 @@ def score(
         estimator = conditions[sampler].estimator
         return Measured(baseline, graded, sampled.curves, estimator, sampled.uncurved, undecided.get(sampler))
 
-    read = read if kept else {}
+    read = {name: sampler for name, sampler in read.items() if kept and sampler in answered.answers}
     scores = {name: config.metric[name].score(kept, measured(sampler), config.seed) for name, sampler in read.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
         scores = {"profile": profile(kept, scores, config.seed), **scores}
-    elif len(read) == len(METHODS) and len(answered.graded) > 1:
+        if ORDER not in read:
+            log.info("the profile is of three methods: no choices were asked in other orders")
+    elif read.keys() >= {*METHODS} and len(answered.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
     if baseline.num_rows:  # recorded answers need not have any
         scores[GREEDY] = greedy_accuracy(answered.questions, baseline, config.seed)

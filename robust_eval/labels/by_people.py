@@ -69,8 +69,12 @@ def _agreed(labels: pa.Table, samplers: list[str]) -> tuple[_ByPlace, _ByText]:
 
 
 def _places(name: str, table: pa.Table) -> list[tuple[tuple[str, ...], str]]:
-    columns = ("question_id", "rewrite", "temperature", "trial", "text")
-    return [(place_of(name, *row[:4]), row[4]) for row in rows(table, *columns)]
+    """Return the place of each answer, and its text; with how the choices were shown, where not as they stand: a letter
+    is another answer there.
+    """
+    columns = ("question_id", "rewrite", "temperature", "trial", "text", "form")
+    found = rows(table, *columns)
+    return [(place_of(name, *place), text if form is None else f"{form}: {text}") for *place, text, form in found]
 
 
 def _beside(name: str, table: pa.Table, by_place: _ByPlace, by_text: _ByText) -> pa.Table:

@@ -31,14 +31,16 @@ class Drawn(NamedTuple):
 def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
     """Return the answers to be labelled, in the order in which they are shown, of the graded answers of a run.
 
-    Only answers that count are drawn: those with a verdict. By answer a stratum is a sampler, a temperature and a
+    Only answers that count are drawn: those with a verdict, and to choices in the order of their question, because a
+    letter is shown to people beside that. By answer a stratum is a sampler, a temperature and a
     verdict, and has labels in proportion to the square root of its size: rare verdicts are so not left out, and large
     strata not stinted (power allocation; Bankier, The American Statistician 42, 1988). Any beginning of the order is
     such a sample, so labelling may stop anywhere. By question ``size`` counts questions, which are drawn alike.
     """
     found = verdicts(graded)
     columns = ("question_id", "text", SAMPLER, "rewrite", "temperature", "trial")
-    table = [each for each in zip(rows(graded, *columns), found.tolist(), strict=True) if not math.isnan(each[1])]
+    asked = zip(rows(graded, *columns), found.tolist(), graded["form"].to_pylist(), strict=True)
+    table = [(row, right) for row, right, form in asked if not math.isnan(right) and form is None]
     if by == QUESTION:
         ids = {row[0][0] for row in table}
         chosen = sorted(ids, key=lambda question_id: seeded_rank(seed, question_id))[:size]

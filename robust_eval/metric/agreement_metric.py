@@ -331,17 +331,18 @@ def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
 def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
     """Return the wrong answers to rewrites of questions that were answered right as they stand, in the same trial.
 
-    The wording of a rewrite is null where its question does not bring it. Cho & Watson, §6; docs/methods.md, §2.
+    In place of the wording stands how the choices were shown, where that was in another order or form; it is null where
+    a question does not bring the rewrite. Cho & Watson, §6; docs/methods.md, §2.
     """
     by_id = {question.id: question for question in questions}
-    columns = ("question_id", "temperature", "trial", "rewrite", "text", "correct")
+    columns = ("question_id", "temperature", "trial", "rewrite", "form", "text", "correct")
     answers = list(rows(graded, *columns))
-    right = {tuple(place): text for *place, rewrite, text, ok in answers if ok and not rewrite}
+    right = {tuple(place): text for *place, rewrite, _, text, ok in answers if ok and not rewrite}
     found: list[tuple[Any, ...]] = []
-    for *place, rewrite, text, ok in answers:
+    for *place, rewrite, form, text, ok in answers:
         if rewrite and ok is False and tuple(place) in right:
             question = by_id[place[0]]
-            wording = question.rewrites[rewrite - 1] if rewrite <= len(question.rewrites) else None
+            wording = form or (question.rewrites[rewrite - 1] if rewrite <= len(question.rewrites) else None)
             found.append((*place, rewrite, question.text, right[tuple(place)], wording, text))
     names = ("question_id", "temperature", "trial", "rewrite", "question", "answer", "rewritten", "answer_to_rewrite")
     kinds = (pa.string(), pa.float64(), pa.int32(), pa.int32(), *[pa.string()] * 4)

@@ -4,7 +4,7 @@ orders and forms (docs/methods.md, §7).
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE
-from robust_eval.metric.order_presentation import BIAS, FIGURES, FORM, ONE_CHOICE, PLACE, Q, presentation
+from robust_eval.metric.order_presentation import BIAS, EVERY, FIGURES, FORM, ONE_CHOICE, PLACE, RIGHT, Q, presentation
 from robust_eval.metric.position_bias import cochran_q, place_bias
 from robust_eval.metric.score import Floats, Measured, Metric, Score, mean_estimate, question_groups, verdicts
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
@@ -45,9 +45,11 @@ class ChoiceOrder(Metric):
     figures = FIGURES
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError unless there are answers that can be counted, to the choices put in two ways or more."""
-        if repetitions < 2 or math.isinf(repetitions):
-            raise UserError("metric=order needs answers to choices in several orders or forms: choose sampler=order")
+        """UserError unless there are answers that can be counted."""
+        if math.isinf(repetitions):
+            raise UserError(
+                "metric=order counts answers, and those of the sampler are enumerated: choose sampler=order"
+            )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return accuracy by place and by form, the bias of each place, and Cochran's Q over places, by temperature.
@@ -66,13 +68,18 @@ class ChoiceOrder(Metric):
         for place in range(accuracy.shape[1]):
             if not np.isnan(bias[:, place]).all():
                 result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups, seed)
-        same = np.column_stack([_one_choice(places) for places in by_temperature.values()])
-        result.add_curve(ONE_CHOICE.name, same, temperatures, groups, seed)
+        of_all = {
+            ONE_CHOICE: [_one_choice(places) for places in by_temperature.values()],
+            RIGHT: [_over_places(np.nanmean, places) for places in by_temperature.values()],
+            EVERY: [np.floor(_over_places(np.nanmin, places)) for places in by_temperature.values()],
+        }
+        for figure, columns in of_all.items():
+            result.add_curve(figure.name, np.column_stack(columns), temperatures, groups, seed)
         asked = self._asked(measured.graded)
         for form in (GIVEN, *FORMS):
-            columns = np.column_stack([places.forms[form] for places in by_temperature.values()])
-            if len(asked) > 1 and not np.isnan(columns).all():
-                result.add_curve(FORM[form].name, columns, temperatures, groups, seed)
+            shares = np.column_stack([places.forms[form] for places in by_temperature.values()])
+            if len(asked) > 1 and not np.isnan(shares).all():
+                result.add_curve(FORM[form].name, shares, temperatures, groups, seed)
         for t, places in by_temperature.items():
             test = cochran_q(places.first)
             for name, value in test._asdict().items():
@@ -105,7 +112,7 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
         columns, verdicts(graded).tolist(), strict=True
     ):
         question, arrangement = asked[question_id], arrangement_told(told)
-        if (rewrite and arrangement is None) or outcome in NO_REPLY:
+        if (rewrite and arrangement is None) or outcome in NO_REPLY or len(question.choices) < 2:
             continue
         at = column[t], row[question_id]
         arrangement = arrangement or Arrangement(tuple(range(len(question.choices))))
@@ -136,6 +143,14 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
 def _share(right: Floats, replies: Floats) -> Floats:
     shares: Floats = np.divide(right, replies, out=np.full(right.shape, np.nan), where=replies > 0)
     return shares
+
+
+def _over_places(statistic: Callable[..., Floats], places: Places) -> Floats:
+    """Return a statistic of the accuracies of each question over the places at which its right choice stood."""
+    found = np.full(len(places.accuracy), np.nan)
+    known = ~np.isnan(places.accuracy).all(axis=1)
+    found[known] = statistic(places.accuracy[known], axis=1)
+    return found
 
 
 def _one_choice(places: Places) -> Floats:

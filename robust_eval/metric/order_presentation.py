@@ -21,14 +21,11 @@ ONE_CHOICE = Figure(
     by_number="The more orders are asked, the fewer questions keep one choice in all.",
     apart="choices depend on the order to different degrees",
 )
-PLACE = Figure(
-    "order.accuracy.place{}", "accuracy, right choice at place {}", limits=SHARE, more_is_better=True, form=".3f"
-)
+RIGHT = Figure("order.accuracy", "accuracy over all orders", limits=SHARE, more_is_better=True, short="over all orders")
+EVERY = Figure("order.every", "share of questions right in every order", limits=SHARE, more_is_better=True)
+PLACE = Figure("order.accuracy.place{}", "accuracy, right choice at place {}", limits=SHARE, more_is_better=True)
 BIAS = Figure(
-    "order.bias.place{}",
-    "accuracy at place {} minus that at the others",
-    limits=(-1.0, 1.0),
-    shown=RUN,
+    "order.bias.place{}", "accuracy at place {} minus that at the other places", limits=(-1.0, 1.0), shown=RUN
 )
 FORM = {
     form: Figure(
@@ -42,10 +39,12 @@ FORM = {
 }
 Q = {
     "statistic": Figure("order.cochran_q", "Cochran's Q over places", shown=RUN, form=".2f", mean=False),
-    "freedom": Figure("order.cochran_q.freedom", "its degrees of freedom", shown=RUN, form=".0f", mean=False),
-    "p_value": Figure("order.cochran_q.p", "its p value", shown=RUN, form=".2g", mean=False),
+    "freedom": Figure(
+        "order.cochran_q.freedom", "degrees of freedom of Cochran's Q", shown=RUN, form=".0f", mean=False
+    ),
+    "p_value": Figure("order.cochran_q.p", "p value of Cochran's Q", shown=RUN, form=".2g", mean=False),
 }
-FIGURES = (ONE_CHOICE, PLACE, BIAS, *FORM.values(), *Q.values())
+FIGURES = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
 
 
 def presentation(score: Score) -> Presentation:

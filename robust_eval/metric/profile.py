@@ -1,7 +1,8 @@
-"""How firmly each fact is held under temperature, rewording and repetition, side by side.
+"""How firmly each fact is held under temperature, rewording and repetition, side by side; where there are choices, in
+other orders of these as well.
 
-The three methods answer one question in three ways: does what the model says withstand pressure? No paper has asked all
-of them about the same facts. Here they are joined by question, with how far they agree.
+The methods answer one question in several ways: does what the model says withstand pressure? No paper has asked all of
+them about the same facts. Here they are joined by question, with how far they agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from robust_eval.metric.estimate import Estimate, bounds
 from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
 from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.interval import SHARE, bootstrap_draws, with_width
+from robust_eval.metric.order_presentation import RIGHT
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Floats, Score, question_groups
 from robust_eval.question import Question
@@ -25,11 +27,14 @@ from robust_eval.runtime.rounding import number
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""
+ORDERED = "order"
+"""The metric that is joined to them where there are choices."""
 _CALLED = {
     "frs": "FRS",
     "worst": "worst case",
     "right_share": "wordings right",
     "entropy": "answer entropy",
+    "orders_right": "orders right",
 }
 """What is correlated, and how a person calls it."""
 _PAIRS = [pair for pair in combinations(_CALLED, 2) if pair != ("worst", "right_share")]
@@ -43,6 +48,13 @@ FIRM = Figure(
     short="withstand all three",
     ahead="has more facts that withstand all three methods than",
 )
+FIRM_IN_ORDER = Figure(
+    "profile.firm_in_order",
+    "share of facts that withstand all four, other orders of choices as well",
+    limits=SHARE,
+    more_is_better=True,
+    short="withstand all four",
+)
 _LACKING = Figure(
     "profile.count.undefined",
     "facts that lack one of the three",
@@ -53,6 +65,7 @@ _LACKING = Figure(
 )
 FIGURES = (
     FIRM,
+    FIRM_IN_ORDER,
     *(
         Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
         for one, other in _PAIRS
@@ -66,7 +79,8 @@ MOST_DEFINED = 0.95
 
 
 def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int) -> Score:
-    """Return what the scores of the three :data:`METHODS` say of the same questions.
+    """Return what the scores of the three :data:`METHODS` say of the same questions, and that of :data:`ORDERED` of
+    those with choices, where there is one.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
     and the share of raters that are right, which orders the questions that have one wrong; and the entropy (nats) of
@@ -78,33 +92,41 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
+    ``profile.firm_in_order`` is the share, of questions with choices, of those that are firm and right in every order.
     Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
     values = joined(scores)
-    firmness = ranks(values["frs"], values["right_share"], values["entropy"])
+    ordered = values.get("orders_right")
+    firmness = ranks(values["frs"], values["right_share"], values["entropy"], ordered)
     known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
     firm = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
     score.add_share(FIRM.name, np.where(known, firm, np.nan), groups, seed)
+    if ordered is not None:
+        both = known & ~np.isnan(ordered)
+        score.add_share(FIRM_IN_ORDER.name, np.where(both, firm & (ordered == 1), np.nan), groups, seed)
     for one, other in _PAIRS:
-        labels = None if groups is None else np.asarray(groups)[known]
-        name = f"profile.spearman.{one}_{other}"
-        score.values[name] = correlation(values[one][known], values[other][known], labels, seed)
-        score.of_questions[name] = int(known.sum())
+        if other in values:
+            of = known & ~np.isnan(values[other])
+            labels = None if groups is None else np.asarray(groups)[of]
+            name = f"profile.spearman.{one}_{other}"
+            score.values[name] = correlation(values[one][of], values[other][of], labels, seed)
+            score.of_questions[name] = int(of.sum())
     score.values[_LACKING.name] = Estimate(float((~known).sum()))
     columns = {
         **values,
         "breaking_temperature": breaking,
-        **{f"rank_{name}": firmness[:, column] for column, name in enumerate(METHODS)},
-        "disagreement": np.ptp(firmness, axis=1),
+        **{f"rank_{name}": firmness[:, column] for column, name in enumerate(joined_methods(scores))},
+        "disagreement": np.fmax.reduce(firmness, axis=1) - np.fmin.reduce(firmness, axis=1),
     }
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
     claims = [f"holds {score.formatted(FIRM.name, '.0%')} of them whatever the pressure"] if known.any() else []
-    score.presentation = Presentation("All three methods", _sentence(score, int(known.sum())), [], axes, claims)
+    title = "All three methods" if ordered is None else "All four methods"
+    score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
     return score
 
 
@@ -118,8 +140,16 @@ def _sentence(score: Score, known: int) -> str:
     return (
         f"{asked}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
         f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
-        "right in every wording and right in every repetition."
+        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}"
     )
+
+
+def _sentence_of_orders(score: Score) -> str:
+    """Say how many of the facts with choices are right in every order as well; nothing where none was asked so."""
+    n = score.n(FIRM_IN_ORDER.name)
+    if not n:
+        return ""
+    return f" Of the {n} with choices {score.formatted(FIRM_IN_ORDER.name, '.0%')} are right in every order as well."
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
@@ -136,14 +166,21 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
     return Estimate(value, *with_width(*np.quantile(defined, [0.025, 0.975]).tolist()))
 
 
+def joined_methods(scores: Mapping[str, Score]) -> list[str]:
+    """Return the names of the metrics that are joined out of these scores."""
+    return [name for name in (*METHODS, ORDERED) if name in scores]
+
+
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
-    """Return (n,) figures of the same n questions out of the scores of the three :data:`METHODS`."""
+    """Return (n,) figures of the same n questions out of the scores of the three :data:`METHODS`, and of
+    :data:`ORDERED` if it is there.
+    """
     frs, agreement, certainty = (scores[name] for name in METHODS)
     smallest = next(iter(FRS.among(frs.by_question).values()))
     reworded = nearest_to_one(agreement.curves["agreement.worst"])
     repeated = nearest_to_one(certainty.curves["certainty.entropy"])
     table = certainty.tables["certainty"]
-    return {
+    values = {
         "frs": frs.by_question[smallest],
         "worst": agreement.by_question[point("agreement.worst", reworded)],
         "right_share": agreement.by_question[point("agreement.difficulty", reworded)],
@@ -151,9 +188,13 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
         "error_rate": certainty.by_question[point("certainty.error_rate", repeated)],
         "unanswered": at_temperature(table, repeated)["invalid"].to_numpy(),
     }
+    if ORDERED in scores:
+        order = scores[ORDERED]
+        values["orders_right"] = order.by_question[point(RIGHT.name, nearest_to_one(order.curves[RIGHT.name]))]
+    return values
 
 
-def ranks(frs: Floats, right_share: Floats, entropy: Floats) -> Floats:
+def ranks(frs: Floats, right_share: Floats, entropy: Floats, orders_right: Floats | None = None) -> Floats:
     """Return how firmly each question is held beside the others, by each method: the share of questions that is held
     less, of which equally firm ones count half.
 
@@ -161,10 +202,13 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats) -> Floats:
     ----------
     frs, right_share, entropy
         (n,) of each question; a high entropy is little firmness. NaN where undefined.
+    orders_right
+        (n,) share of the orders of its choices that is answered right; NaN where it has none.
 
     Returns
     -------
-    (n, 3) in [0, 1]; NaN in the row of a question that lacks a value: it is not compared.
+    (n, 3), with ``orders_right`` (n, 4), in [0, 1]; NaN in the row of a question that lacks one of the first three: it
+    is not compared. The fourth compares those that have choices.
 
     Examples
     --------
@@ -173,8 +217,12 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats) -> Floats:
     """
     firmness = np.column_stack([frs, right_share, -entropy])
     known = ~np.isnan(firmness).any(axis=1)
+    if orders_right is not None:
+        firmness = np.column_stack([firmness, orders_right])
     found = np.full(firmness.shape, np.nan)
-    number = np.count_nonzero(known)
-    if number > 1:
-        found[known] = (stats.rankdata(firmness[known], axis=0) - 1) / (number - 1)
+    for column, values in enumerate(firmness.T):
+        compared = known & ~np.isnan(values)
+        number = np.count_nonzero(compared)
+        if number > 1:
+            found[compared, column] = (stats.rankdata(values[compared]) - 1) / (number - 1)
     return found

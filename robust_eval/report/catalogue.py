@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
-from robust_eval.plot import agreement, certainty, comparison, frs, profile, reply_certainty, surface
+from robust_eval.plot import agreement, certainty, comparison, frs, order, profile, reply_certainty, surface
 from robust_eval.report.findings import Findings
 
 
@@ -314,6 +314,21 @@ def error_rate_by_category(drawn: Figure, run: Findings) -> None:
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
     certainty.by_category(drawn, entropy, error_rate, categories, most)
+
+
+@_entry(
+    "Accuracy by the place of the right choice",
+    "Points that lie apart say that the model prefers a place to what stands there: one that always says A is right at "
+    "the first place and at no other.",
+    "position bias, beyond the papers",
+    lambda run: "order_places" in run.tables and any(run.tables["order_places"]["questions"].to_pylist()),
+)
+def accuracy_by_place(axes: Axes, run: Findings) -> None:
+    """The share of right answers for each place at which the right choice was put, with its 95 % interval."""
+    table = run.nearest_to_one("order_places")
+    overall = run.curves["order.accuracy"]
+    columns = [table[name].to_numpy() for name in ("accuracy", "low", "high")]
+    order.accuracy_by_place(axes, *columns, overall[nearest_to_one(overall)].value)
 
 
 @_entry(

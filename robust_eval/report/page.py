@@ -21,6 +21,7 @@ from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.plot.style import BLACK, GREY
+from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
 from robust_eval.record.result import Result
 from robust_eval.record.settings import effective
@@ -168,8 +169,8 @@ def _setup(result: Result) -> dict[str, str]:
         "prompts": prompts if result.prompts_asked + result.prompts_found else "",
     }
     for sampler in samplers:
-        for name in ("temperatures", "trials", "nodes", "rewrites"):
-            if (value := settings.get(f"sampler.{sampler}.{name}")) is not None:
+        for name in ("temperatures", "trials", "nodes", "rewrites", "orders", "forms"):
+            if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN):
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
     return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}
@@ -237,24 +238,34 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     known = [question for question in result.kept if not math.isnan(certain[question.id])]
     chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
     answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
-    columns = ("question_id", "rewrite", "text", "label", "correct", "outcome", "ensemble")
+    columns = ("question_id", "rewrite", "form", "text", "label", "correct", "outcome", "ensemble")
     graded = at_temperature(result.graded[result.sources[metric]], temperature)
-    for question_id, rewrite, text, label, correct, outcome, elected in rows(graded, *columns):
+    for question_id, rewrite, form, text, label, correct, outcome, elected in rows(graded, *columns):
         if question_id in answers:
-            answer = {"rewrite": rewrite, "text": text, "label": label, "outcome": outcome, "elected": elected}
+            answer = {
+                "rewrite": rewrite,
+                "form": form,
+                "text": text,
+                "label": label,
+                "outcome": outcome,
+                "elected": elected,
+            }
             answers[question_id].append(answer | {"verdict": verdict(correct, outcome)})
     return [
         {
             "question": question,
             "certainty": certain[question.id],
-            "answers": [{**answer, "asked": _wording(question, answer["rewrite"])} for answer in answers[question.id]],
+            "answers": [
+                {**answer, "asked": answer["form"] or _wording(question, answer["rewrite"])}
+                for answer in answers[question.id]
+            ],
         }
         for question in chosen
     ]
 
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
-    """Return the questions that the three methods do not find equally firm beside the others, the
+    """Return the questions that the methods do not find equally firm beside the others, the
     furthest apart first.
     """
     if "profile" not in result.tables:

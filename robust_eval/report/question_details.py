@@ -95,7 +95,8 @@ def _of(table: pa.Table, ids: Collection[str]) -> pa.Table:
 
 def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     """Return the different answers to each question: how often each came at which temperature (its probability, where
-    they are enumerated), those that came most first.
+    they are enumerated), those that came most first; and how its choices were shown to raters (``shown``), where not as
+    they stand.
     """
     temperatures = temperatures_of(table)
     column = {t: place for place, t in enumerate(temperatures)}
@@ -104,6 +105,10 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     ended: dict[tuple[str, _Key], float] = defaultdict(float)
     came: dict[tuple[str, _Key], str] = {}
     names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "finish_reason", "temperature"]
+    shown: dict[str, dict[int, str]] = defaultdict(dict)
+    for question_id, rewrite, form in rows(table, "question_id", "rewrite", "form"):
+        if form is not None:
+            shown[question_id][rewrite] = form
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
     for (question_id, *key, temperature), weight, won in zip(
         rows(table, *names), reply_weights(table).tolist(), voted, strict=True
@@ -121,6 +126,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     return {
         question_id: {
             "temperatures": [temperature_name(t) if math.isnan(t) else t for t in temperatures],
+            **({"shown": shown[question_id]} if question_id in shown else {}),
             **_most_frequent(question_id, found, elected, ended, came, longest),
         }
         for question_id, found in counts.items()

@@ -7,6 +7,7 @@ from robust_eval.metric.estimate import interval
 from robust_eval.metric.figure import DETAIL
 from robust_eval.metric.interval import independent
 from robust_eval.metric.score import Score, question_groups
+from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.record.result import Result
 from robust_eval.runtime.rounding import number
@@ -78,6 +79,9 @@ def _again(sampler: str, settings: Mapping[str, object]) -> str:
     temperatures = settings.get(f"{own}temperatures")
     said = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
     said += f", also in up to {rewrites} other wordings," if rewrites else ""
+    orders, forms = settings.get(f"{own}orders", GIVEN), settings.get(f"{own}forms")
+    said += ", with the choices in other orders as well," if orders != GIVEN else ""
+    said += f", with the choices in {len(forms)} other forms as well," if isinstance(forms, list) and forms else ""
     if not isinstance(temperatures, Sequence) or isinstance(temperatures, str) or not temperatures:
         return said
     if len(temperatures) == 1:

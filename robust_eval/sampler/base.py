@@ -18,8 +18,8 @@ class NothingKeptError(UserError):
     """
 
 
-ORDER, TURN = "order", "turn"
-"""What varies where choices are put in another order or form, and where a conversation goes on."""
+ORDER = "order"
+"""What varies where choices are put in another order or form."""
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
@@ -85,7 +85,7 @@ class Conditions(Protocol):
 
     @property
     def axis(self) -> str:
-        """The condition that varies: temperature | rewrite | trial | order | turn."""
+        """The condition that varies: temperature | rewrite | trial | order."""
 
     @property
     def temperatures(self) -> list[float]:
@@ -98,6 +98,11 @@ class Conditions(Protocol):
     @property
     def estimator(self) -> str:
         """How the accuracy is estimated: trials | combined | exact."""
+
+    @property
+    def arranges(self) -> bool:
+        """Whether choices are put in several orders or forms; by default not."""
+        return False
 
 
 class Sampler(Conditions, Protocol):

@@ -36,6 +36,7 @@ class KnownFacts:
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, or a file of one's own."""
 
     axis = "temperature"
+    arranges = False
 
     def __post_init__(self) -> None:
         self.temperatures = ascending(self.temperatures)

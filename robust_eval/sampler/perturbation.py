@@ -42,11 +42,11 @@ class Perturbation(Repetition):
     forms: list[str] = field(default_factory=list)
     """Forms of the choices beside that of the prompts: brackets, dots, numbers, commas, bars."""
 
+    axis = "rewrite"
+    """order, where no rewrites are asked."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        least = 0 if self._arranges else 1
-        if self.rewrites < least:
-            raise ValueError(f"rewrites must be at least {least}, not {self.rewrites}")
         if self.orders not in ORDERS:
             raise ValueError(f"orders must be one of {', '.join(ORDERS)}, not {self.orders}")
         if self.permutations < 1:
@@ -54,15 +54,10 @@ class Perturbation(Repetition):
         if unknown := [form for form in self.forms if form not in FORMS]:
             raise ValueError(f"forms must be of {', '.join(FORMS)}, not {unknown[0]}")
         self.forms = [form for form in FORMS if form in self.forms]
-
-    @property
-    def _arranges(self) -> bool:
-        return self.orders != GIVEN or bool(self.forms)
-
-    @property
-    def axis(self) -> str:  # type: ignore[override]
-        """What varies: rewrite; order, where no rewrites are asked."""
-        return "rewrite" if self.rewrites else ORDER
+        self.arranges = self.orders != GIVEN or bool(self.forms)
+        if self.rewrites < (least := 0 if self.arranges else 1):
+            raise ValueError(f"rewrites must be at least {least}, not {self.rewrites}")
+        self.axis = "rewrite" if self.rewrites else ORDER
 
     @property
     def repetitions(self) -> float:
@@ -71,7 +66,7 @@ class Perturbation(Repetition):
         return (1 + self.rewrites + orders + len(self.forms)) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that can be put in these ways; NothingKeptError where there is none."""
+        """Return the questions that have rewrites, or if none are asked choices; NothingKeptError where none has."""
         if self.rewrites:
             chosen = [question for question in questions if question.rewrites]
             if not chosen:
@@ -90,9 +85,13 @@ class Perturbation(Repetition):
         return chosen
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return ``trials`` answers to each question at every temperature, put in each of the ways."""
-        worded = super().requests(questions, judge, seed)
-        by_id = {question.id: question for question in questions}
+        """Return ``trials`` answers to each question at every temperature, put in each of the ways.
+
+        Without rewrites a question is asked only if it has choices: there is no other way to put it.
+        """
+        put = [question for question in questions if self.rewrites or len(question.choices) > 1]
+        worded = super().requests(put, judge, seed)
+        by_id = {question.id: question for question in put}
         arranged = [
             replace(
                 request,
@@ -118,7 +117,7 @@ class Perturbation(Repetition):
             found |= dict(enumerate(rotations(choices), _ROTATED + 1))
         elif self.orders == "permutations":
             found |= dict(enumerate(permutations(question, self.permutations, seed), _PERMUTED + 1))
-        if choices:
+        if choices > 1:
             numbers = {form: _FORMED + place for place, form in enumerate(FORMS, 1)}
             found |= {numbers[form]: Arrangement(tuple(range(choices)), form) for form in self.forms}
         return found

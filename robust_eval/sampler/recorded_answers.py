@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import SAMPLER, HowAsked, how_asked, temperatures_of
 from robust_eval.error import UserError
+from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
-from robust_eval.sampler.base import ORDER, TURN
+from robust_eval.sampler.base import ORDER
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
+from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.repetition import Repetition
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
@@ -168,15 +170,14 @@ class RecordedConditions:
         self.estimator = "exact" if enumerated else "trials"
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         told = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
-        forms = {form.partition(" ")[0] for form in answers["form"].unique().to_pylist() if form}
-        put = TURN if "challenge" in forms else ORDER if "choices" in forms and not rewritten else None
-        self.axis = put or _AXES.get(name, told)
+        self.arranges = any(arrangement_told(form) for form in answers["form"].unique().to_pylist())
+        self.axis = ORDER if self.arranges and not rewritten else _AXES.get(name, told)
 
 
 _AXES = {
     "temperature_sweep": TemperatureSweep.axis,
     "exact": Exact.axis,
-    "perturbation": "rewrite",
+    "perturbation": Perturbation.axis,
     "repetition": Repetition.axis,
 }
 """What our own samplers vary, by the names that they have in the files of a run."""

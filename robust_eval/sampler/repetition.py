@@ -31,6 +31,7 @@ class Repetition:
     own."""
 
     axis = "trial"
+    arranges = False
 
     def __post_init__(self) -> None:
         for name in ("trials", "max_new_tokens"):

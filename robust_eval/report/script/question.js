@@ -123,7 +123,8 @@ function answersOf(name, answers, wordings, row) {
   const whole = answers.temperatures.map((_, t) =>
     Math.max(...answers.rows.map((answer) => Number(answer[6][t])), ...answers.others.map((other) => Number(other[2][t])), 1e-9),
   );
-  const wording = (rewrite) => (rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
+  const shown = answers.shown ?? {};
+  const wording = (rewrite) => shown[rewrite] ?? quoted(rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
   const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`));
   const heading = [
     ...(reworded ? ["asked"] : []),
@@ -146,7 +147,7 @@ function answersOf(name, answers, wordings, row) {
     return element(
       "tr",
       {},
-      reworded ? element("td", {}, again ? "" : quoted(wording(rewrite))) : null,
+      reworded ? element("td", {}, again ? "" : wording(rewrite)) : null,
       element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} times)`) : ""),
       labelled ? element("td", {}, label) : null,
       element("td", {}, verdict(said)),
