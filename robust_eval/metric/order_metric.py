@@ -63,11 +63,6 @@ class ChoiceOrder(Metric):
         by_temperature = dict(zip(temperatures, by_place(questions, measured.graded), strict=True))
         accuracy = np.stack([places.accuracy for places in by_temperature.values()], axis=2)
         bias = np.stack([place_bias(places.accuracy) for places in by_temperature.values()], axis=2)
-        for place in range(accuracy.shape[1]):
-            result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups, seed)
-        for place in range(accuracy.shape[1]):
-            if not np.isnan(bias[:, place]).all():
-                result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups, seed)
         of_all = {
             ONE_CHOICE: [_one_choice(places) for places in by_temperature.values()],
             RIGHT: [_over_places(np.nanmean, places) for places in by_temperature.values()],
@@ -75,6 +70,11 @@ class ChoiceOrder(Metric):
         }
         for figure, columns in of_all.items():
             result.add_curve(figure.name, np.column_stack(columns), temperatures, groups, seed)
+        for place in range(accuracy.shape[1]):
+            result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups, seed)
+        for place in range(accuracy.shape[1]):
+            if not np.isnan(bias[:, place]).all():
+                result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups, seed)
         asked = self._asked(measured.graded)
         for form in (GIVEN, *FORMS):
             shares = np.column_stack([places.forms[form] for places in by_temperature.values()])

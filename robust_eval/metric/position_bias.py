@@ -43,7 +43,7 @@ def cochran_q(right: ArrayLike) -> CochranQ:
     Examples
     --------
     >>> cochran_q([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]])[:3]
-    (4, 4.666666666666667, 2)
+    (4, 4.5, 2)
     """
     values = np.asarray(right, dtype=float)
     if values.ndim != 2:

@@ -327,8 +327,8 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
     """The share of right answers for each place at which the right choice was put, with its 95 % interval."""
     table = run.nearest_to_one("order_places")
     overall = run.curves["order.accuracy"]
-    columns = [table[name].to_numpy() for name in ("accuracy", "low", "high")]
-    order.accuracy_by_place(axes, *columns, overall[nearest_to_one(overall)].value)
+    accuracy, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
+    order.accuracy_by_place(axes, accuracy, low, high, overall[nearest_to_one(overall)].value)
 
 
 @_entry(

@@ -238,19 +238,13 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     known = [question for question in result.kept if not math.isnan(certain[question.id])]
     chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
     answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
-    columns = ("question_id", "rewrite", "form", "text", "label", "correct", "outcome", "ensemble")
+    columns = ("question_id", "rewrite", "form", "text", "label", "outcome", "correct", "ensemble")
     graded = at_temperature(result.graded[result.sources[metric]], temperature)
-    for question_id, rewrite, form, text, label, correct, outcome, elected in rows(graded, *columns):
+    for question_id, *told, correct, elected in rows(graded, *columns):
         if question_id in answers:
-            answer = {
-                "rewrite": rewrite,
-                "form": form,
-                "text": text,
-                "label": label,
-                "outcome": outcome,
-                "elected": elected,
-            }
-            answers[question_id].append(answer | {"verdict": verdict(correct, outcome)})
+            answer = dict(zip(columns[1:6], told, strict=True))
+            judged = {"elected": elected, "verdict": verdict(correct, answer["outcome"])}
+            answers[question_id].append(answer | judged)
     return [
         {
             "question": question,

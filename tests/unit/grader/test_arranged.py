@@ -1,0 +1,104 @@
+from itertools import permutations
+
+import pyarrow as pa
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.arranged import with_letters
+from robust_eval.grader.judge import Judge
+from robust_eval.grader.matching import Matching
+from robust_eval.prompt.arrangement import Arrangement
+from robust_eval.question import Question
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.reply import Reply
+
+METALS = Question("metals", "Which is liquid?", choices=("iron", "mercury", "tin"), correct=1)
+FREE = Question("free", "Who wrote Emma?", ("Austen",))
+JUDGE = Judge(FirstLine(), Matching(), first_line=True)
+
+
+def replies(*said: tuple[str, str, str | None]) -> pa.Table:
+    rows = [
+        {
+            "question_id": question_id,
+            "rewrite": number,
+            "temperature": 1.0,
+            "trial": 0,
+            "text": text,
+            "outcome": "ok",
+            "weight": 1.0,
+            "form": form,
+        }
+        for number, (question_id, text, form) in enumerate(said)
+    ]
+    return answer_table(rows)
+
+
+def test_a_letter_means_the_same_choice_in_every_order():
+    orders = [Arrangement(order) for order in permutations(range(3))]
+    said = [("metals", "ABC"[place], each.told) for each in orders for place in range(3)]
+    graded = JUDGE.grade([METALS, FREE], replies(*said, ("metals", "B", None), ("free", "Jane Austen", None)))
+    chosen = ["ABC"[each.order[place]] for each in orders for place in range(3)]
+    assert graded["label"].to_pylist()[:-1] == [*chosen, "B"]
+    assert graded["correct"].to_pylist() == [*(letter == "B" for letter in chosen), True, True]
+    asked = replies(*said, ("metals", "B", None), ("free", "Jane Austen", None))
+    for name in ("question_id", "text", "form", "rewrite"):
+        assert graded[name].to_pylist() == asked[name].to_pylist()
+
+
+def test_the_text_of_a_choice_in_a_conversation_is_that_choice_wherever_it_stands():
+    chat = Judge(Reply(), Matching(), first_line=False)
+    graded = chat.grade([METALS], replies(("metals", "mercury", "choices BAC"), ("metals", "It is C.", "choices ACB")))
+    assert graded["label"].to_pylist() == ["B", "B"]
+    assert graded["correct"].to_pylist() == [True, True]
+
+
+def test_numbered_choices_are_read_as_letters_and_in_no_other_form():
+    graded = JUDGE.grade(
+        [METALS],
+        replies(
+            ("metals", "2", "choices ABC as numbers"),
+            ("metals", "3) tin", "choices ABC as numbers"),
+            ("metals", "7", "choices ABC as numbers"),
+            ("metals", "2", None),
+        ),
+    )
+    assert graded["label"].to_pylist() == ["B", "C", None, None]
+    assert graded["outcome"].to_pylist() == ["ok", "ok", "invalid", "invalid"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "read"),
+    [
+        ("2", "B"),
+        (" 2.", " B."),
+        ("(2)", "(B)"),
+        ("**2**", "**B**"),
+        ("2) 4 m/s", "B) 4 m/s"),
+        ("2. 4 m/s", "B. 4 m/s"),
+        ("The answer is 2.", "The answer is B."),
+        ("Answer: 3", "Answer: C"),
+        ("I choose option 1.", "I choose option A."),
+        (r"\boxed{2}", r"\boxed{B}"),
+        ("1\n2\n3", "A\nB\nC"),
+        ("Choice 1 is wrong. The answer is 2.", "Choice 1 is wrong. The answer is B."),
+        ("2 m/s", "2 m/s"),
+        ("2.5", "2.5"),
+        ("The answer is 2 m/s", "The answer is 2 m/s"),
+        ("The answer is 2.5.", "The answer is 2.5."),
+        ("4", "4"),
+        ("12", "12"),
+        ("4 m/s", "4 m/s"),
+        ("It takes 2 hours.", "It takes 2 hours."),
+        ("", ""),
+    ],
+)
+def test_a_number_is_a_letter_where_it_is_the_sign_of_a_choice(reply: str, read: str):
+    assert with_letters(reply, ["3 m/s", "4 m/s", "5 m/s"]) == read
+
+
+def test_answers_to_other_choices_than_a_question_has_are_refused():
+    with pytest.raises(UserError) as problem:
+        JUDGE.grade([METALS], replies(("metals", "A", "choices CABD")))
+    assert str(problem.value) == ("question metals has 3 choices, and an answer to it was given to 4 (choices CABD)")
