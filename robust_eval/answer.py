@@ -60,6 +60,8 @@ _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
 ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens")
 """The last columns, which tables of earlier versions lack."""
 
+GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason")
+"""What an answer means and whether it is right: columns that readers and graders fill."""
 
 CURVES = pa.schema(
     [

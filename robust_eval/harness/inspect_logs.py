@@ -15,6 +15,7 @@ from typing import Any
 from robust_eval.answer import OWN
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, question_of, texts
+from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.runtime.json_text import parsed_json
 
 LARGEST_JSON = 512 * 2**20
@@ -92,16 +93,12 @@ def _last_config(raw: Any) -> dict[str, Any]:
 def _answer(
     sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
 ) -> LoggedAnswer:
-    own = sample.metadata.get("robust_eval", {})  # of our own tasks: one sample a temperature or a wording
-    own = own if isinstance(own, dict) else {}
     asked = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
     targets = texts(sample.target)
     choices = list(sample.choices or ())
     if choices and len(targets) > 1 and all(len(each) == 1 for each in targets):
         raise UserError(f"{where}: the target {targets} names several choices, and one is right")
-    question = question_of(
-        str(own.get("question_id", sample.id)), str(own.get("question", asked)), targets, choices, where
-    )
+    question = question_of(str(sample.id), asked, targets, choices, where)
     choice = next(iter(sample.output.choices), None)
     text = sample.output.completion if choice is not None else None
     columns: dict[str, Any] = {"outcome": _outcome(sample, choice, text)}
@@ -119,18 +116,18 @@ def _answer(
         columns["reasoning_tokens"] = usage.reasoning_tokens
     last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
     messages = tuple((each.role, each.text) for each in sample.messages[:last])
-    return LoggedAnswer(
+    answer = LoggedAnswer(
         model=model,
         task=task,
         question=question,
         temperature=temperature,
         text=text,
         where=where,
-        rewrite=int(own.get("rewrite", 0)),
         asked=AskedWith(messages, stop, max_tokens),
         columns=columns,
         scores=_scores(sample.scores or {}),
     )
+    return marked(answer, sample.metadata.get(MARK))
 
 
 def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:
