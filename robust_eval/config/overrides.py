@@ -72,6 +72,10 @@ def _checked(overrides: Sequence[str]) -> Checked:
                 raise UserError(f"{group} must be one of {', '.join(options(group))}, not null")
             if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
+            listed: Any = override.value()
+            for name in listed if isinstance(listed, list) else []:
+                if not isinstance(name, str):
+                    raise UserError(no_option(str(override.key_or_group), str(name)))
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
