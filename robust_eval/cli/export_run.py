@@ -66,11 +66,7 @@ def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) 
         lines.append(f"open it: inspect view --log-dir {shown}")
     if to != "csv":
         return [*lines, f"score it again: robust-eval import {shlex.quote(str(written[0].parent))}"]
-    style = "plain" if answers.asked.first_lines else "chat"
-    lines.append(
-        f"score it again: robust-eval sampler=recorded sampler.file={shown}/answers.csv dataset=local "
-        f"dataset.path={shown}/questions.csv model.name={shlex.quote(answers.model)} model.prompt_style={style}"
-    )
+    lines.append("a text that a spreadsheet would compute has an apostrophe before it")
     if answers.asked.undecided:
         names = ", ".join(answers.asked.undecided)
         lines.append(f"the trials of {names} stopped as soon as a break was settled: accuracies of them are biased")

@@ -1,6 +1,7 @@
 """A finished run as tables for a spreadsheet, in which no cell is taken for a formula."""
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,21 @@ from robust_eval.question import LETTERS
 
 _COMPUTED = tuple("=+-@＝＋－＠'")
 """What a cell begins with that a spreadsheet computes, and the apostrophe itself."""
-_SPACES = " \u00a0\u3000"
-_CONTROL = {*range(32), *range(127, 160)}
+_UNSEEN = ("Zs", "Cf")
+"""The categories of characters that a program may leave out before it looks: spaces and marks without a width."""
 
 
 def inert(text: str) -> str:
     """Return the text of a cell with an apostrophe before it where a spreadsheet would compute it.
 
-    That is where it begins, after spaces, with ``= + - @``, in whatever width, or with a control character. A text that
-    begins with an apostrophe gets another: each text comes back when one apostrophe is taken away.
+    That is where it begins, after what is not seen, with ``= + - @``, in whatever width, or with a control character.
+    A text that begins with an apostrophe gets another: each text comes back when one apostrophe is taken away.
 
     >>> [inert(text) for text in ("=1+1", " @SUM(A1)", "Rome", "'s", "-5")]
     ["'=1+1", "' @SUM(A1)", 'Rome', "''s", "'-5"]
     """
-    begin = text.lstrip(_SPACES)[:1]
-    return f"'{text}" if begin in _COMPUTED or (begin and ord(begin) in _CONTROL) else text
+    begin = next((each for each in text if unicodedata.category(each) not in _UNSEEN), " ")
+    return f"'{text}" if begin in _COMPUTED or unicodedata.category(begin) == "Cc" else text
 
 
 def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:

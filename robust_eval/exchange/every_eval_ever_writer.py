@@ -175,7 +175,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
         question = condition.question
         target = right_answers(question)
         mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
-        hashed = hashlib.sha256((question.title + "".join(target)).encode()).hexdigest()
+        hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
             found = verdict(row)
             yield {
@@ -188,7 +188,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
                 "sample_hash": hashed,
                 "interaction_type": "single_turn",
                 "input": {
-                    "raw": question.title,
+                    "raw": condition.wording,
                     "reference": target,
                     "choices": list(question.choices) or None,
                 },

@@ -1,9 +1,10 @@
 """The answers of a finished run, in the order in which other harnesses are given them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,12 @@ class Condition(NamedTuple):
     rows: list[dict[str, Any]]
     name: str
     """What tells it from all others, in printable characters; the id of the question where it is its first one."""
+
+    @property
+    def wording(self) -> str:
+        """The question as it was asked: itself, or its rewrite where the run knows that."""
+        known = 0 < self.rewrite <= len(self.question.rewrites)
+        return self.question.rewrites[self.rewrite - 1] if known else self.question.title
 
     @property
     def kept(self) -> str | None:
@@ -82,9 +89,10 @@ class FinishedAnswers:
         def order(item: tuple[tuple[str, str, int, str], list[dict[str, Any]]]) -> tuple[Any, ...]:
             (question_id, sampler, rewrite, _), rows = item
             t = rows[0]["temperature"]
-            return place[question_id], sampler != GREEDY, sampler, math.inf if t != t else t, rewrite
+            return place[question_id], samplers.index(sampler), math.inf if t != t else t, rewrite
 
-        several = len(set(self.labelled.graded[SAMPLER].to_pylist()) - {GREEDY}) > 1
+        samplers = [GREEDY, *(each for each in dict.fromkeys(key[1] for key in found) if each != GREEDY)]
+        several = len(samplers) > 2  # in the order of the run: some metrics read the first that they can
         taken: set[str] = set()
         conditions = []
         before = None
@@ -93,10 +101,7 @@ class FinishedAnswers:
             if question_id == before:
                 parts += [f"t={t}", *([f"rewrite {rewrite}"] if rewrite else []), *([sampler] if several else [])]
             before = question_id
-            name = " ".join(parts)
-            name = next(
-                each for each in (name, *(f"{name} ({number})" for number in range(2, 10**9))) if each not in taken
-            )
+            name = _untaken(" ".join(parts), taken)
             taken.add(name)
             rows.sort(key=lambda row: row["trial"])
             conditions.append(
@@ -118,6 +123,11 @@ class FinishedAnswers:
     def enumerated(self) -> bool:
         """Whether answers weigh what they are likely, and are no trials."""
         return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
+
+
+def _untaken(name: str, taken: Set[str]) -> str:
+    """Return the name; with a number behind it where another has it, as of ids that are the same when printable."""
+    return next(each for each in chain([name], (f"{name} ({number})" for number in count(2))) if each not in taken)
 
 
 def right_answers(question: Question) -> list[str]:

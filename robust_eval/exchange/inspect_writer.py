@@ -51,22 +51,23 @@ def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
         task_id=uuid4().hex[:22],
         run_id=uuid4().hex[:22],
         model=answers.model,
-        dataset=EvalDataset(
-            name=answers.task, samples=len(conditions), sample_ids=[each.name for each in conditions], shuffled=False
+        dataset=EvalDataset(  # without a number of epochs, of which conditions differ: the viewer divides by it
+            name=answers.task, samples=len(samples), sample_ids=[each.name for each in conditions], shuffled=False
         ),
-        config=EvalConfig(epochs=max(len(each.rows) for each in conditions)),
+        config=EvalConfig(),
         packages={"robust_eval": version("robust_eval"), "inspect_ai": version("inspect_ai")},
         metadata={MARK: {name: value if _is_plain(value) else str(value) for name, value in answers.settings.items()}},
         scorers=[EvalScorer(name=MARK)],
     )
-    return EvalLog(
+    log = EvalLog(
         status="success",
         eval=spec,
         results=_results(answers, len(samples)),
         stats=EvalStats(started_at=at, completed_at=at),
         samples=samples,
-        reductions=_reductions(answers),
     )
+    log.reductions = _reductions(answers)  # its constructor takes them from JSON alone
+    return log
 
 
 def _is_plain(value: object) -> bool:
@@ -80,14 +81,14 @@ def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "Eval
     question, row = condition.question, condition.rows[epoch - 1]
     mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
     output = _output(answers.model, row)
-    messages: list[Any] = [ChatMessageUser(content=question.title)]
+    messages: list[Any] = [ChatMessageUser(content=condition.wording)]
     messages += [output.choices[0].message] if output.choices else []
     failed = row["outcome"] == "error"
     held = ("reasoning",) if row["token_logprobs"] is None else ("reasoning", "token_logprobs", "top_logprobs")
     return EvalSample(
         id=condition.name,
         epoch=epoch,
-        input=question.title,
+        input=condition.wording,
         choices=list(question.choices) or None,
         target=right_answers(question),
         messages=messages,
@@ -112,7 +113,7 @@ def _output(model: str, row: dict[str, Any]) -> "ModelOutput":
     usage = None
     if None not in counts.values():
         usage = ModelUsage(**counts, total_tokens=sum(counts.values()), reasoning_tokens=row["reasoning_tokens"])
-    if row["outcome"] in NO_REPLY and not row["text"]:
+    if row["outcome"] in NO_REPLY and not row["text"] and not row["reasoning"]:
         return ModelOutput(model=model, usage=usage)
     said: Any = row["text"]
     if row["reasoning"]:

@@ -24,6 +24,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
     """Yield the answers in a file of instances; ``records`` are the JSON files that were named beside it.
 
     An instance stands once for each metric: of those of one temperature the answers of the first metric are taken.
+    What we wrote ourselves stands once (:mod:`robust_eval.harness.own_mark`).
     UserError names the sample.
     """
     known = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
@@ -34,7 +35,8 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         result = record.get("evaluation_result_id")
         evaluation = of_kind(record, "evaluation_id", str, where)
         temperature = known.get((evaluation, result), known.get((evaluation, None), OWN))
-        if metrics.setdefault((evaluation, sample_id, temperature), result) != result:
+        mark = _mark(record, where)
+        if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue
         if record.get("interaction_type") != "single_turn":
             raise UserError(f"{where}: a conversation of several turns is no answer to a question")
@@ -62,9 +64,9 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
             where=where,
             asked=AskedWith((("user", str(asked.get("formatted") or text)),)),
             columns=columns,
-            scores={str(result or "score"): float(score)} if isinstance(score, int | float) else {},
+            scores={str(result or "score"): float(score)} if mark is None and isinstance(score, int | float) else {},
         )
-        yield marked(answer, _mark(record, where))
+        yield marked(answer, mark)
 
 
 def _mark(record: Any, where: str) -> Any:

@@ -12,6 +12,7 @@ from robust_eval.answer import GRADED_COLUMNS, OWN, SAMPLER, SCHEMA, HowAsked, U
 from robust_eval.error import UserError
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind
 from robust_eval.question import Question
+from robust_eval.reader.base import NOT_ENDED
 
 MARK = "robust_eval"
 """The name under which it stands."""
@@ -44,8 +45,12 @@ def mark_of(
 
 
 def columns_of(row: Mapping[str, Any], *held: str) -> dict[str, Any]:
-    """Return the columns of an answer but for its text and those for which the format has a place (``held``)."""
-    return {name: row[name] for name in _COLUMNS if name not in held and row[name] is not None}
+    """Return the columns of an answer but for its text and those for which the format has a place (``held``).
+
+    The outcome of a reply that ended in its reasoning is that before it was read, so that reading says so again.
+    """
+    found = {name: row[name] for name in _COLUMNS if name not in held and row[name] is not None}
+    return found | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
 
 
 def marked(answer: LoggedAnswer, mark: Any, columns: Any = None) -> LoggedAnswer:

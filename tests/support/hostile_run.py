@@ -14,7 +14,7 @@ HOSTILE = [
     "\t=1",
     "\x1b[31mred\x1b[0m",
     "\x00nul\x00",
-    "a\nb\r\nc,d;\"e\"",
+    'a\nb\r\nc,d;"e"',
     "\u202egnp.exe",
     "<script>alert(1)</script>",
     "</script><!--",
@@ -27,7 +27,7 @@ HOSTILE = [
     "𝕳 \U0001f600",
     "x" * 5000,
 ]
-IDS = ["q0", "q0 t=0.2", "../../etc/passwd", "q\n3", "=4", "a,b\"c", "ü/é", "<b>", "_epoch_1", "9"]
+IDS = ["q0", "q0 t=0.2", "../../etc/passwd", "q\n3", "=4", 'a,b"c', "ü/é", "<b>", "_epoch_1", "9"]
 SWEEP = [0.2, 0.6, 1.0]
 
 
@@ -60,10 +60,16 @@ def answers() -> list[dict]:
         for level, t in enumerate(SWEEP):
             for trial in range(6):
                 text = right if trial + number > 3 * level else HOSTILE[(number + trial + level) % len(HOSTILE)]
-                outcome = {1: "error", 2: "filtered_reply", 3: "refused", 4: "empty"}.get((number + 5 * trial) % 12, "ok")
+                outcome = {1: "error", 2: "filtered_reply", 3: "refused", 4: "empty"}.get(
+                    (number + 5 * trial) % 12, "ok"
+                )
                 text = "" if outcome in ("error", "empty") else text
                 row = place | {"temperature": t, "trial": trial, "text": text, "outcome": outcome}
-                tokens = {"prompt_tokens": 9, "completion_tokens": trial, "finish_reason": "length" if trial else "stop"}
+                tokens = {
+                    "prompt_tokens": 9,
+                    "completion_tokens": trial,
+                    "finish_reason": "length" if trial else "stop",
+                }
                 found.append(row | tokens | {"reasoning": HOSTILE[trial], "sampler": "temperature_sweep"})
         for rewrite in range(3):
             text = right if rewrite < number % 4 else HOSTILE[rewrite + number]
