@@ -101,19 +101,7 @@ def _answer(
     question = question_of(str(sample.id), asked, targets, choices, where)
     choice = next(iter(sample.output.choices), None)
     text = sample.output.completion if choice is not None else None
-    columns: dict[str, Any] = {"outcome": _outcome(sample, choice, text)}
-    if choice is not None:
-        columns["finish_reason"] = {"stop": "stop", "max_tokens": "length", "model_length": "length"}.get(
-            choice.stop_reason
-        )
-        columns |= _reasoning(choice.message)
-        if choice.logprobs is not None:
-            columns |= logprobs_columns(
-                (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
-            )
-    if usage := sample.output.usage:
-        columns |= {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-        columns["reasoning_tokens"] = usage.reasoning_tokens
+    columns = {"outcome": _outcome(sample, choice, text), **output_columns(sample.output)}
     last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
     messages = tuple((each.role, each.text) for each in sample.messages[:last])
     answer = LoggedAnswer(
@@ -128,6 +116,25 @@ def _answer(
         scores=_scores(sample.scores or {}),
     )
     return marked(answer, sample.metadata.get(MARK))
+
+
+def output_columns(output: Any) -> dict[str, Any]:
+    """Return what an output of inspect_ai (``ModelOutput``) says of its first choice besides the text, as columns."""
+    columns: dict[str, Any] = {}
+    choice = next(iter(output.choices), None)
+    if choice is not None:
+        columns["finish_reason"] = {"stop": "stop", "max_tokens": "length", "model_length": "length"}.get(
+            choice.stop_reason
+        )
+        columns |= _reasoning(choice.message)
+        if choice.logprobs is not None:
+            columns |= logprobs_columns(
+                (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
+            )
+    if usage := output.usage:
+        columns |= {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        columns["reasoning_tokens"] = usage.reasoning_tokens
+    return columns
 
 
 def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:

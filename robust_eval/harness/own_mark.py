@@ -33,7 +33,11 @@ def mark_of(
 
     ``temperature`` is None where the log says it elsewhere, ``sampler`` where one alone asked.
     """
-    known = {name: value for name, value in asdict(question).items() if value not in ("", (), None)}
+    known = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(question).items()
+        if value not in ("", (), None)
+    }
     mark: dict[str, Any] = {"question": known, "rewrite": rewrite}
     if temperature is not None:
         mark["temperature"] = temperature_name(temperature) if temperature != temperature else temperature
@@ -72,7 +76,7 @@ def marked(answer: LoggedAnswer, mark: Any, columns: Any = None) -> LoggedAnswer
     given = answer.asked if asked is None else AskedWith(chat=not asked.first_lines)
     return replace(
         answer,
-        question=_question(of_kind(mark, "question", dict, where), where),
+        question=marked_question(of_kind(mark, "question", dict, where), where),
         rewrite=of_kind(mark, "rewrite", int, where, answer.rewrite),
         temperature=_temperature(mark, answer.temperature, where),
         columns=whole,
@@ -81,7 +85,8 @@ def marked(answer: LoggedAnswer, mark: Any, columns: Any = None) -> LoggedAnswer
     )
 
 
-def _question(said: Mapping[str, Any], where: str) -> Question:
+def marked_question(said: Mapping[str, Any], where: str) -> Question:
+    """Return the question of a mark; UserError where it is damaged."""
     lists = {name: of_kind(said, name, list, where, []) for name in _LISTS}
     if not all(isinstance(each, str) for found in lists.values() for each in found):
         raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of texts")
