@@ -6,7 +6,7 @@ from typing import Any
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 
-from robust_eval.answer import temperature_name
+from robust_eval.answer import HowAsked, Undecided, temperature_name
 from robust_eval.config.overrides import as_override, composed_run
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
@@ -19,17 +19,20 @@ Data = str | Sequence[Sample]
 """A data set: the name of one of ours or the path of a file (``dataset=…``), or samples of inspect_ai."""
 PLANNED = "temperatures"
 """The key of a mark that lists the temperatures above 0 at which its question is asked."""
+SWEEP = "temperature_sweep"
+"""The sampler of a run of ours that asks as such a task does."""
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 
 
 def marked_samples(
-    data: Data, limit: int | None, conditions: Sequence[tuple[int, float]], prompts: str
+    data: Data, limit: int | None, conditions: Sequence[tuple[int, float]], prompts: str, settles: float | None = None
 ) -> MemoryDataset:
     """Return a sample for each condition and question; all of one condition, then those of the next.
 
     ``conditions`` are pairs of the number of a wording (0: the question itself) and a temperature; where there are
-    several wordings, questions without another are left out. Samples that are given are asked as they are. UserError
-    for data that cannot be read, or where no question is left.
+    several wordings, questions without another are left out. Samples that are given are asked as they are. ``settles``
+    is the share below which a fact breaks, where trials end as soon as that is settled: the log says so, and whoever
+    reads it knows that its accuracies are biased. UserError for data that cannot be read, or where no question is left.
     """
     name, known = _loaded(data, limit)
     planned = sorted({t for _, t in conditions if t > 0})
@@ -37,12 +40,13 @@ def marked_samples(
         known = [(question, given) for question, given in known if question.rewrites]
     if not known:
         raise UserError(f"no question of {name} can be asked" + (": none has rewrites" if len(planned) == 1 else ""))
+    settled = None if settles is None else HowAsked(False, {SWEEP: Undecided(tuple(planned), settles)})
     samples = []
     for rewrite, t in conditions:
         for question, given in known:
             if rewrite > len(question.rewrites):
                 continue
-            mark = mark_of(question, rewrite, t) | {PLANNED: planned}
+            mark = mark_of(question, rewrite, t, SWEEP if settled and t else None, settled) | {PLANNED: planned}
             samples.append(
                 Sample(
                     id=_name(question, rewrite, t, len(conditions)),

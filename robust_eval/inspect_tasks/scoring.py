@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, mean, scorer, stderr, value_to_float
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, OWN, answer_table, temperature_name
@@ -93,7 +93,7 @@ def _row(state: TaskState, question_id: str, mark: Mapping[str, Any]) -> dict[st
 
 def _as_they_say(score: Score | None, text: str) -> dict[str, Any]:
     """Return the columns that another scorer's verdict fills; a share of one half or more counts as right."""
-    value = math.nan if score is None else score.as_float()
+    value = math.nan if score is None else value_to_float()(score.value)
     right = None if value != value else value >= 0.5
     answer = text if score is None or score.answer is None else score.answer
     label = normal_form(answer) or None

@@ -57,7 +57,9 @@ def frs(
     if len(levels) < 2 or min(levels) <= 0:
         raise UserError(f"temperatures must be two or more, all above 0, not {temperatures}")
     return Task(
-        dataset=marked_samples(dataset, limit, [(0, 0.0), *((0, t) for t in levels)], prompts),
+        dataset=marked_samples(
+            dataset, limit, [(0, 0.0), *((0, t) for t in levels)], prompts, threshold if settle else None
+        ),
         solver=asked(top_logprobs=k),
         scorer=graded(scorer),
         metrics=[
@@ -91,7 +93,7 @@ def certainty(
         solver=asked(),
         scorer=graded(scorer),
         metrics=[metrics.answer_entropy()],
-        epochs=Epochs(trials, ["mean", "robust_eval/answer_entropy"]),
+        epochs=Epochs(trials),
     )
 
 
