@@ -24,10 +24,13 @@ FEW = {"robust_eval/frs": ["temperatures=1,2"], "robust_eval/certainty": ["datas
 FEWER = "frs(samples, temperatures=[1, 2], "
 """What the code of the page is run with in place of ``frs(samples``: the whole grid takes three hundred requests."""
 RUN = """
-import sys, json
+import json, os, sys
 from inspect_ai._cli.main import inspect
 code, *commands = json.load(sys.stdin)
+os.mkdir("python")
+os.chdir("python")
 exec(code)
+os.chdir("..")
 for words in commands:
     inspect(words, standalone_mode=False)
 """

@@ -89,7 +89,7 @@ def test_certainty_and_multiqa_are_those_of_their_import(evaluated: Path):
     assert found["error_rate"] == pytest.approx(sum(shares) / 3, abs=1e-12)
     reduced = log_in(evaluated / "reduced").reductions or []
     firm, entropies = ([one.value for one in each.samples] for each in reduced)
-    assert [each.reducer for each in reduced] == ["firmness", "answer_entropy"]
+    assert [each.reducer for each in reduced] == ["robust_eval/firmness", "robust_eval/answer_entropy"]
     assert firm == [float(wrong <= 5) for wrong in WRONG_OF_TEN.values()]
     assert sum(entropies) / 3 == pytest.approx(entropy, abs=1e-12)
     log = log_in(evaluated / "multiqa")
