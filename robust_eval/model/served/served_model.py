@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
 from robust_eval.model.served.pacing import backoff
+from robust_eval.model.served.senders import Asked, Senders
 from robust_eval.model.served.service import Answered, Service, UnansweredError
 from robust_eval.model.served.settings import ServerSettings
 from robust_eval.model.workload import prompt_tokens
@@ -57,6 +58,7 @@ class ServedModel(LanguageModel):
         self.spending = settings.spending()
         self.gate: Gate = OwnGate(settings, self.spending)
         self._key = key
+        self._senders: Senders | None = None
         self._capabilities: Capabilities | None = None
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
         self._answered: set[Item] = set()
@@ -215,6 +217,24 @@ class ServedModel(LanguageModel):
                 want(more() if more else [])
             work.result()
 
+    @contextmanager
+    def sent_by(self, processes: int) -> Iterator[None]:
+        """See LanguageModel; with one process it is this one."""
+        self._senders = Senders(processes, self._server) if processes > 1 else None
+        try:
+            yield
+        finally:
+            if self._senders is not None:
+                self._senders.close()
+
+    def pass_through(self, gate: Gate) -> None:
+        """See LanguageModel."""
+        self.gate = gate
+
+    def beside(self) -> Capabilities:
+        """See LanguageModel: what the server can do."""
+        return self.capabilities(1.0)
+
     def description(self) -> dict[str, Any]:
         """Return the address, what the server can do, and how it kept up."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
@@ -230,10 +250,18 @@ class ServedModel(LanguageModel):
         """Return the text of the progress bar: requests at once, and what was spent."""
         return self.gate.status()
 
-    def _service(self) -> Service:
+    @property
+    def _server(self) -> tuple[str, str, str | None, bool, int]:
+        """The arguments of a :class:`Service`."""
         settings = self.settings
-        chat = settings.prompt_style == "chat"
-        return Service(settings.base_url, settings.model, self._key, chat, settings.at_once)
+        return settings.base_url, settings.model, self._key, settings.prompt_style == "chat", settings.at_once
+
+    def _service(self) -> Service:
+        return Service(*self._server)
+
+    def _asked(self) -> AbstractAsyncContextManager[Asked]:
+        """Return what requests are sent to: the server, or the processes that ask it."""
+        return self._service() if self._senders is None else self._senders.opened()
 
     async def _in_time(self, asked: Coroutine[Any, Any, Answered]) -> Answered:
         try:
@@ -252,7 +280,7 @@ class ServedModel(LanguageModel):
         assert self._capabilities is not None
         self.gate.begin()
         room = asyncio.Semaphore(_WAITING * settings.at_once)
-        async with self._service() as service, asyncio.TaskGroup() as group:
+        async with self._asked() as service, asyncio.TaskGroup() as group:
             async for call in self._calls(wanted):
                 await room.acquire()
                 while given() > _GIVEN and not self._stop:
@@ -279,11 +307,10 @@ class ServedModel(LanguageModel):
             for call in calls(request, self._capabilities.choices):
                 yield call
 
-    async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
+    async def _answer(self, service: Asked, call: Call, give: Callable[[Reply], None]) -> None:
         """Ask one call and put its answers where they are awaited; those that do not come in spite of all repetitions
         are errors.
         """
-        generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
         left, attempt, began = call.trials, 0, time.monotonic()
         while left and not self._stop:
             try:
@@ -295,7 +322,8 @@ class ServedModel(LanguageModel):
                     self._end(f"{self.settings.base_url} refuses to answer: {problem}")
                 if self._stop and problem.kind != "filtered":
                     return
-                wait = backoff(attempt, problem.retry_after, generator)
+                name = repr((call.request.item, call.temperature, call.trials, attempt))
+                wait = backoff(attempt, problem.retry_after, random.Random(name))
                 late = time.monotonic() - began + wait > self.settings.answer_seconds
                 if problem.kind in ("busy", "lost") and attempt < self.settings.retries and not late:
                     attempt += 1
@@ -315,7 +343,7 @@ class ServedModel(LanguageModel):
             self._give(call, came, give)
             left, attempt = left[len(came) :], 0
 
-    async def _once(self, service: Service, call: Call) -> list[Completion]:
+    async def _once(self, service: Asked, call: Call) -> list[Completion]:
         """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
         where the run ends before.
         """
