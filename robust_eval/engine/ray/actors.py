@@ -4,7 +4,7 @@ import logging
 import pickle
 import re
 from collections.abc import Iterator, Sequence, Set
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import ray
 from ray.exceptions import RayError
@@ -20,7 +20,11 @@ from robust_eval.model.base import Item, Memory, Request, Temperatures
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.runtime.progress import progress
+
+if TYPE_CHECKING:
+    from robust_eval.model.served.served_model import ServedModel
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class Actors:
     def __init__(self, engine: Room, config: ModelConfig) -> None:
         self._engine = engine
         self._config = config
-        self._server = config.load() if isinstance(config, OpenAI) else None
+        self._server = self._client(config)
         if isinstance(config, OpenAI) and config.batch:
             raise UserError("model.batch=true is for engine=local: one process sends all files")
         self._keeper: Any = None
@@ -52,6 +56,17 @@ class Actors:
         self._curves = False
         self._description: dict[str, Any] = {"name": config.name}
         self._said: set[str] = set()
+
+    @staticmethod
+    def _client(config: ModelConfig) -> "ServedModel | None":
+        """Return a client of a service; None for a model that the actors load."""
+        if not isinstance(config, ServiceSettings):
+            return None
+        from robust_eval.model.served.served_model import ServedModel
+
+        client = config.load()
+        assert isinstance(client, ServedModel)
+        return client
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """Check a server here; leave the check of a local model to the actors, which have it."""
