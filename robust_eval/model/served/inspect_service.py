@@ -39,7 +39,6 @@ from robust_eval.prompt.prompt import Prompt
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 _FIELDS = {
     "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
     "n": "num_choices",
     **{name: name for name in ("temperature", "top_p", "seed", "logprobs", "top_logprobs", "reasoning_effort")},
 }
