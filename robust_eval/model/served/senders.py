@@ -8,37 +8,31 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from robust_eval.model.served.channel import Channel
 from robust_eval.model.served.sending_process import READY
-from robust_eval.model.served.service import Answered, UnansweredError
+from robust_eval.model.served.service import Answered, Answering, UnansweredError
+from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.prompt.prompt import Prompt
 
 
-class Asked(Protocol):
-    """What a prompt is sent to: a :class:`robust_eval.model.served.service.Service`, or several."""
-
-    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
-        """See :meth:`robust_eval.model.served.service.Service.ask`."""
-
-
 class Senders:
-    """Several processes that ask one server. This one decides what is sent and when; they wait for the replies.
+    """Several processes that ask one service. This one decides what is sent and when; they wait for the replies.
 
-    ``service`` are the arguments of :class:`~robust_eval.model.served.service.Service`. The processes begin with the
-    first event loop for which they are ``opened``, and serve all later ones until :meth:`close`. One that ends before
-    is replaced, and what it had been given is lost like what a connection loses (UnansweredError): it is asked again.
+    The processes begin with the first event loop for which they are ``opened``, and serve all later ones until
+    :meth:`close`. One that ends before is replaced, and what it had been given is lost like what a connection loses
+    (UnansweredError): it is asked again.
     """
 
-    def __init__(self, processes: int, service: tuple[Any, ...]) -> None:
-        self._number, self._service = processes, service
+    def __init__(self, processes: int, settings: ServiceSettings, key: str | None) -> None:
+        self._number, self._service = processes, (settings, key)
         self._processes: list[_Process] = []
         self._numbers = count()
         self._broken: str | None = None
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Asked]:
+    async def opened(self) -> AsyncIterator[Answering]:
         """Connect the processes with this event loop. One that has not answered all when it is left ends."""
         self._changed = asyncio.Event()
         self._replacing: set[asyncio.Task[None]] = set()
@@ -61,7 +55,7 @@ class Senders:
         self._processes = []
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
-        """See :class:`Asked`; the process that has the least to do sends it."""
+        """See :class:`Answering`; the process that has the least to do sends it."""
         while not (ready := [process for process in self._processes if process.ready]):
             if self._broken is not None:
                 raise UnansweredError("fatal", self._broken)
@@ -106,8 +100,8 @@ class _Process:
                 process_group=0,  # Ctrl-C is not for it: it ends when this process closes its end
             )
 
-    async def connect(self, service: tuple[Any, ...]) -> None:
-        """Serve this event loop; the first time the process is told what the ``service`` is."""
+    async def connect(self, service: tuple[ServiceSettings, str | None]) -> None:
+        """Serve this event loop; the first time the process is told the settings of the ``service`` and its key."""
         await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=self._end.dup())
         if not self._greeted:
             self._channel.send(service)
