@@ -168,16 +168,22 @@ def _by_rates(
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(replies > 0, right / replies, np.nan)
     accuracy = np.asarray(corrected_rate(shares, rates.sensitivity, rates.specificity))
-    compared = np.clip(accuracy + _half_a_trial(replies, threshold), 0, 1) if estimator == "first" else accuracy
+    compared = accuracy
+    if estimator == "first":
+        with np.errstate(invalid="ignore"):
+            raised = np.clip(shares + _half_a_trial(replies, threshold), 0, 1)
+        compared = np.asarray(corrected_rate(raised, rates.sensitivity, rates.specificity))
     return JudgedBreaks(rates, accuracy, breaking_temperature(compared, grid, threshold, estimator))
 
 
 def _half_a_trial(replies: Floats, threshold: float) -> Floats:
-    """Return (n, T) how far the threshold lies above the middle between two numbers of right trials: the largest that
-    breaks, and the smallest that holds.
+    """Return (n, T) how far the threshold lies above the middle between two numbers of trials that are called right:
+    the largest that breaks, and the smallest that holds.
 
-    Of k trials without error all shares between the two break alike. A corrected share is no multiple of 1/k, and next
-    to the threshold itself every error of a rate, however small, would decide on all ties.
+    Of k trials all shares between the two break alike. Shares of verdicts are raised by so much before they are
+    corrected: next to the threshold itself every error of a rate, however small, would decide on all ties, and on
+    either side of it another error is too small to. Where sensitivity and specificity are taken for alike, corrected
+    and uncorrected verdicts so break at the same temperature.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         middle = (np.ceil(threshold * replies - 1e-9) - 0.5) / replies

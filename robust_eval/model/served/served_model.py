@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -22,8 +22,9 @@ from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
 from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.service import Answered, Service, UnansweredError
-from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.served.senders import Senders
+from robust_eval.model.served.service import Answered, Answering, UnansweredError
+from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
@@ -52,11 +53,12 @@ def by_prefix(request: Request) -> tuple[Any, ...]:
 class ServedModel(LanguageModel):
     """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
 
-    def __init__(self, settings: ServerSettings, key: str | None) -> None:
+    def __init__(self, settings: ServiceSettings, key: str | None) -> None:
         self.settings = settings
         self.spending = settings.spending()
         self.gate: Gate = OwnGate(settings, self.spending)
         self._key = key
+        self._senders: Senders | None = None
         self._capabilities: Capabilities | None = None
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
         self._answered: set[Item] = set()
@@ -69,12 +71,12 @@ class ServedModel(LanguageModel):
         """See LanguageModel; the server is asked what it can do."""
         if any(request.enumeration for request in requests):
             raise UserError(
-                f"sampler=exact reads all of the model's probabilities, which {self.settings.base_url} does not give: "
+                f"sampler=exact reads all of the model's probabilities, which {self.settings.server} does not give: "
                 "choose sampler=temperature_sweep, or a model that is loaded here"
             )
         if curves:
             raise UserError(
-                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.base_url} "
+                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.server} "
                 "does not give: leave it out"
             )
         if not all(request.whole for request in requests):
@@ -98,13 +100,13 @@ class ServedModel(LanguageModel):
         if temperatures and temperatures[-1] > takes.highest:
             within = [f"{t:g}" for t in temperatures if 0 < t <= takes.highest]
             return (
-                f"{self.settings.base_url} takes temperatures up to {takes.highest:g}, and the sampler asks "
+                f"{self.settings.server} takes temperatures up to {takes.highest:g}, and the sampler asks "
                 f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
             )
         needed = max((request.least_logprobs for request in requests), default=0)
         if needed and can.tempered_logprobs:
             return (
-                f"the log-probabilities of {self.settings.base_url} are those after the temperature, and metric=frs "
+                f"the log-probabilities of {self.settings.server} are those after the temperature, and metric=frs "
                 "needs the model's own (vLLM gives them with --logprobs-mode raw_logprobs)"
             )
         if needed > can.top_logprobs and not can.whole_vocabulary:
@@ -115,7 +117,7 @@ class ServedModel(LanguageModel):
                 else "metric=certainty and metric=agreement need none"
             )
             return (
-                f"{self.settings.base_url} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
+                f"{self.settings.server} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
                 f"{needed} needs {needed}: {would}"
             )
         return None
@@ -148,7 +150,7 @@ class ServedModel(LanguageModel):
             )
             self._capabilities = Capabilities.from_text(found)
             assert self._capabilities is not None
-            log.info("%s at %s: %s", self.settings.model, self.settings.base_url, self._capabilities)
+            log.info("%s at %s: %s", self.settings.model, self.settings.server, self._capabilities)
         return self._capabilities
 
     async def _probe(self, temperature: float) -> Capabilities:
@@ -165,7 +167,7 @@ class ServedModel(LanguageModel):
                         await asyncio.sleep(backoff(attempt, problem.retry_after, random.Random(attempt)))
                 raise AssertionError("unreachable")
 
-            return await probe(ask, self.settings.base_url, self.settings.prompt_style == "chat", temperature)
+            return await probe(ask, self.settings.server, self.settings.prompt_style == "chat", temperature)
 
     def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
         """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
@@ -215,12 +217,30 @@ class ServedModel(LanguageModel):
                 want(more() if more else [])
             work.result()
 
+    @contextmanager
+    def sent_by(self, processes: int) -> Iterator[None]:
+        """See LanguageModel; with one process it is this one."""
+        self._senders = Senders(processes, self.settings, self._key) if processes > 1 else None
+        try:
+            yield
+        finally:
+            if self._senders is not None:
+                self._senders.close()
+
+    def pass_through(self, gate: Gate) -> None:
+        """See LanguageModel."""
+        self.gate = gate
+
+    def beside(self) -> Capabilities:
+        """See LanguageModel: what the server can do."""
+        return self.capabilities(1.0)
+
     def description(self) -> dict[str, Any]:
         """Return the address, what the server can do, and how it kept up."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
-            "server": self.settings.base_url,
+            "server": self.settings.server,
             **{f"capability.{name}": value for name, value in can.items()},
             **self.gate.description(),
             "repeated_requests": self._repeated,
@@ -230,10 +250,12 @@ class ServedModel(LanguageModel):
         """Return the text of the progress bar: requests at once, and what was spent."""
         return self.gate.status()
 
-    def _service(self) -> Service:
-        settings = self.settings
-        chat = settings.prompt_style == "chat"
-        return Service(settings.base_url, settings.model, self._key, chat, settings.at_once)
+    def _service(self) -> AbstractAsyncContextManager[Answering]:
+        return self.settings.service(self._key)
+
+    def _asked(self) -> AbstractAsyncContextManager[Answering]:
+        """Return what requests are sent to: the service, or the processes that ask it."""
+        return self._service() if self._senders is None else self._senders.opened()
 
     async def _in_time(self, asked: Coroutine[Any, Any, Answered]) -> Answered:
         try:
@@ -252,7 +274,7 @@ class ServedModel(LanguageModel):
         assert self._capabilities is not None
         self.gate.begin()
         room = asyncio.Semaphore(_WAITING * settings.at_once)
-        async with self._service() as service, asyncio.TaskGroup() as group:
+        async with self._asked() as service, asyncio.TaskGroup() as group:
             async for call in self._calls(wanted):
                 await room.acquire()
                 while given() > _GIVEN and not self._stop:
@@ -279,11 +301,10 @@ class ServedModel(LanguageModel):
             for call in calls(request, self._capabilities.choices):
                 yield call
 
-    async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
+    async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
         """Ask one call and put its answers where they are awaited; those that do not come in spite of all repetitions
         are errors.
         """
-        generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
         left, attempt, began = call.trials, 0, time.monotonic()
         while left and not self._stop:
             try:
@@ -292,10 +313,11 @@ class ServedModel(LanguageModel):
                 return
             except UnansweredError as problem:
                 if problem.kind == "fatal":
-                    self._end(f"{self.settings.base_url} refuses to answer: {problem}")
+                    self._end(f"{self.settings.server} refuses to answer: {problem}")
                 if self._stop and problem.kind != "filtered":
                     return
-                wait = backoff(attempt, problem.retry_after, generator)
+                name = repr((call.request.item, call.temperature, call.trials, attempt))
+                wait = backoff(attempt, problem.retry_after, random.Random(name))
                 late = time.monotonic() - began + wait > self.settings.answer_seconds
                 if problem.kind in ("busy", "lost") and attempt < self.settings.retries and not late:
                     attempt += 1
@@ -315,7 +337,7 @@ class ServedModel(LanguageModel):
             self._give(call, came, give)
             left, attempt = left[len(came) :], 0
 
-    async def _once(self, service: Service, call: Call) -> list[Completion]:
+    async def _once(self, service: Answering, call: Call) -> list[Completion]:
         """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
         where the run ends before.
         """
@@ -339,7 +361,7 @@ class ServedModel(LanguageModel):
                 answered = await self._in_time(asked)
             except UnansweredError as problem:
                 if (problem.retry_after or 0) > self.settings.answer_seconds:
-                    self._end(f"{self.settings.base_url} asks to come back in {problem.retry_after:.0f} s: {problem}")
+                    self._end(f"{self.settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     turn.refused(problem.retry_after)
                 elif problem.kind == "lost" and problem.status is None and problem.sent:
@@ -407,9 +429,7 @@ class ServedModel(LanguageModel):
 
     @property
     def _extra(self) -> dict[str, Any]:
-        settings = self.settings
-        named = {name: getattr(settings, name) for name in ("reasoning_effort", "thinking_token_budget")}
-        return {**(settings.extra_body or {}), **{name: value for name, value in named.items() if value is not None}}
+        return {**(self.settings.extra_body or {}), **self.settings.thinking()}
 
     def _give(self, call: Call, completions: list[Completion], give: Callable[[Reply], None]) -> None:
         self._answered.add(call.request.item)

@@ -288,6 +288,33 @@ def test_a_plan_counts_the_verdicts_and_asks_for_none(judge: ScriptedServer, tmp
     assert not verdict_requests(judge)
 
 
+def test_a_plan_counts_at_most_what_the_judge_is_asked_to_compare(judge: ScriptedServer, tmp_path: Path):
+    replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
+    asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
+    stages = stages_of(checked_overrides(asked).config)
+    assert [(stage.name, stage.at_most) for stage in stages] == [("verdicts", True), ("answers compared", True)]
+    assert stages[1].workload().answers == 12 * 4 * 3  # "X it is" has the label of another in it, "The X" the same as X
+    assert not judge.bodies
+
+    judged(tmp_path, 1, *asked)
+    compared = len(verdict_requests(judge)) - stages[0].workload().requests
+    assert 0 < compared <= 12 * 4 * 3
+    assert [stage.workload().requests for stage in stages_of(checked_overrides(asked).config)] == [0]
+
+
+def test_a_plan_takes_answers_that_are_not_there_to_be_all_different(judge: ScriptedServer):
+    register()
+    model = "openai_compatible", f"model.base_url={judge.url}", "model.model=m"
+    asked = [
+        *("experiment=multiqa", "dataset.limit=3", "rewriter=llm", "rewriter.rewrites=2", "sampler.rewrites=2"),
+        *(f"model={model[0]}", *model[1:], "grader=judge", "aggregator=entailment", "aggregator.model=judge"),
+    ]
+    stages = {stage.name: stage.workload() for stage in stages_of(checked_overrides(asked).config)}
+    raters = stages["sampled answers"].answers // 3
+    assert stages["answers compared"].requests == 3 * raters * (raters - 1)
+    assert not judge.bodies
+
+
 def test_a_budget_of_the_judge_stops_the_run_and_keeps_what_was_judged(judge: ScriptedServer, tmp_path: Path):
     asked = settings(
         tmp_path,
