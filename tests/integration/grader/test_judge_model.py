@@ -207,6 +207,7 @@ def test_a_verdict_that_takes_too_long_is_missing_and_counted(judge: ScriptedSer
 
 
 def test_the_judge_says_which_answers_mean_the_same(judge: ScriptedServer, tmp_path: Path):
+    register()
     replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
     asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
     result, graded = judged(tmp_path, 1, *asked)
@@ -289,16 +290,17 @@ def test_a_plan_counts_the_verdicts_and_asks_for_none(judge: ScriptedServer, tmp
 
 
 def test_a_plan_counts_at_most_what_the_judge_is_asked_to_compare(judge: ScriptedServer, tmp_path: Path):
+    register()
     replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
     asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
     stages = stages_of(checked_overrides(asked).config)
     assert [(stage.name, stage.at_most) for stage in stages] == [("verdicts", True), ("answers compared", True)]
-    assert stages[1].workload().answers == 12 * 4 * 3  # "X it is" has the label of another in it, "The X" the same as X
+    assert stages[1].workload().answers == 12 * 5 * 4  # "The X" has the label of X; each of five, both ways
     assert not judge.bodies
 
     judged(tmp_path, 1, *asked)
     compared = len(verdict_requests(judge)) - stages[0].workload().requests
-    assert 0 < compared <= 12 * 4 * 3
+    assert 0 < compared <= 12 * 5 * 4
     assert [stage.workload().requests for stage in stages_of(checked_overrides(asked).config)] == [0]
 
 

@@ -60,12 +60,12 @@ def test_a_run_killed_at_each_step_of_its_batch_ends_with_the_same_table_and_ask
     server.looks = 3
     for kind, number in MOMENTS:
         assert run(Killer(kind, number), "batches", "model.batch=true") == -signal.SIGKILL, kind
-    assert list(server.lines.values()) == [1] * 60
+    assert list(server.lines.values()) == [1] * 15  # what is likeliest
     run(None, "batches", "model.batch=true")
 
     expected, found = (pq.read_table(tmp_path / name / "run" / "graded.parquet") for name in ("without", "batches"))
-    assert found.num_rows == 60
+    assert found.num_rows == 75
     assert found == expected
-    assert list(server.lines.values()) == [1] * 60
-    assert len(server.batches) == 1  # also after it was made, and no reply had come
-    assert server.calls["upload"] == 2  # the first was of a run that could not know of it
+    assert list(server.lines.values()) == [1] * 30  # a line of the second stage asks for four answers
+    assert len(server.batches) == 2  # of the first stage one, also after it was made, and no reply had come
+    assert server.calls["upload"] == 3  # the first was of a run that could not know of it
