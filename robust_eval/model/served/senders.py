@@ -40,9 +40,10 @@ class Senders:
         try:
             while len(self._processes) < self._number:
                 self._processes.append(_Process(self._begun, self._lost))
-            for process in self._processes:
+            for process in list(self._processes):  # one that ends meanwhile is taken out
                 await process.connect(self._service)
             while not any(process.ready for process in self._processes) and self._broken is None:
+                self._changed.clear()
                 await self._changed.wait()
             yield self
         finally:
@@ -68,7 +69,7 @@ class Senders:
         self._changed.set()
 
     def _lost(self, process: "_Process") -> None:
-        """Replace a process that has ended, unless it never began: another would not begin either."""
+        """Replace a process that has ended, unless it never began: another would not begin either. The others go on."""
         self._processes.remove(process)
         if process.ready:
             other = _Process(self._begun, self._lost)
@@ -76,7 +77,7 @@ class Senders:
             connecting = asyncio.get_running_loop().create_task(other.connect(self._service))
             self._replacing.add(connecting)
             connecting.add_done_callback(self._replacing.discard)
-        else:
+        elif not self._processes:
             self._broken = f"a process that was to send requests did not begin (engine.processes={self._number})"
         self._changed.set()
 
