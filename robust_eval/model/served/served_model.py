@@ -7,11 +7,11 @@ import queue
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
@@ -21,6 +21,16 @@ from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError
 from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
+from robust_eval.model.served.continuation import (
+    Ask,
+    Continuation,
+    Sending,
+    Settings,
+    find_continuation,
+    no_continuation,
+    refused_settings,
+)
+from robust_eval.model.served.exact_answers import Asking, exact_reply, without_answers
 from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.service import Answered, Service, UnansweredError
 from robust_eval.model.served.settings import ServerSettings
@@ -38,6 +48,7 @@ PROBED_AGAIN = 3
 _GIVEN = 500  # replies that wait to be kept, before nothing more is asked: a fast server would fill the memory
 _MOMENT = 0.01  # seconds
 _GATHERED = 0.02  # seconds for which replies are gathered: keeping many at once takes a fraction of the time
+Got = TypeVar("Got")
 _WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
 
 
@@ -63,16 +74,16 @@ class ServedModel(LanguageModel):
         self._failed: set[Item] = set()
         self._repeated = 0
         self._stop: UserError | None = None
+        self._continuation: Continuation | None = None
+        self._finding = asyncio.Lock()
         self._more_tokens = 1.5  # how many times as many as estimated a prompt had at most
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """See LanguageModel; the server is asked what it can do."""
-        if any(request.enumeration for request in requests):
-            raise UserError(
-                f"sampler=exact reads all of the model's probabilities, which {self.settings.base_url} does not give: "
-                "choose sampler=temperature_sweep, or a model that is loaded here"
-            )
-        if curves:
+        enumerated = [request for request in requests if request.enumeration]
+        if enumerated and (reason := refused_settings(self.settings)):
+            raise UserError(reason)
+        if curves and not all(request.enumeration for request in requests if request.matcher):
             raise UserError(
                 f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.base_url} "
                 "does not give: leave it out"
@@ -83,6 +94,57 @@ class ServedModel(LanguageModel):
         can = self.capabilities(max(hottest, 1.0), requests)
         if refusal := self._refusal(can, requests):
             raise UserError(refusal)
+        if begun := next((request for request in enumerated if request.matcher), None):
+            awaited(partial(self._find_continuation, begun))
+
+    async def _find_continuation(self, request: Request) -> None:
+        async with self._service() as service:
+            self.gate.begin()
+            await self._continuation_of(service, request)
+
+    async def _continuation_of(self, service: Service, request: Request) -> Continuation | None:
+        """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
+        raises UnansweredError.
+        """
+        if self._continuation is None and request.matcher is not None:
+            reason = ""
+            found, reason = await find_continuation(
+                self._asking(service, request).ask, self._seen_settings, request.prompt
+            )
+            if found is None:
+                raise UserError(no_continuation(self.settings.base_url, reason))
+            log.info("%s: answers are continued by %s", self.settings.base_url, found.way)
+            self._continuation = found
+        return self._continuation
+
+    @property
+    def _seen_settings(self) -> Settings:
+        can = self._capabilities
+        assert can is not None
+        chat, body = self.settings.prompt_style == "chat", self._truncation(can) | self._extra
+        shown = (can.top_logprobs, can.whole_vocabulary)
+        return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
+
+    def _asking(self, service: Service, request: Request) -> Asking:
+        """Return how the server is asked for the probabilities of the answers to a request."""
+        can = self._capabilities
+        assert can is not None
+        name = repr(request.item)
+        about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
+
+        async def seen(sending: Sending) -> Answered:
+            once = partial(
+                self._in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
+            )
+            return await self._tried(once, random.Random(f"{name} {sending.body}"), time.monotonic())
+
+        async def root(path: str, body: Mapping[str, Any]) -> Any:
+            async def once() -> Any:
+                return await self._in_time(service.asked_root(path, body))
+
+            return await self._tried(once, random.Random(f"{name} {path}"), time.monotonic())
+
+        return Asking(Ask(seen, root), self._seen_settings, self._body, can.choices)
 
     def _refusal(self, can: Capabilities, requests: Sequence[Request]) -> str | None:
         """Say why a server that ``can`` do so much cannot answer these requests, and what would work; None
@@ -102,10 +164,17 @@ class ServedModel(LanguageModel):
                 f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
             )
         needed = max((request.least_logprobs for request in requests), default=0)
-        if needed and can.tempered_logprobs:
+        exact = any(request.enumeration for request in requests)
+        if (needed or exact) and can.tempered_logprobs:
             return (
-                f"the log-probabilities of {self.settings.base_url} are those after the temperature, and metric=frs "
-                "needs the model's own (vLLM gives them with --logprobs-mode raw_logprobs)"
+                f"the log-probabilities of {self.settings.base_url} are those after the temperature, and "
+                f"{'sampler=exact' if exact else 'metric=frs'} needs the model's own (vLLM gives them with "
+                "--logprobs-mode raw_logprobs)"
+            )
+        if exact and not can.top_logprobs:
+            return (
+                f"{self.settings.base_url} gives no log-probabilities, and sampler=exact needs them: choose "
+                "sampler=temperature_sweep"
             )
         if needed > can.top_logprobs and not can.whole_vocabulary:
             would = (
@@ -165,7 +234,9 @@ class ServedModel(LanguageModel):
                         await asyncio.sleep(backoff(attempt, problem.retry_after, random.Random(attempt)))
                 raise AssertionError("unreachable")
 
-            return await probe(ask, self.settings.base_url, self.settings.prompt_style == "chat", temperature)
+            settings = self.settings
+            chat = settings.prompt_style == "chat"
+            return await probe(ask, settings.base_url, chat, temperature, settings.top_logprobs)
 
     def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
         """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
@@ -235,7 +306,7 @@ class ServedModel(LanguageModel):
         chat = settings.prompt_style == "chat"
         return Service(settings.base_url, settings.model, self._key, chat, settings.at_once)
 
-    async def _in_time(self, asked: Coroutine[Any, Any, Answered]) -> Answered:
+    async def _in_time(self, asked: Coroutine[Any, Any, Got]) -> Got:
         try:
             async with asyncio.timeout(self.settings.request_seconds):
                 return await asked
@@ -259,7 +330,11 @@ class ServedModel(LanguageModel):
                     await asyncio.sleep(_MOMENT)
                 if self._stop:
                     break
-                task = group.create_task(self._answer(service, call, give))
+                exactly = call.request.enumeration is not None
+                answer = (
+                    self._answer_exactly(service, call.request, give) if exactly else self._answer(service, call, give)
+                )
+                task = group.create_task(answer)
                 task.add_done_callback(lambda _: room.release())
         await self.gate.counted(len(self._answered), len(self._failed))
         if self._stop:
@@ -276,6 +351,8 @@ class ServedModel(LanguageModel):
             request = wanted.pop()
             if request is None:
                 return
+            if request.enumeration is not None:
+                yield Call(request, math.nan, ())
             for call in calls(request, self._capabilities.choices):
                 yield call
 
@@ -284,36 +361,71 @@ class ServedModel(LanguageModel):
         are errors.
         """
         generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
-        left, attempt, began = call.trials, 0, time.monotonic()
-        while left and not self._stop:
+        left = call.trials
+        began = time.monotonic()
+        while left:
             try:
-                came = await self._once(service, call._replace(trials=left))
+                once = partial(self._once, service, call._replace(trials=left))
+                came = await self._tried(once, generator, began)
             except EndedError:
                 return
+            except UnansweredError as problem:
+                outcome = self._failure(call.request, problem)
+                self._give(call.request, [unanswered(call, trial, outcome) for trial in left], give)
+                await self._judge(problem)
+                return
+            self._give(call.request, came, give)
+            left = left[len(came) :]
+
+    async def _answer_exactly(self, service: Service, request: Request, give: Callable[[Reply], None]) -> None:
+        """Compute the probabilities of the answers to a request and put them where they are awaited, or an error."""
+        try:
+            async with self._finding:
+                continuation = await self._continuation_of(service, request)
+            reply = await exact_reply(request, self._asking(service, request), continuation)
+        except EndedError:
+            return
+        except UserError as reason:
+            self._end_as_told(reason)
+            return
+        except UnansweredError as problem:
+            outcome = self._failure(request, problem)
+            self._give(request, without_answers(request, outcome).completions, give)
+            await self._judge(problem)
+            return
+        self._answered.add(request.item)
+        give(reply)
+
+    def _failure(self, request: Request, problem: UnansweredError) -> str:
+        """Return the outcome of an answer that did not come, and log an error."""
+        if problem.kind == "filtered":
+            return "filtered_prompt"
+        log.warning("question %s: %s", request.question_id, problem)
+        return "error"
+
+    async def _tried(self, once: Callable[[], Awaitable[Got]], generator: random.Random, began: float) -> Got:
+        """Return what comes of a request that is repeated as long as that may help; raises UnansweredError where it
+        may not, and EndedError where the run ends before.
+        """
+        attempt = 0
+        while True:
+            if self._stop:
+                raise EndedError(str(self._stop))
+            try:
+                return await once()
             except UnansweredError as problem:
                 if problem.kind == "fatal":
                     self._end(f"{self.settings.base_url} refuses to answer: {problem}")
                 if self._stop and problem.kind != "filtered":
-                    return
+                    raise EndedError(str(self._stop)) from None
                 wait = backoff(attempt, problem.retry_after, generator)
                 late = time.monotonic() - began + wait > self.settings.answer_seconds
-                if problem.kind in ("busy", "lost") and attempt < self.settings.retries and not late:
-                    attempt += 1
-                    self._repeated += 1
-                    try:
-                        with self._interruptible():
-                            await asyncio.sleep(wait)
-                    except EndedError:
-                        return
-                    continue
-                outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
-                if outcome == "error":
-                    log.warning("question %s: %s", call.request.question_id, problem)
-                self._give(call, [unanswered(call, trial, outcome) for trial in left], give)
-                await self._judge(problem)
-                return
-            self._give(call, came, give)
-            left, attempt = left[len(came) :], 0
+                if problem.kind not in ("busy", "lost") or attempt >= self.settings.retries or late:
+                    raise
+            attempt += 1
+            self._repeated += 1
+            with self._interruptible():
+                await asyncio.sleep(wait)
 
     async def _once(self, service: Service, call: Call) -> list[Completion]:
         """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
@@ -321,8 +433,22 @@ class ServedModel(LanguageModel):
         """
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
-        most = int(about * self._more_tokens) + 1
         completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
+        can = self._capabilities
+        assert can is not None
+        ask = partial(service.ask, request.prompt, can.system_role, self._body(call))
+        answered = await self._in_turn(about, completion_tokens, ask)
+        came = completions(call, call.trials, answered, self.settings.prompt_style)
+        self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
+        return came
+
+    async def _in_turn(
+        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, Answered]]
+    ) -> Answered:
+        """Send a request of ``about`` so many tokens when its turn has come; raises UnansweredError, or EndedError
+        where the run ends before.
+        """
+        most = int(about * self._more_tokens) + 1
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
@@ -334,9 +460,7 @@ class ServedModel(LanguageModel):
             if self._stop:
                 raise EndedError(str(self._stop))
             try:
-                assert self._capabilities is not None
-                asked = service.ask(request.prompt, self._capabilities.system_role, self._body(call))
-                answered = await self._in_time(asked)
+                answered = await self._in_time(ask())
             except UnansweredError as problem:
                 if (problem.retry_after or 0) > self.settings.answer_seconds:
                     self._end(f"{self.settings.base_url} asks to come back in {problem.retry_after:.0f} s: {problem}")
@@ -350,9 +474,7 @@ class ServedModel(LanguageModel):
             used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
             self.gate.use(*used, answered.cached_tokens or 0)  # some servers do not count
             turn.used(sum(used))
-            came = completions(call, call.trials, answered, self.settings.prompt_style)
-            self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
-            return came
+            return answered
 
     def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
         """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""
@@ -411,11 +533,12 @@ class ServedModel(LanguageModel):
         named = {name: getattr(settings, name) for name in ("reasoning_effort", "thinking_token_budget")}
         return {**(settings.extra_body or {}), **{name: value for name, value in named.items() if value is not None}}
 
-    def _give(self, call: Call, completions: list[Completion], give: Callable[[Reply], None]) -> None:
-        self._answered.add(call.request.item)
+    def _give(self, request: Request, completions: list[Completion], give: Callable[[Reply], None]) -> None:
+        self._answered.add(request.item)
         if any(completion.outcome == "error" for completion in completions):
-            self._failed.add(call.request.item)
-        give(Reply(call.request, completions, share=len(completions) / call.request.answers))
+            self._failed.add(request.item)
+        share = 1.0 if request.enumeration else len(completions) / request.answers
+        give(Reply(request, completions, share=share))
 
     async def _judge(self, problem: UnansweredError) -> None:
         """End the run where too many questions failed."""

@@ -33,6 +33,9 @@ class ServerSettings:
     """chat: messages. plain: completions of "Question: … Answer:", of which an answer is the first line."""
     generation: Generation = field(default_factory=Generation)
     """Truncation is turned off wherever the server lets it be; preset repository leaves it to the server."""
+    top_logprobs: int | None = None
+    """Log-probabilities a token that are asked for at most; null: 20, more than which vLLM gives only if it is started
+    with --max-logprobs."""
     extra_body: Any = None
     """More settings for the body of every request, for example {chat_template_kwargs: {enable_thinking: false}}."""
     takes_temperature: bool | None = None
@@ -95,7 +98,7 @@ class ServerSettings:
             )
         if own := [name for name in _OWN if name in (self.extra_body or {})]:
             raise ValueError(f"extra_body must not hold {own[0]}, which follows from other settings")
-        for name in ("max_completion_tokens", "thinking_token_budget"):
+        for name in ("max_completion_tokens", "thinking_token_budget", "top_logprobs"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
@@ -129,7 +132,7 @@ class ServerSettings:
             "prompt_style": self.prompt_style,
             "generation": asdict(self.generation),
             "extra_body": self.extra_body or {},
-            **{name: value for name in _THINKING if (value := getattr(self, name)) is not None},
+            **{name: value for name in (*_THINKING, "top_logprobs") if (value := getattr(self, name)) is not None},
         }
 
     def reply_tokens(self, max_new_tokens: int) -> int:

@@ -1,0 +1,24 @@
+"""How much of a model's vocabulary a server shows at each place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robust_eval.model.served.seen_tokens import SeenToken
+from robust_eval.model.tail_bounds import MOST_TOKENS, TokenBounds, precision, token_bounds
+
+
+@dataclass(frozen=True)
+class SeenVocabulary:
+    """The ``shown`` likeliest tokens, of which there are fewer only where there are no more (``whole``), or where
+    several that write the same were named as one.
+    """
+
+    shown: int
+    whole: bool = False
+
+    def bounds(self, tokens: Sequence[SeenToken], temperatures: Sequence[float]) -> TokenBounds:
+        """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""
+        logprobs = [token.logprob for token in tokens]
+        fewer = len(tokens) < self.shown
+        most = len(tokens) if fewer and self.whole else MOST_TOKENS
+        return token_bounds(logprobs, temperatures, most, precision(logprobs), largest=not fewer)
