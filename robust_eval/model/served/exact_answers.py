@@ -14,6 +14,7 @@ import numpy as np
 from robust_eval.model.base import Completion, Curve, Enumeration, Floats, Reply, Request
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.enumerated import Weighted, balanced
+from robust_eval.model.served.admission import EndedError
 from robust_eval.model.served.choice_shares import Shares, choice_shares, drawn_shares
 from robust_eval.model.served.completions import completions
 from robust_eval.model.served.continuation import Ask, Continuation, Sending, Settings
@@ -67,7 +68,8 @@ class Usage:
 
     def add(self, answered: Answered) -> None:
         self.prompt += answered.prompt_tokens
-        self.completion += answered.completion_tokens
+        listed = sum(map(len, answered.seen))  # some servers count the first of several answers alone
+        self.completion += max(answered.completion_tokens, listed)
         if answered.cached_tokens is not None:
             self.cached = (self.cached or 0) + answered.cached_tokens
 
@@ -182,11 +184,11 @@ async def _explore(
     start = await continuation.start(asking.ask, request.prompt)
     prompt_tokens = 0
 
-    async def said(prefix: Prefix, levels: int) -> Answered | UnansweredError | None:
+    async def said(prefix: Prefix, levels: int) -> Answered | UnansweredError | EndedError | None:
         sending = continuation.sending(start, prefix.tokens, levels)
         try:
             return None if sending is None else await asking.ask.seen(sending)
-        except UnansweredError as problem:  # the others are under way, and are paid
+        except (UnansweredError, EndedError) as problem:  # the others are under way, and are paid
             return problem
 
     together, levels = tree.heaviest(1, 0.0), tree.depth
@@ -196,7 +198,7 @@ async def _explore(
             tasks = [group.create_task(said(each, min(levels, tree.depth - len(each.tokens)))) for each in together]
         for prefix, task in zip(together, tasks, strict=True):
             answered = task.result()
-            if isinstance(answered, UnansweredError):
+            if isinstance(answered, Exception):
                 raise answered
             if answered is not None and not prefix.tokens:
                 prompt_tokens = answered.prompt_tokens

@@ -9,8 +9,8 @@ from robust_eval.model.tail_bounds import MOST_TOKENS, TokenBounds, precision, t
 
 @dataclass(frozen=True)
 class SeenVocabulary:
-    """The ``shown`` likeliest tokens, of which there are fewer only where there are no more (``whole``), or where
-    several that write the same were named as one.
+    """The ``shown`` likeliest tokens, which may be all that there are (``whole``); fewer where several that write the
+    same were named as one.
     """
 
     shown: int
@@ -19,6 +19,5 @@ class SeenVocabulary:
     def bounds(self, tokens: Sequence[SeenToken], temperatures: Sequence[float]) -> TokenBounds:
         """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""
         logprobs = [token.logprob for token in tokens]
-        fewer = len(tokens) < self.shown
-        most = len(tokens) if fewer and self.whole else MOST_TOKENS
-        return token_bounds(logprobs, temperatures, most, precision(logprobs), largest=not fewer)
+        most = self.shown if self.whole else MOST_TOKENS
+        return token_bounds(logprobs, temperatures, most, precision(logprobs), largest=len(tokens) >= self.shown)

@@ -3,19 +3,25 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 import pytest
 from scripted_server import ScriptedServer, scripted_server
 from table_server import TableServer
 from toy_language import ALL, DEPTH, GRID, MATCHER, Table, truth
 
+from robust_eval.answer import Answers, rows
+from robust_eval.engine.local import Local
 from robust_eval.error import UserError
+from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.model.base import Enumeration, Reply, Request
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.stored_model import StoredModel
 
 CAN = Capabilities(
     limit="max_tokens",
@@ -45,11 +51,14 @@ def request(number: int = 0, nodes: int = 128, draws: int = 10, depth: int = DEP
 
 
 @contextmanager
-def served(server: TableServer, **settings: object) -> Iterator[tuple[ServedModel, ScriptedServer]]:
+def served(
+    server: TableServer, can: Capabilities | None = None, **settings: object
+) -> Iterator[tuple[ServedModel, ScriptedServer]]:
     with scripted_server(server) as script:
         named = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0}
         model = OpenAI(**{**named, "base_url": script.url, **settings}).load()
-        model._capabilities = replace(CAN, top_logprobs=server.shown)
+        whole = server.shown == len(server.pieces)
+        model._capabilities = can or replace(CAN, top_logprobs=server.shown, whole_vocabulary=whole)
         yield model, script
 
 
@@ -86,3 +95,135 @@ def test_bounds_hold_the_truth_and_close_points_are_near_it(digits: int, ids: bo
             rightly = [one.weight for one in reply.completions if one.temperature == t and MATCHER.right(one.text)]
             assert sum(weights) == pytest.approx(1)
             assert sum(rightly) == pytest.approx(told.accuracy[told.temperatures.tolist().index(t)], abs=1e-6)
+
+
+def test_a_text_that_is_cut_into_other_tokens_is_left_unknown() -> None:
+    """ " Par" and "is" are written as " Paris", which is a token of its own: after that, others are likely."""
+    table = Table(4)
+    with served(TableServer(table, shown=14, ids=False)) as (model, script):
+        (reply,) = replies(model, [request(nodes=10_000)])
+    assert reply.curve is not None
+    right = truth(table)[ALL.index(1.0)]
+    place = reply.curve.temperatures.tolist().index(1.0)
+    assert reply.curve.lower[place] <= right <= reply.curve.upper[place]
+    assert any(body.get("prompt", "").endswith(" Paris") for body in script.bodies)
+    assert reply.curve.upper[place] - reply.curve.lower[place] > 1e-4  # all is seen, but what is written alike
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (TableServer(Table(0), ids=False, counts=False), "it does not count the tokens of a prompt"),
+        (TableServer(Table(0), ids=False, forgets=True), "of what is likely next differs from a plain answer"),
+    ],
+)
+def test_a_server_that_does_not_go_on_as_it_answers_is_refused_with_what_would_work(
+    server: TableServer, reason: str
+) -> None:
+    with served(server) as (model, _), pytest.raises(UserError, match=reason) as refused:
+        replies(model, [request()])
+    assert "choose sampler=temperature_sweep" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "can", "reason"),
+    [
+        ({"batch": True}, CAN, "model.batch=false"),
+        ({"reasoning_effort": "low"}, CAN, "leave out model.thinking_token_budget"),
+        ({}, replace(CAN, top_logprobs=0), "gives no log-probabilities, and sampler=exact needs them"),
+        ({}, replace(CAN, tempered_logprobs=True), "--logprobs-mode raw_logprobs"),
+    ],
+)
+def test_what_keeps_a_server_from_being_asked_is_said_before(
+    settings: dict[str, object], can: Capabilities, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: can.to_text())
+    with served(TableServer(Table(0)), can, **settings) as (model, script):
+        with pytest.raises(UserError, match=reason):
+            model.check([request()], curves=True)
+        assert not script.bodies
+
+
+def stored(server: TableServer, entries: object, script: ScriptedServer, requests: Sequence[Request]) -> Answers:
+    named = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0}
+    config = OpenAI(**{**named, "base_url": script.url})
+    return StoredModel(config, Local(), entries, Stopwatch()).answers(requests, "test", needs_curves=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("changes", ["silent", "after_temperature"])
+def test_a_server_that_changes_its_mind_about_log_probabilities_makes_errors_that_are_asked_again(
+    changes: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = TableServer(Table(1))
+    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: CAN.to_text())
+    requests = [request(number, nodes=20) for number in range(4)]
+    with scripted_server(server) as script, SqliteStore(str(tmp_path / "store")).open() as entries:
+        whole = stored(server, entries, script, requests[:1])
+        first = len(script.bodies)
+        server.changes_after = (changes, len(script.bodies) + first)
+        spoilt = stored(server, entries, script, requests)
+        assert "error" in {outcome for _, outcome in rows(spoilt.table, "question_id", "outcome")}
+        setattr(server, changes, False)
+        server.changes_after = None
+        mended = stored(server, entries, script, requests)
+        before = len(script.bodies)
+        again = stored(server, entries, script, requests)
+        assert len(script.bodies) == before
+    assert {outcome for _, outcome in rows(mended.table, "question_id", "outcome")} == {"ok", "empty"}
+    assert again.curves.equals(mended.curves)
+    of_first = [row for row in rows(mended.curves, "question_id", "temperature", "accuracy", "how") if row[0] == "q0"]
+    assert of_first == list(rows(whole.curves, "question_id", "temperature", "accuracy", "how"))
+
+
+def test_faults_change_nothing() -> None:
+    server = TableServer(Table(2))
+    with served(server) as (model, _):
+        (good,) = replies(model, [request(nodes=30)])
+    fail = {2, 5, 6, 9, 20}
+    with served(TableServer(Table(2), fails=fail), retries=3) as (model, script):
+        (mended,) = replies(model, [request(nodes=30)])
+    assert len(script.bodies) > max(fail)
+    assert good.curve is not None
+    assert mended.curve is not None
+    assert mended.curve.accuracy.tolist() == good.curve.accuracy.tolist()
+    assert [one.text for one in mended.completions] == [one.text for one in good.completions]
+
+
+def test_a_run_that_may_cost_no_more_ends_and_says_so() -> None:
+    priced = {"prompt_price": 1e6, "completion_price": 1e6, "budget": 400.0}
+    with served(TableServer(Table(2)), **priced) as (model, script):
+        with pytest.raises(UserError, match="the budget of 400 is spent"):
+            replies(model, [request(number) for number in range(20)])
+        assert model.spending.spent <= 400
+        assert script.bodies
+
+
+LETTERS = [b"", b"\n", b" A", b" B", b"A", b" C", b" The", b"B.", b"?", b" x", b" D"]
+
+
+@pytest.mark.parametrize("shown", [6, 11])
+def test_one_request_tells_how_probable_each_choice_is(shown: int) -> None:
+    table = Table(5, vocabulary=len(LETTERS))
+    server = TableServer(table, shown=shown, pieces=LETTERS)
+    asked = replace(request(), matcher=None, max_new_tokens=1, enumeration=Enumeration(1, ALL, LetterChoices(3, 1), 40))
+    logits = table.logits(()).double()
+    chosen = [[2, 4], [3, 7], [5]]
+    with served(server) as (model, script):
+        (reply,) = replies(model, [asked])
+    assert reply.curve is not None
+    assert sum("temperature" in body and body["temperature"] == 0 for body in script.bodies) == 1
+    bounded = [t for t, how in zip(reply.curve.temperatures, reply.curve.how or (), strict=True) if how == "bounds"]
+    assert bounded if shown == 6 else bounded == list(ALL)
+    assert len(script.bodies) == 1 + sum(4 for t in GRID if t not in bounded)
+    for t in GRID:
+        p = (logits / t).softmax(-1).numpy()
+        place = reply.curve.temperatures.tolist().index(t)
+        assert reply.curve.lower[place] - 1e-9 <= p[[3, 7]].sum() <= reply.curve.upper[place] + 1e-9
+        weights = dict.fromkeys("ABC", 0.0)
+        for one in reply.completions:
+            if one.temperature == t and (letter := chosen_letter(one.text, 3)):
+                weights[letter] += one.weight
+        assert [weights[letter] for letter in "ABC"] == pytest.approx(
+            [p[ids].sum() for ids in chosen], abs=0.15 if t in bounded else 0.25
+        )
+        assert sum(one.weight for one in reply.completions if one.temperature == t) == pytest.approx(1)
