@@ -178,7 +178,8 @@ class Curve:
     """The probability of a right answer at each of T temperatures, estimated with more than a count of right draws.
 
     ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
-    how it was got, where they were not all got in one way: by ``bounds`` or by ``draws``.
+    how it was got, where they may be got in several ways: by ``bounds``, by ``draws`` at its temperature, or by the
+    ``weights`` of draws at a higher one.
     """
 
     temperatures: Floats

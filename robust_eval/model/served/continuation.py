@@ -25,6 +25,11 @@ APART = 0.05
 computes in half precision says other numbers each time."""
 LONGEST = 6
 """Tokens of the plain answer that a way is compared with."""
+ONLY_DRAWS = (
+    "%s does not go on with an answer that has begun (%s), and takes temperatures up to 1: answers are drawn at the "
+    "highest, and weighed for those below"
+)
+"""What is said of a server of which nothing more can be had."""
 SPARE = 4
 """Tokens of which a character consists at most: a server may say nothing of one that it has not written."""
 

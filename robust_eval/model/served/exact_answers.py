@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 from robust_eval.model.base import Completion, Curve, Enumeration, Floats, Reply, Request
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.calls import LEVELS, Call, calls
 from robust_eval.model.enumerated import Weighted, balanced
 from robust_eval.model.served.admission import EndedError
+from robust_eval.model.served.capped_draws import Capped, capped
 from robust_eval.model.served.choice_shares import Shares, choice_shares, drawn_shares
 from robust_eval.model.served.completions import completions
 from robust_eval.model.served.continuation import Ask, Continuation, Sending, Settings
-from robust_eval.model.served.seen_draws import mean_and_error, summed_draw
+from robust_eval.model.served.seen_draws import ended, mean_and_error, summed_draw
 from robust_eval.model.served.seen_tokens import Position
 from robust_eval.model.served.seen_tree import Prefix, SeenAnswers, SeenTree
 from robust_eval.model.served.seen_vocabulary import SeenVocabulary
 from robust_eval.model.served.service import Answered, UnansweredError
 
-BOUNDS, DRAWS = "bounds", "draws"
+BOUNDS, DRAWS, WEIGHTS = "bounds", "draws", "weights"
 """How a point of a curve was got."""
 CLOSE = 0.15
 """How far apart bounds may be where a probability is read off them."""
@@ -32,8 +33,6 @@ LEAST = 0.004
 """What a beginning of answers has to weigh at some temperature for it to be worth a request."""
 AT_ONCE = 8
 """Beginnings that are asked for before what came of them is looked at."""
-LEVELS = 2
-"""Tokens of the likeliest answer that are asked for after each beginning but the first, of which all are."""
 CHANGED = 0.08
 """By how much log-probabilities of one place may be further apart at one time than at another: half precision is not
 exact."""
@@ -87,6 +86,14 @@ class Points:
         self.error = np.maximum(likely - lower, upper - likely) / NORMAL_95  # its interval reaches to the bounds
         self.how: list[str | None] = [BOUNDS if each <= CLOSE else None for each in apart]
 
+    @classmethod
+    def weighed(cls, temperatures: Sequence[float], told: Capped) -> "Points":
+        """Return the points that draws at a higher temperature tell."""
+        bounds = told.bounds
+        points = cls(temperatures, bounds.lower, told.accuracy, bounds.upper, np.zeros(len(temperatures)))
+        points.error, points.how = told.error, [WEIGHTS] * len(temperatures)
+        return points
+
     def draw(self, temperature: float, mean: float, error: float) -> None:
         """Take what draws at a temperature tell, as far as the bounds let it be."""
         place = self.temperatures.index(temperature)
@@ -113,8 +120,9 @@ class Points:
 async def exact_reply(request: Request, asking: Asking, continuation: Continuation | None) -> Reply:
     """Return the answers to a request with their probabilities, and the curve; raises UnansweredError.
 
-    Beginnings of answers are asked for by the ``continuation``; a multiple-choice question, which is answered by one
-    token, needs none.
+    Beginnings of answers are asked for by the ``continuation``. A multiple-choice question, which is answered by one
+    token, needs none. Without one, answers to other questions are drawn at the highest temperature of the request, not
+    above 1, and weighed for the others.
     """
     enumeration, usage = request.enumeration, Usage()
     assert enumeration is not None
@@ -129,9 +137,10 @@ async def exact_reply(request: Request, asking: Asking, continuation: Continuati
     asking = replace(asking, ask=asking.ask._replace(seen=counting))
     if enumeration.choices is not None:
         found, points = await _choices(request, enumeration, asking)
-    else:
-        assert continuation is not None
+    elif continuation is not None:
         found, points = await _answers(request, enumeration, asking, continuation)
+    else:
+        found, points = await _capped(request, enumeration, asking)
     if not found:
         raise UnansweredError("lost", "what the server sent tells of no answer")
     found[0] = replace(
@@ -173,6 +182,35 @@ async def _answers(
         points.draw(t, *mean_and_error(values))
         rows[t] = [_Drawn(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
     return list(_rows(request, tree, points, rows)), points
+
+
+async def _capped(request: Request, enumeration: Enumeration, asking: Asking) -> tuple[list[Completion], Points]:
+    """Return answers drawn at the highest temperature of a request, as many as there are draws at all of them, with
+    what they weigh at each.
+    """
+    matcher, cap = request.matcher, max(request.temperatures)
+    assert matcher is not None
+    number = enumeration.draws * len(request.temperatures)
+    draws = (await _drawn(request, number, asking, [cap], None))[cap]
+    chat = asking.settings.chat
+    places = [ended(matcher, each.places, request.max_new_tokens, chat) for each in draws]
+    right = [matcher.right(each.completion.text) for each in draws]
+    below = [t for t in enumeration.temperatures if t <= cap]
+    told = capped(places, right, cap, below, asking.vocabulary)
+    points = Points.weighed(below, told)
+    found = []
+    for t in request.temperatures:
+        place = below.index(t)
+        sides = [
+            _Drawn(one, told.weights[row, place : place + 1], draws[row].completion) for row, one in enumerate(right)
+        ]
+        for trial, each in enumerate(balanced(sides, points.accuracy[place : place + 1])):
+            if each.weight[0] > 0:
+                weight = float(each.weight[0])
+                found.append(
+                    replace(each.completion, temperature=t, trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
+                )
+    return found, points
 
 
 async def _explore(
@@ -227,7 +265,7 @@ class _Drawn(Weighted):
 
 
 async def _drawn(
-    request: Request, draws: int, asking: Asking, temperatures: Sequence[float], root: Position
+    request: Request, draws: int, asking: Asking, temperatures: Sequence[float], root: Position | None
 ) -> dict[float, list[_Draw]]:
     """Return answers drawn at each of these temperatures; raises UnansweredError, also where the server says otherwise
     of the first place than it did.
@@ -246,6 +284,7 @@ async def _drawn(
             answered = await asking.ask.seen(Sending(asking.settings, path, body, 0, most))
             came = completions(part, left, answered, style)
             for completion, places in zip(came, answered.seen, strict=False):
+                root = root or (places[0] if places else None)
                 _refuse_change(root, places)
                 cut = completion.finish_reason == "length"
                 found.setdefault(call.temperature, []).append(_Draw(completion, places, cut))
@@ -253,11 +292,11 @@ async def _drawn(
     return found
 
 
-def _refuse_change(root: Position, places: Sequence[Position]) -> None:
+def _refuse_change(root: Position | None, places: Sequence[Position]) -> None:
     """UnansweredError where the log-probabilities of the first place are others than they were: those after the
     temperature are closer together, or further apart.
     """
-    if not places:
+    if not places or root is None:
         raise UnansweredError("lost", "the server sent no log-probabilities, and they are needed")
     before, now = ({token.name: token.logprob for token in each.largest} for each in (root, places[0]))
     both = [name for name in before if name in now and math.isfinite(before[name]) and math.isfinite(now[name])]

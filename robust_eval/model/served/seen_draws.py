@@ -44,6 +44,17 @@ def summed_draw(
     return None
 
 
+def ended(matcher: Matcher, positions: Sequence[Position], depth: int, chat: bool) -> list[Position]:
+    """Return the places of a draw up to the token that ended or settled the answer."""
+    text = b""
+    for place, position in enumerate(positions[:depth]):
+        (settled,) = seen_kinds(matcher, text, [position.chosen], place == depth - 1, chat).settled
+        if settled:
+            return list(positions[: place + 1])
+        text += position.chosen.text
+    return list(positions[:depth])
+
+
 def _whole(token: SeenToken) -> bool:
     """Tell whether a token writes whole characters: parts of one may come together, as if they were one token."""
     return not incomplete_bytes(token.text) and not 0x80 <= (token.text or b" ")[0] < 0xC0

@@ -16,8 +16,12 @@ class SeenVocabulary:
     shown: int
     whole: bool = False
 
+    @property
+    def most(self) -> int:
+        """How many tokens the model has at most."""
+        return self.shown if self.whole else MOST_TOKENS
+
     def bounds(self, tokens: Sequence[SeenToken], temperatures: Sequence[float]) -> TokenBounds:
         """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""
         logprobs = [token.logprob for token in tokens]
-        most = self.shown if self.whole else MOST_TOKENS
-        return token_bounds(logprobs, temperatures, most, precision(logprobs), largest=len(tokens) >= self.shown)
+        return token_bounds(logprobs, temperatures, self.most, precision(logprobs), largest=len(tokens) >= self.shown)

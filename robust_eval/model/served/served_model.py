@@ -22,6 +22,7 @@ from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
 from robust_eval.model.served.continuation import (
+    ONLY_DRAWS,
     Ask,
     Continuation,
     Sending,
@@ -75,6 +76,7 @@ class ServedModel(LanguageModel):
         self._repeated = 0
         self._stop: UserError | None = None
         self._continuation: Continuation | None = None
+        self._continues = True
         self._finding = asyncio.Lock()
         self._more_tokens = 1.5  # how many times as many as estimated a prompt had at most
 
@@ -106,21 +108,28 @@ class ServedModel(LanguageModel):
         """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
         raises UnansweredError.
         """
-        if self._continuation is None and request.matcher is not None:
-            reason = ""
+        if self._continuation is None and self._continues and request.matcher is not None:
             found, reason = await find_continuation(
                 self._asking(service, request).ask, self._seen_settings, request.prompt
             )
-            if found is None:
+            if found is None and self._takes(self._seen_can).highest > 1:
                 raise UserError(no_continuation(self.settings.base_url, reason))
+            if found is None:
+                self._continues = False
+                log.warning(ONLY_DRAWS, self.settings.base_url, reason)
+                return None
             log.info("%s: answers are continued by %s", self.settings.base_url, found.way)
             self._continuation = found
         return self._continuation
 
     @property
+    def _seen_can(self) -> Capabilities:
+        assert self._capabilities is not None
+        return self._capabilities
+
+    @property
     def _seen_settings(self) -> Settings:
-        can = self._capabilities
-        assert can is not None
+        can = self._seen_can
         chat, body = self.settings.prompt_style == "chat", self._truncation(can) | self._extra
         shown = (can.top_logprobs, can.whole_vocabulary)
         return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
