@@ -27,9 +27,10 @@ from robust_eval.model.served.service import Answered, UnansweredError
 
 BOUNDS, DRAWS, WEIGHTS = "bounds", "draws", "weights"
 """How a point of a curve was got."""
-CLOSE = 0.15
-"""How far apart bounds may be where a probability is read off them."""
-LEAST = 0.004
+CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
+"""How far apart bounds may be where a probability is read off them. Up to temperature 1 it is known how much is not
+seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
+LEAST = 0.01
 """What a beginning of answers has to weigh at some temperature for it to be worth a request."""
 AT_ONCE = 8
 """Beginnings that are asked for before what came of them is looked at."""
@@ -84,7 +85,8 @@ class Points:
         self.temperatures = list(temperatures)
         self.accuracy, self.lower, self.upper = likely.copy(), lower, upper
         self.error = np.maximum(likely - lower, upper - likely) / NORMAL_95  # its interval reaches to the bounds
-        self.how: list[str | None] = [BOUNDS if each <= CLOSE else None for each in apart]
+        close = np.where(np.asarray(temperatures) <= 1, CLOSE_UP_TO_1, CLOSE)
+        self.how: list[str | None] = [BOUNDS if each else None for each in apart <= close]
 
     @classmethod
     def weighed(cls, temperatures: Sequence[float], told: Capped) -> "Points":

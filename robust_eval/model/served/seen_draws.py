@@ -16,7 +16,7 @@ from robust_eval.model.served.seen_kinds import seen_kinds
 from robust_eval.model.served.seen_tokens import Position, SeenToken
 from robust_eval.model.token_texts import incomplete_bytes
 
-SPREAD = 0.3
+SPREAD = 0.5
 """How far off a draw may be that was not made."""
 
 

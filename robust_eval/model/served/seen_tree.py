@@ -18,7 +18,7 @@ from robust_eval.model.served.seen_tokens import Position, SeenToken
 from robust_eval.model.served.seen_vocabulary import SeenVocabulary
 from robust_eval.model.tail_bounds import Resolved, TokenBounds
 
-RIGHT_ALREADY, RIGHT_BEGUN, RIGHT_OTHERWISE = 0.95, 0.6, 0.1
+RIGHT_ALREADY, RIGHT_BEGUN, RIGHT_OTHERWISE = 0.95, 0.6, 0.03
 """With which probability an answer is taken to be right of which no more is known than that it is right so far, that an
 accepted answer has begun in it, or neither."""
 STEERS_UP_TO = 1.3
