@@ -1,6 +1,6 @@
 """How far accuracy curves that are read off a server's log-probabilities are from the truth, and what they cost.
 
-    python benchmarks/served_estimators.py [--questions 48] [--nodes 48] [--draws 12] [--slots 4] [--quick] [--json FILE]
+    python benchmarks/served_estimators.py [--questions 48] [--nodes 48] [--draws 12] [--quick] [--json FILE]
 
 The server is llama.cpp's, with the weights of the embedded model in float32. The truth is an enumeration with many more
 nodes by the same weights in this process. The questions are the first of the built-in facts that the model knows. Ten

@@ -5,7 +5,7 @@
 The values of questions are made up, with a mean that is known: FRS of facts that are as sure as any and break at any
 temperature of the grid or at none, and answers of which seven or nine in ten are right. ``blocks`` looks at the
 interval after each ten questions, from thirty on. ``until`` takes as many as a run does
-(robust_eval/experiment/until.py).
+(robust_eval/experiment/until.py). Both report the interval on which they stopped.
 """
 
 import math
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from support.command import Command, write_figures
 
-from robust_eval.experiment.until import BLOCK, FEWEST, Taking, careful_half_width
+from robust_eval.experiment.until import BLOCK, FEWEST, Taking, careful_half_width, stretched
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.interval import SHARE, mean_interval
@@ -79,7 +79,9 @@ def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
         taken = values[:number]
         low, high = mean_interval(taken, SHARE)
         estimate = Estimate(float(taken.mean()), low, high)
-        if careful_half_width(estimate, (taken - estimate.value).tolist(), number) <= wanted:
+        half_width = careful_half_width(estimate, (taken - estimate.value).tolist(), number)
+        if half_width <= wanted:
+            low, high = stretched(estimate, half_width, SHARE)[1:]
             break
     return low, high, number
 
@@ -87,13 +89,14 @@ def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
 def as_a_run(values: Floats, wanted: float) -> tuple[float, float, int]:
     """Return the interval at which a run ends, and the number of questions that it took."""
     taking = Taking({FIGURE: wanted}, [Question(f"{number}", "") for number in range(len(values))], seed=0)
-    low = high = math.nan
     scores: dict[str, Score] = {}
     while taking.next(scores):
         taken = values[: taking.taken]  # in which order does not matter, as they are random
         low, high = mean_interval(taken, SHARE)
         ids = [f"{number}" for number in range(len(taken))]
-        scores = {"frs": Score(ids, {FIGURE: Estimate(float(taken.mean()), low, high)}, by_question={FIGURE: taken})}
+        estimate = Estimate(float(taken.mean()), low, high)
+        scores = {"frs": Score(ids, {FIGURE: estimate}, by_question={FIGURE: taken}, limits={FIGURE: SHARE})}
+    _, low, high = taking.reported(scores)["frs"].values[FIGURE]
     return low, high, taking.taken
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robust_eval.experiment.until import in_order, unit, whole_units
+from robust_eval.experiment.until import Takes, in_order, unit, whole_units
 from robust_eval.gate.comparable import shared_questions
 from robust_eval.gate.decision import Differences, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun
@@ -17,7 +17,7 @@ FIRST, BLOCK = 30, 10
 """Questions of the first block, and of each later one at least; later ones are a fifth of those before."""
 
 
-class Deciding:
+class Deciding(Takes):
     """The questions of the ``baseline``, for a candidate: see :class:`robust_eval.experiment.until.Takes`.
 
     With ``early``, they come in blocks in an order of the seed, and end as soon as the intervals that hold at any time

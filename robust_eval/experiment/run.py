@@ -152,6 +152,7 @@ def _measure(
         if scores:
             leave_knowledge(answered.questions, scores, folder, begin())
         asking.refuse_nothing(answered)
+    scores = taking.reported(scores)
     models.release_writer()
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")

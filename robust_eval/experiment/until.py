@@ -10,7 +10,7 @@ import numpy as np
 from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import ROUNDING
+from robust_eval.metric.interval import ROUNDING, UNKNOWN, Limits
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
 from robust_eval.runtime.rounding import number
@@ -45,8 +45,12 @@ class Takes(Protocol):
     def in_words(self, scores: Mapping[str, Score]) -> str:
         """Say what is known by now; nothing where all are taken at once."""
 
+    def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
+        """Return the scores of a run that takes no more questions as they are reported: by default as they are."""
+        return scores
 
-class Taking:
+
+class Taking(Takes):
     """The questions of a run in the order in which it takes them: all at once, or until its figures are known.
 
     ``wanted`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
@@ -88,6 +92,15 @@ class Taking:
         of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
         return f"{of}: {', '.join(figures) or 'nothing to measure yet'}"
 
+    def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
+        """Return the scores with the intervals on which the run stopped: those of the figures that are wanted are
+        stretched to the half-width that was looked at. Where the run did not stop for them, they are as they are.
+        """
+        if not self.left or self._missing(scores):
+            return scores
+        seen = self._seen(scores)
+        return {key: _with_stretched(score, seen) for key, score in scores.items()}
+
     def _missing(self, scores: Mapping[str, Score]) -> int:
         """Return how many questions to take next; 0 where every interval is narrow enough."""
         times = [_times(seen, self.wanted[name]) for name, seen in self._seen(scores).items()]
@@ -126,6 +139,25 @@ def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: i
     squares = np.square(residuals)
     variance = squares.sum() + 2 * math.hypot(*(squares - squares.mean())) if len(squares) else 0.0
     return float(np.maximum((estimate.high - estimate.low) / 2, _NORMAL * math.sqrt(variance) / number))
+
+
+def stretched(estimate: Estimate, half_width: float, limits: Limits) -> Estimate:
+    """Return an estimate whose interval has this half-width, as far as its ``limits`` allow.
+
+    >>> stretched(Estimate(0.5, 0.25, 0.625), 0.25, (0.0, 1.0))
+    Estimate(value=0.5, low=0.16666666666666669, high=0.6666666666666666)
+    """
+    value, low, high = estimate
+    times = 2 * half_width / (high - low)
+    lowest, highest = limits
+    return Estimate(value, max(lowest, value - times * (value - low)), min(highest, value + times * (high - value)))
+
+
+def _with_stretched(score: Score, seen: Mapping[str, Seen]) -> Score:
+    for name in seen.keys() & score.by_question.keys():
+        limits = score.limits.get(name, UNKNOWN)
+        score = score.with_estimate(name, stretched(seen[name].estimate, seen[name].half_width, limits))
+    return score
 
 
 def _times(seen: Seen, wanted: float) -> float:

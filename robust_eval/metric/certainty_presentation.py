@@ -93,7 +93,8 @@ def presentation(score: Score, choices: Sequence[int], trials: int) -> Presentat
         )
     ]
     said = (
-        f"gives answers with an entropy of {entropy} nats when it is asked the same again, and {error_rate} are wrong"
+        f"gives answers with an entropy of {entropy} nats when it is asked the same again, and "
+        f"{score.formatted(point(ERROR_RATE.name, t), '.0%')} of them are wrong"
     )
     scale = Scale(
         "answer entropy (nats)",

@@ -113,6 +113,15 @@ class Score:
         points = {point(name, t): estimate for name, curve in self.curves.items() for t, estimate in curve.items()}
         return self.values | points
 
+    def with_estimate(self, figure: str, estimate: Estimate) -> "Score":
+        """Return the same with another estimate of the figure of this flat name."""
+        values = {name: estimate if name == figure else each for name, each in self.values.items()}
+        curves = {
+            name: {t: estimate if point(name, t) == figure else each for t, each in curve.items()}
+            for name, curve in self.curves.items()
+        }
+        return replace(self, values=values, curves=curves)
+
     def flat(self) -> dict[str, float]:
         """Return the numbers of every figure: ``name``; where it has an interval, ``name.low`` and ``name.high``; where
         it rests on questions, their number, ``name.n``.

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import ADDED, ADDED_TO_CURVES, CURVES, SCHEMA, answer_table
-from robust_eval.model.base import Reply, Request
+from robust_eval.model.base import Item, Reply, Request
 
 
 class Arrived(NamedTuple):
@@ -29,6 +29,20 @@ def arrived(replies: Sequence[Reply]) -> list[Arrived]:
     curves = [None if reply.curve is None else curve_of(reply) for reply in replies]
     tables = zip(replies, answers_of(replies), curves, strict=True)
     return [Arrived(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
+
+
+def joined(block: Sequence[Arrived]) -> list[Arrived]:
+    """Return the arrivals with those of one request as one, in the order in which the requests came first."""
+    by_item: dict[Item, list[Arrived]] = {}
+    for each in block:
+        by_item.setdefault(each.request.item, []).append(each)
+    return [parts[0] if len(parts) == 1 else _one(parts) for parts in by_item.values()]
+
+
+def _one(parts: Sequence[Arrived]) -> Arrived:
+    answers = pa.concat_tables([part.answers for part in parts])
+    curve = next((part.curve for part in reversed(parts) if part.curve is not None), None)
+    return Arrived(parts[0].request, answers, curve, sum(part.share for part in parts))
 
 
 _LENGTH = 7

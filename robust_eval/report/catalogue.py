@@ -94,8 +94,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
 
 @_entry(
     "Accuracy against temperature",
-    "The earlier and the steeper it falls, the less firmly the model holds what it knows; the dashed line is the "
-    "accuracy below which a single fact counts as broken.",
+    "The earlier and the steeper it falls, the less firmly the model holds what it knows.",
     "Fastowski et al., Fig. 1",
     lambda run: "frs_accuracy" in run.tables,
 )
@@ -183,8 +182,8 @@ def question_types(axes: Axes, run: Findings) -> None:
 
 @_entry(
     "Mean score for each d",
-    "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read the dashed line, their "
-    "share, beside the mean.",
+    "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
+    "mean.",
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.mean_scores()) > 1,
 )

@@ -73,7 +73,6 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
     if pair.headline and not pair.differences[pair.headline].n:
         return f"{first} and {second} cannot be compared: no question has {compared.words(pair.headline)} in both."
-    measured = _difference(compared, pair, family)
     start = {
         "repeated": f"{first} and {second} have the same settings; what differs is the machine, the version or chance.",
         "seed": f"{first} and {second} differ in nothing but the seed: what lies between them is chance.",
@@ -83,7 +82,8 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
         "figures by itself.",
     }.get(found.kind)
     if start:
-        return f"{start} {measured}"
+        return f"{start} {_difference(compared, pair, family, better_first=False)}"
+    measured = _difference(compared, pair, family, better_first=True)
     return f"{_outcome(compared, pair, first, second)}: {measured[0].lower()}{measured[1:]}"
 
 
@@ -91,25 +91,40 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     figure = pair.headline
     if figure is None or not pair.told_apart:
         return f"{first} and {second} cannot be told apart"
-    about, value = compared.about(figure), pair.differences[figure].value
+    about = compared.about(figure)
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
-    ahead, behind = (first, second) if (value > 0) == about.more_is_better else (second, first)
+    ahead, behind = (second, first) if _second_is_ahead(compared, pair) else (first, second)
     return f"{ahead} {about.ahead or 'is ahead of'} {behind}"
 
 
-def _difference(compared: Comparison, pair: Pair, family: int) -> str:
-    """Say the figure of both, the difference with its interval, on how many questions, and how many would decide."""
+def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
+    """Tell whether a pair is told apart, and its second is the better one."""
+    figure = pair.headline
+    about = compared.about(figure) if figure else None
+    if not figure or about is None or about.more_is_better is None or not pair.told_apart:
+        return False
+    return (pair.differences[figure].value < 0) == about.more_is_better
+
+
+def _difference(compared: Comparison, pair: Pair, family: int, better_first: bool) -> str:
+    """Say the figure of both, the difference with its interval, on how many questions, and how many would decide.
+
+    The run that is ahead comes first where a sentence has said so (``better_first``).
+    """
     figure = pair.headline
     assert figure is not None
     found = pair.differences[figure]
-    interval = "" if math.isnan(found.low) else f"95 % interval {signed(found.low)} to {signed(found.high)}, "
+    values, bounds, sign = (found.first, found.second), (found.low, found.high), 1
+    if better_first and _second_is_ahead(compared, pair):
+        values, bounds, sign = values[::-1], (-found.high, -found.low), -1
+    interval = "" if math.isnan(found.low) else f"95 % interval {signed(bounds[0])} to {signed(bounds[1])}, "
     corrected = (
         "" if family == 1 else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
     )
     said = (
-        f"{compared.words(figure)} is {number(found.first)} in the first and {number(found.second)} in the second, a "
-        f"difference of {signed(found.value)} ({interval}n = {found.n:,}{corrected})."
+        f"{compared.words(figure)} is {number(values[0])} in the first and {number(values[1])} in the second, a "
+        f"difference of {signed(sign * found.value)} ({interval}n = {found.n:,}{corrected})."
     )
     if not pair.told_apart and found.n >= FEWEST and math.isfinite(pair.needed) and pair.needed > found.n:
         said += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."

@@ -28,7 +28,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     cut = counts["replies.cut"]
     if not math.isnan(cut) and came and cut / came >= CUT:
         yield Warned(
-            f"{cut:,.0f} of {came:,.0f} sampled replies were cut by the length limit, and are graded so far.",
+            f"{cut:,.0f} of {came:,.0f} sampled replies were cut by the length limit, and graded as far as they go.",
             "sampler.*.max_new_tokens makes room; an answer that stands first is whole all the same.",
         )
     if said := unanswered(counts):

@@ -12,7 +12,7 @@ from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.engine.base import Engine, Workplace
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
-from robust_eval.model.reply_tables import from_bytes, to_bytes
+from robust_eval.model.reply_tables import from_bytes, joined, to_bytes
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
 from robust_eval.store.base import Entries
@@ -131,7 +131,7 @@ class StoredModel:
                 asked = [knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
                     came = {}
-                    for request, answers, curve, _, packed in block:
+                    for request, answers, curve, _, packed in joined(block):
                         item = request.item
                         table = merged(some.pop(item, None), answers, request)
                         came[keys[item]] = packed if packed and table is answers else to_bytes(table)
@@ -182,7 +182,7 @@ class StoredModel:
                 for block in model.in_waves(due, waves, stage, len(requests)):
                     finish()
                     came = {}
-                    for request, answers, *_ in block:
+                    for request, answers, *_ in joined(block):
                         table = tables[request.item] = merged(tables.get(request.item), answers, request)
                         came[keys[request.item]] = to_bytes(table)
                     self._entries.put(came)

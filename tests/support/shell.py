@@ -85,7 +85,8 @@ def _load() -> None:
     from experiments import run_experiment
 
     import robust_eval.cli.ask
-    import robust_eval.cli.compare  # noqa: F401
+    import robust_eval.cli.compare
+    import robust_eval.model.served.served_model  # noqa: F401
     from robust_eval.model.local.sentences import sentence_transformer
 
     sentence_transformer(SENTENCES)

@@ -128,6 +128,48 @@ def test_an_interval_that_is_narrow_by_chance_ends_no_run():
     assert taking.next({"frs": score})
 
 
+def test_the_interval_that_is_reported_is_the_one_on_which_the_run_stopped():
+    taking = Taking({"frs.d1": 0.2}, ALL, seed=0)
+    taken = taking.next({})
+    values = np.array([1.0] * 26 + [0.0] * 4)
+    mean = 26 / 30
+    score = Score(
+        [q.id for q in taken],
+        {"frs.d1": Estimate(mean, mean - 0.06, mean + 0.04), "mean_h": Estimate(0.1, 0.0, 0.2)},
+        {"accuracy": {0.2: Estimate(mean, 0.5, 1.0)}},
+        by_question={"frs.d1": values},
+        limits={"frs.d1": (0.0, 1.0)},
+    )
+    assert not taking.next({"frs": score})
+    squares = (values - mean) ** 2
+    half = 1.959964 * math.sqrt(squares.sum() + 2 * math.sqrt(30) * squares.std()) / 30
+    reported = taking.reported({"frs": score})["frs"]
+    assert reported.values["frs.d1"] == pytest.approx((mean, mean - 1.2 * half, min(1, mean + 0.8 * half)))
+    assert half > 0.05
+    assert (reported.values["mean_h"], reported.curves) == (score.values["mean_h"], score.curves)
+    assert reported.by_question is score.by_question
+
+
+def test_the_interval_of_a_curve_at_one_temperature_can_be_wanted_as_well():
+    taking = Taking({"accuracy.t0.2": 0.4}, ALL, seed=0)
+    taken = taking.next({})
+    values = np.array([1.0, 0.0] * 15)
+    curve = {0.2: Estimate(0.5, 0.4, 0.6), 0.4: Estimate(0.3, 0.2, 0.4)}
+    score = Score([q.id for q in taken], curves={"accuracy": curve}, by_question={"accuracy.t0.2": values})
+    half = 1.959964 * math.sqrt(30 / 4) / 30
+    reported = taking.reported({"frs": score})["frs"]
+    assert reported.curves == {"accuracy": {0.2: pytest.approx((0.5, 0.5 - half, 0.5 + half)), 0.4: curve[0.4]}}
+
+
+def test_a_run_that_did_not_stop_for_its_interval_reports_it_as_it_is():
+    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    wide = scored(taking.next({}), 0.5)
+    assert taking.reported(wide) is wide
+    taking = Taking({"frs.d1": 0.2}, ALL[:20], seed=0)
+    whole = scored(taking.next({}), 0.1)
+    assert taking.reported(whole) is whole
+
+
 def test_what_is_no_mean_over_questions_is_refused_with_what_is():
     taking = Taking({"certainty.entropy": 0.1}, ALL, seed=0)
     taken = taking.next({})

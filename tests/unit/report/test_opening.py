@@ -1,5 +1,6 @@
 """What a comparison says first."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +46,13 @@ def test_the_first_sentence_says_what_kind_of_difference_there_is():
         "small holds its facts more firmly than large: mean FRS, d = 1 is "
     )
     assert first(run(), run(0.2, 0.001, name="large")).startswith("large holds its facts more firmly than small: ")
+    numbers = re.compile(r"[-+]?\d\.\d+(?= |,|\))")
+    forwards, backwards = (
+        first(*pair) for pair in ((run(), run(0.2, 0.001, name="large")), (run(0.2, 0.001), run(name="large")))
+    )
+    assert (better := numbers.findall(forwards)) == numbers.findall(backwards)  # the better one stands first in both
+    assert float(better[0]) - float(better[1]) == pytest.approx(float(better[2]), abs=0.0011)
+    assert 0 < float(better[3]) < float(better[2]) < float(better[4])
     assert first(run(0, 0.1), run(name="large")).startswith("small and large cannot be told apart: mean FRS, d = 1 ")
 
 

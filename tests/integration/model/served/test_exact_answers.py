@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from api_server import api_server
+from experiments import run_experiment
 from scripted_server import ScriptedServer, scripted_server
 from table_server import TableServer
 from toy_language import ALL, DEPTH, GRID, MATCHER, Table, truth
@@ -252,3 +255,28 @@ def test_a_server_that_takes_temperatures_up_to_1_and_only_draws_is_weighed_belo
             rightly = [one.weight for one in reply.completions if one.temperature == t and MATCHER.right(one.text)]
             assert t not in (0.2, 0.6, 1.0) or sum(rightly) == pytest.approx(accuracy, abs=1e-6)
     assert np.sqrt(np.mean(np.square(errors))) < 1.5
+
+
+def test_a_run_against_llama_cpp_has_curves_of_facts_and_the_letters_of_multiple_choice_questions(
+    tmp_path: Path,
+) -> None:
+    with api_server(slots=2) as url:
+        model = ("model=openai_compatible", f"model.base_url={url}", "model.model=m", "model.prompt_style=plain")
+        small = ("sampler=exact", "sampler.exact.nodes=6", "sampler.exact.draws=2", "sampler.exact.selection=none")
+        grid = ("sampler.exact.temperatures=[0.5,1.0,1.6]", "tracking=none", f"paths.mlruns={tmp_path}")
+        for data, questions in (("facts", 2), ("physics", 2)):
+            asked = (*model, *small, *grid, f"dataset={data}", f"dataset.limit={questions}", "metric=[frs,certainty]")
+            (tmp_path / data).mkdir()
+            result = run_experiment(tmp_path / data, *asked)
+            table = result.graded["exact"]
+            assert set(table["outcome"].to_pylist()) <= {"ok", "empty"}
+            curves = pq.read_table(tmp_path / data / "curves.parquet")
+            points = list(rows(curves, "temperature", "accuracy", "lower", "upper", "how"))
+            assert {how for *_, how in points} <= {"bounds", "draws"}
+            assert all(0 <= lower <= accuracy <= upper <= 1 for _, accuracy, lower, upper, _ in points)
+            at_half = [point for point in points if point[0] == 0.5]
+            assert len(at_half) == questions
+            assert all(how == "bounds" for *_, how in at_half)
+            summary = result.summary()
+            assert 0 <= summary["accuracy.t0.5"] <= 1
+            assert summary["certainty.entropy.t0.5"] >= 0
