@@ -10,11 +10,13 @@ STAMP := $(VENV)/installed
 run: install
 	$(BIN)/python run.py $(ARGS)
 
-# Several files at once, each in a process with one thread: torch's threads would fight for the processors. What a test
-# starts may have more of them, which wait asleep and not in a loop that takes a processor from the test beside it. A
+# Several files at once, each in a process with one thread: torch's threads would fight for the processors. One more than
+# there are processors, because a quarter of the time a test waits for what it started, and at most four. What a test
+# starts may have more threads, which wait asleep and not in a loop that takes a processor from the test beside it. A
 # process that a hanging test ends is not started again: the new one would run the same test.
-PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 \
-	--dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) \
+	--maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test: install
 	$(PYTEST) $(ARGS)

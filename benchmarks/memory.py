@@ -66,7 +66,7 @@ def measured(trials: int, in_flight: int, asked: int) -> tuple[float, float]:
         pass
     done.set()
     watcher.join()
-    return (peak - before) / 2**20, model.loaded.description()["bytes_per_question_at_most"] / 2**20
+    return (peak - before) / 2**20, model.loaded.bytes_per_question / 2**20
 
 
 if __name__ == "__main__":

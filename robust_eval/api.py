@@ -230,6 +230,8 @@ def run(
     >>> run(["experiment=certainty", "dataset.limit=20"]).figures  # doctest: +SKIP
     """
     register()
+    if isinstance(overrides, str):
+        raise UserError(f"overrides must be a list such as ['dataset.limit=100'], not {overrides!r}")
     lines = [*map(_override, overrides), *(as_override(name, value) for name, value in settings.items())]
     given = None
     if isinstance(model, str):
@@ -249,7 +251,7 @@ def run(
     config, composed = composed_run(with_own_options(lines))
     if given is not None:
         config.model = given
-    place = Path(config.paths.mlruns) / "runs" / _now() if folder is None else Path(folder)
+    place = Path(config.paths.mlruns) / "runs" / _now() if folder is None else _folder(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
         if table is not None:
@@ -264,7 +266,7 @@ def run(
 @_printable_errors()
 def load(folder: str | Path) -> Evaluation:
     """Read a finished run from its folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none."""
-    return Evaluation(Path(folder))
+    return Evaluation(_folder(folder))
 
 
 @_printable_errors()
@@ -282,7 +284,7 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
     if not found:
         raise UserError("compare() wants at least one run")
     compared = compare_runs(found)
-    place = _mlruns([]) / "comparisons" / _now() if folder is None else Path(folder)
+    place = _mlruns([]) / "comparisons" / _now() if folder is None else _folder(folder)
     try:
         write_comparison(compared, place)
     except OSError as problem:
@@ -320,6 +322,12 @@ def score(
     kept.write()
     file = {"sampler.recorded.file": str(kept.file), "model.name": model}
     return run(["sampler=recorded"], dataset=questions, metric=list(metrics), **file, **settings)
+
+
+def _folder(given: object) -> Path:
+    if not isinstance(given, str | Path):
+        raise UserError(f"folder must be the path of a folder, not {given!r}")
+    return Path(given)
 
 
 def _override(line: object) -> str:

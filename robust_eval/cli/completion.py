@@ -33,7 +33,11 @@ _robust_eval() {
         _files
     fi
 }
-compdef _robust_eval robust-eval
+if [[ $funcstack[1] == _robust_eval ]]; then  # it is a file of $fpath, which is read when it is first wanted
+    _robust_eval "$@"
+else
+    compdef _robust_eval robust-eval
+fi
 """,
     "fish": """\
 function __robust_eval

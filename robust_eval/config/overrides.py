@@ -35,12 +35,13 @@ _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 class Checked(NamedTuple):
     """A command line that was checked.
 
-    ``overrides`` has shorthands spelt out. ``config`` is the configuration of its last job. ``swept`` holds the
-    overrides that differ between the ``jobs`` of a sweep.
+    ``overrides`` has shorthands spelt out. ``config`` is the configuration of its last job, and ``composed`` the same
+    as Hydra composed it. ``swept`` holds the overrides that differ between the ``jobs`` of a sweep.
     """
 
     overrides: list[str]
     config: Config
+    composed: DictConfig
     swept: list[str]
     jobs: int
 
@@ -72,6 +73,10 @@ def _checked(overrides: Sequence[str]) -> Checked:
                 raise UserError(f"{group} must be one of {', '.join(options(group))}, not null")
             if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
                 raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
+            listed: Any = override.value()
+            for name in listed if isinstance(listed, list) else []:
+                if not isinstance(name, str):
+                    raise UserError(no_option(str(override.key_or_group), str(name)))
         settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
@@ -81,13 +86,14 @@ def _checked(overrides: Sequence[str]) -> Checked:
         single = [_first(override) for override in choices]
         single += [_first(override, expanded[id(override)]) for override in settings]
         for variant in _variants([*choices, *settings], single, expanded):
-            config = to_config(_compose([*elsewhere, *variant], chosen))
+            composed = _compose([*elsewhere, *variant], chosen)
+            config = to_config(composed)
     _check_writable(Path(config.paths.mlruns))
     lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
     sweeps = [override.is_sweep_override() and not _is_hydra(override) for override in parsed]
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
-    return Checked(lines, config, swept, math.prod(values))
+    return Checked(lines, config, composed, swept, math.prod(values))
 
 
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
@@ -102,8 +108,7 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     checked = checked_overrides(overrides)
     if checked.swept:
         raise UserError(f"{checked.swept[0]} has several values: a call runs one experiment, so call once for each")
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return checked.config, _compose(checked.overrides)
+    return checked.config, checked.composed
 
 
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from robust_eval.model.token_texts import Ids, TokenTexts
 from robust_eval.question import LETTERS
+from robust_eval.reader.letter_lists import listed_letters, only_letters
 
 _EMPHASIS = re.compile(r"[*_`\"“”„«»‘]|(?<!\w)['’]|['’](?!\w)")
 _WHOLE = re.compile(r"^[(\[\s]*([A-Ma-m])[).:,\]\s]*$")
@@ -27,9 +28,6 @@ _AND_ANOTHER = re.compile(
     r"^[).:\]]*\s*(?:,|/|&|\+|or\b|and\b)\s*[(\[]*([A-M])"
     r"(?=[).,:;/&+\]]|\s*$|\s+(?:and|or|are|as|because|for|since)\b)"
 )
-_OPTION = re.compile(r"(?<![\w.'’])(?P<open>[(\[]?)(?P<letter>[A-M])(?P<sign>[).:\]]|$)(?![^\W\d_])")
-_NEXT_OF_SEVERAL = re.compile(r"(?:[,;/&+]|\bor)\s*$")
-_ONLY_LETTERS = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
 _ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
 
 
@@ -65,6 +63,8 @@ def _given(reply: str) -> set[str]:
     for line in lines[1:] if found else ():
         if _ANOTHER_QUESTION.search(line):
             break
+        if re.fullmatch(r"(?i:and|or)", line):
+            continue
         given = _given_in(line)
         listed = listed and bool(given)
         found |= given if listed else {match.group(1).upper() for match in _ANSWER_IS.finditer(line)}
@@ -75,41 +75,16 @@ def _given_in(line: str) -> set[str]:
     """Return the letters that a line gives where it is one, begins with one, or says what the answer is."""
     if whole := _WHOLE.match(line):
         return {whole.group(1).upper()}
+    if found := only_letters(line):
+        return found
     matches = [match for match in (_START.match(line), *_ANSWER_IS.finditer(line)) if match]
     found = {match.group(1).upper() for match in matches}
     for match, following in zip(matches, [*matches[1:], None], strict=False):
         end = following.start() if following else len(line)
         if other := _AND_ANOTHER.match(line[match.end(1) : end]):
             found.add(other.group(1))
-        found |= _listed(line[max(0, match.start(1) - 1) : end])
+        found |= listed_letters(line[max(0, match.start(1) - 1) : end])
     return found
-
-
-def _listed(text: str) -> set[str]:
-    """Return the letters of further choices that stand in a text behind a first one.
-
-    A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
-    (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins
-    with A or has three letters. So there are none in "B. Robert A. Millikan" and in "B. 5 C. It is".
-    """
-    options = list(_OPTION.finditer(text))
-    if not options or text[: options[0].start()].strip():
-        return set()
-    first, end = options[0], options[0].end()
-    found, run = set(), first["letter"]
-    initials = first["sign"] == "." and not _ONLY_LETTERS.fullmatch(text)
-    for option in options[1:]:
-        between = text[end : option.start()]
-        separated = _NEXT_OF_SEVERAL.search(between) is not None
-        cut = separated and not option["sign"]
-        if option["open"] != first["open"] or (option["sign"] != first["sign"] and not cut):
-            continue
-        if separated or not (between.strip() or initials):
-            found.add(option["letter"])
-        if ord(option["letter"]) == ord(run[-1]) + 1:
-            run += option["letter"]
-        end = option.end()
-    return found | set(run if len(run) > 2 or run.startswith("AB") else "")
 
 
 @dataclass(frozen=True)

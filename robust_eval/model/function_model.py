@@ -65,6 +65,7 @@ class FunctionCalls(LanguageModel):
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """Refuse what needs log-probabilities, and several temperatures where the function takes none."""
         super().check(requests, curves)
+        self._check_parameters()
         if self._config.takes_temperature:
             return
         asked = sorted({t for request in requests for t in request.temperatures})
@@ -80,6 +81,17 @@ class FunctionCalls(LanguageModel):
                 self._config.name,
             )
             self._said = True
+
+    def _check_parameters(self) -> None:
+        told = {"temperature": 0.0} if self._config.takes_temperature else {}
+        try:
+            inspect.signature(self._config.function).bind([], **told)
+        except ValueError:  # of a function that is compiled
+            return
+        except TypeError as problem:
+            raise UserError(
+                f"the function {self._config.name} must take a list of prompts, and may take a temperature: {problem}"
+            ) from problem
 
     def complete(self, requests: Sequence[Request], missing: Set[Item], beside: object = None) -> Iterator[list[Reply]]:
         """Ask the function, with so many prompts in each call that it may answer them together."""
@@ -111,6 +123,11 @@ class FunctionCalls(LanguageModel):
             raise UserError(f"the function {self._config.name} returned {came} for {len(prompts)} prompts: want a list")
         if wrong := [text for text in texts if not isinstance(text, str)]:
             raise UserError(f"the function {self._config.name} returned a {type(wrong[0]).__name__} in place of a text")
+        for text in texts:
+            try:
+                text.encode()
+            except UnicodeEncodeError as problem:
+                raise UserError(f"the function {self._config.name} returned {text!r}, which is no text") from problem
         return list(texts)
 
     def description(self) -> dict[str, Any]:

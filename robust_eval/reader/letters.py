@@ -13,6 +13,7 @@ from robust_eval.normalization import has_words, normal_form
 from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.explicit import marked, sentences, stated
+from robust_eval.reader.letter_lists import listed_letters, only_letters
 from robust_eval.reader.markup import compatible, plain
 from robust_eval.reader.phrases import (
     AFTER_A_LETTER,
@@ -29,6 +30,7 @@ from robust_eval.reader.phrases import (
     HENCE,
     IS,
     IT_IS,
+    JOIN,
     MAY_BE,
     NOUN,
     OPTION,
@@ -61,7 +63,11 @@ _BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–�
 _END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{RIGHT}))"
 _GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
 _NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
-_MORE = re.compile(rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([A-Z]){_NO_NAME}")
+_MORE = re.compile(
+    rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([A-Z]){_NO_NAME}"
+    rf"|\A\s*\([^()\n]*\){AND}([A-Z])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
+    r"|\A[.):\]]*[ \t]*\n\s*[(\[]?([A-Z])(?=[)\].]*[ \t]*(?:\n|\Z))"  # a letter alone on the next line
+)
 _EARLIER = re.compile(rf"(?<![{WORD}'’.])([A-Z])[).\]]?{AND}(?:{OPTION}\s+)?[(\[]?\Z")
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
@@ -117,7 +123,7 @@ _FIRST = re.compile(
     rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([A-Z])\s*[)\]]|([A-Z])\s*[).:\]](?!\s*[A-Z]\.)|([a-z])\)"
     rf"|{_NO_PRONOUN}([A-Z])(?=\s+[-–—]\s|\s*[,，、。（(]))"
 )
-_ONLY_LETTERS = re.compile(rf"\W*[A-Z](?:(?:{AND}|\s)*[A-Z])+\W*")
+_ONLY_LETTERS = re.compile(rf"\W*[A-Z](?:(?:{JOIN}|\s)*[A-Z])+\W*")
 _IN_A_LIST = [
     re.compile(pattern, re.M)
     for pattern in (
@@ -150,6 +156,8 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     text = _DIALOGUE.sub(r"\1", _unquoted(plain(text)))
     if letter := _letter_of_text(text, choices):
         return Reading(letter, "text of a choice")
+    if only_letters(text) and not _labelled(text, choices):
+        return Reading("", "letter of a line", SEVERAL)
     for rule, find in (("stated letter", _stated), ("letter of a line", _in_lines), ("only letter", _named)):
         if found := find(text):
             return _decided(text, found, choices, rule)
@@ -196,6 +204,7 @@ def _stated(text: str) -> list[_Statement]:
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
         between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
+        further |= _listed_beside(text[begin - (text[begin - 1 : begin] in ("(", "[")) :].partition("\n")[0])
         before = text[: match.start()]
         denied = [_DENIAL.search(between), _DENIED_BEFORE.search(before), _OF_OTHERS.search(before[-80:])]
         if (
@@ -231,7 +240,8 @@ def _in_lines(text: str) -> list[_Statement]:
         elif first := _FIRST.match(stripped):
             rest = stripped[first.end() :]
             if begin + first.start(first.lastindex or 0) not in listed and not _denied_after(rest):
-                found.append(_Statement(begin, frozenset({_first(first)} | _further(rest))))
+                further = _further(rest) | _listed_beside(stripped)
+                found.append(_Statement(begin, frozenset({_first(first)} | further)))
     return found
 
 
@@ -322,9 +332,15 @@ def _further(rest: str) -> set[str]:
     """Return the letters that follow a first one: "A and B", "A, B or C"."""
     letters = set()
     while more := _MORE.match(rest):
-        letters.add(more[1])
-        rest = rest[more.end(1) :]
+        _, end, letter = _letter(more)
+        letters.add(letter)
+        rest = rest[end:]
     return letters
+
+
+def _listed_beside(line: str) -> set[str]:
+    """Return the letters of further choices in a line that begins with one, unless something in it is denied."""
+    return set() if _DENIAL.search(line) else listed_letters(line)
 
 
 def _earlier(text: str) -> set[str]:
@@ -346,6 +362,15 @@ def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
         other for other, choice in zip(LETTERS, choices, strict=False) if said.startswith(f"{normal_form(choice)} ")
     ]
     return bool(named) and letter not in named
+
+
+def _labelled(text: str, choices: Sequence[str]) -> bool:
+    """Tell whether a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
+    first = _FIRST.match(text.strip())
+    place = LETTERS.find(_first(first)) if first else -1
+    return first is not None and text.strip()[first.end() :].strip(" .").lower() in (
+        choice.strip(" .").lower() for choice in choices[max(0, place) : place + 1]
+    )
 
 
 def _letter_of_text(text: str, choices: Sequence[str]) -> str | None:

@@ -137,7 +137,8 @@ OTHERS = phrases(
 )
 """What leads to the answers of other people: "many students choose"."""
 WHETHER = phrases(en="why|if|whether", de="ob|wenn|falls|warum", fr="si|pourquoi", es="por qué|si")
-AND = r"(?:\s*(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)\s*)+"
+JOIN = r"(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)"
+AND = rf"(?:\s*(?:{JOIN}\s*)+)"  # white space has one place only: with two, a row of commas is read in 2ⁿ ways
 AFTER_A_LETTER = (
     "(?i:after all|and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that"
     "|the|though|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks"

@@ -40,17 +40,18 @@ class Reply(Reader):
         return chosen(said, question.choices) if question.choices else _answer(said)
 
 
-def _answer(said: str) -> Reading:
+def _answer(reply: str) -> Reading:
     """Return the answer in free text."""
-    if found := [answer for _, answer in marked(said) if plain(answer)]:
+    if found := [answer for _, answer in marked(reply) if plain(answer)]:
         return Reading(_line(plain(found[-1])), "marked answer")
-    text = plain(said)
+    text = plain(reply)
     if found := [answer for _, answer in stated(text) if answer]:
         return Reading(_line(found[-1]), "stated answer")
     text = _OPENING.sub("", text).strip() or text
     if len(_WORD.findall(text)) <= WORDS:
         return Reading(_line(text), "whole reply") if text else Reading("", "", NOTHING)
-    return Reading(_line(sentences(text)[-1]), LAST_SENTENCE)
+    said = sentences(text)  # none of a long row of full stops
+    return Reading(_line(said[-1]), LAST_SENTENCE) if said else Reading("", "", NOTHING)
 
 
 def spoken(reply: str) -> str:

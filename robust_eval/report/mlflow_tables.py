@@ -39,12 +39,12 @@ def comparison_note(compared: Comparison) -> str:
 
 
 def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
-    """Sentences and tables, shortened by whole ones and by whole rows, and where all of them are."""
+    """A list of sentences, and tables, shortened by whole ones and by whole rows, and where all of them are."""
     closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
     note = ""
-    for each in map(escaped, said):
+    for each in map(escaped, filter(None, said)):
         if len(note) + len(each) < LONGEST // 2:
-            note = f"{note} {each}".strip()
+            note = f"{note}\n- {each}".strip()
     left = [f"\n\n{escaped(table.title)}: {len(table.rows):,} more in {escaped(page)}." for table in tables]
     for place, table in enumerate(tables):
         header, rule, *found = lines(table)

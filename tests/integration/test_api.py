@@ -364,6 +364,14 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: robust_eval.run([{"seed": 1}]),  # type: ignore[list-item]
         "overrides are texts such as 'dataset.limit=100', not {'seed': 1}",
     ),
+    "one override in place of a list": (
+        lambda: robust_eval.run("seed=1"),
+        "overrides must be a list such as ['dataset.limit=100'], not 'seed=1'",
+    ),
+    "a number among the options": (
+        lambda: robust_eval.run(metric=[3]),
+        "there is no metric=3; there are agreement, certainty, frs",
+    ),
     "a sweep": (
         lambda: robust_eval.run(["seed=1,2"]),
         "seed=1,2 has several values: a call runs one experiment, so call once for each",
@@ -387,6 +395,14 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "a function for what needs log-probabilities": (
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, tracking="none"),
         "_town gives no log-probabilities: choose sampler=repetition or sampler=perturbation, without metric=frs",
+    ),
+    "a function with other parameters": (
+        lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),
+        "the function <lambda> must take a list of prompts, and may take a temperature: missing a required ",
+    ),
+    "a text that cannot be written": (
+        lambda: robust_eval.run(model=lambda prompts: ["\ud800"] * len(prompts), dataset=QUESTIONS, **QUICK),
+        "the function <lambda> returned '\\ud800', which is no text",
     ),
     "too few texts": (
         lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),
@@ -427,6 +443,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: robust_eval.load("nowhere"),
         "there is no folder nowhere; name that of a finished run (mlruns/runs/DATE/TIME)",
     ),
+    "a number as a folder": (lambda: robust_eval.load(3), "folder must be the path of a folder, not 3"),  # type: ignore[arg-type]
+    "a number as the folder of a run": (
+        lambda: robust_eval.run(model=_town, dataset=QUESTIONS, folder=3, **QUICK),  # type: ignore[arg-type]
+        "folder must be the path of a folder, not 3",
+    ),
     "nothing to compare": (lambda: robust_eval.compare([]), "compare() wants at least one run"),
     "one run to compare": (
         lambda: robust_eval.compare("mlruns"),
@@ -455,6 +476,8 @@ BEGUN = (
     "too few texts",
     "one text in place of a list",
     "no text",
+    "a function with other parameters",
+    "a text that cannot be written",
     "several temperatures",
 )
 """Found when the function is asked: such a run has begun, and its folder stays."""

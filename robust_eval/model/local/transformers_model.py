@@ -26,7 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class TransformersModel(LanguageModel):
-    """A loaded model; see :class:`robust_eval.model.base.LanguageModel`."""
+    """A loaded model; see :class:`robust_eval.model.base.LanguageModel`.
+
+    ``bytes_per_question`` is the memory that a question of the last block can take at most; batch sizes follow from it.
+    """
 
     def __init__(self, config: TransformersSettings, model: Any, tokenizer: Any) -> None:
         self.config = config
@@ -42,7 +45,7 @@ class TransformersModel(LanguageModel):
         self._packs: bool | None = None
         self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
         self._checked_length = 0
-        self._bytes_per_question = 0
+        self.bytes_per_question = 0
 
     def description(self) -> dict[str, Any]:
         """Return what was loaded and the generation settings in effect."""
@@ -58,7 +61,6 @@ class TransformersModel(LanguageModel):
             "linear": self._linear,
             "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
             "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
-            "bytes_per_question_at_most": self._bytes_per_question,
             "prompt_style": self.config.prompt_style,
             "thinking_budget": self.config.thinking_budget,
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
@@ -92,10 +94,10 @@ class TransformersModel(LanguageModel):
         divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
         beside = beside or Beside.of(encoded)
         prefixes, packs = self._prefixes_after(beside)
-        self._bytes_per_question = bytes_per_question(
+        self.bytes_per_question = bytes_per_question(
             self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens
         )
-        fit = free_memory(self.model.device) // 2 // (self._bytes_per_question // beside.answers)
+        fit = free_memory(self.model.device) // 2 // (self.bytes_per_question // beside.answers)
         for together in divided:
             for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
                 if wanted := [pair for pair in block if pair[1].item in missing]:

@@ -5,6 +5,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -136,11 +137,34 @@ def test_the_script_of_bash_bears_strict_options(surroundings: dict[str, str], o
 
 
 @zsh
-def test_the_script_of_zsh_is_one(surroundings: dict[str, str], tmp_path: Path):
-    script = subprocess.run(["robust-eval", "completion", "zsh"], env=surroundings, capture_output=True, check=True)
-    (tmp_path / "_robust_eval").write_bytes(script.stdout)
-    ran = subprocess.run(["zsh", "-f", "-n", str(tmp_path / "_robust_eval")], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
+@pytest.mark.parametrize("how", ['eval "$(robust-eval completion zsh)"', "robust-eval completion zsh > _robust_eval"])
+def test_zsh_completes(surroundings: dict[str, str], tmp_path: Path, how: str):
+    begun, terminal = pty.fork()
+    if not begun:
+        os.chdir(tmp_path)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], surroundings | {"TERM": "dumb", "COLUMNS": "200"})
+    try:
+        load = "autoload -Uz compinit; compinit -u -d compdump"
+        lines = f"{load}; {how}" if how.startswith("eval") else f"{how}; fpath=($PWD $fpath); {load}"
+        os.write(terminal, f"{lines}; print rea''dy\n".encode())
+        _read_until(terminal, b"ready\r\n")
+        os.write(terminal, b"robust-eval tracking=ml\t")
+        _read_until(terminal, b"flow ")
+        os.write(terminal, b"sampler=exact sampler.no\t")
+        _read_until(terminal, b"des=")
+    finally:
+        os.kill(begun, signal.SIGKILL)
+        os.waitpid(begun, 0)
+        os.close(terminal)
+
+
+def _read_until(terminal: int, wanted: bytes) -> None:
+    """Read what a shell writes until it has written something."""
+    written = b""
+    while wanted not in written:
+        readable, _, _ = select.select([terminal], [], [], 60)
+        assert readable, written
+        written += os.read(terminal, 4096)
 
 
 @fish

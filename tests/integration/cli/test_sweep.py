@@ -153,7 +153,7 @@ def test_the_note_of_a_sweep_shows_what_its_comparison_shows(swept: tuple[Path, 
     opening, *parts = note.split("\n\n")
     title, *paragraphs = markdown.split("\n\n")
     said = itertools.takewhile(lambda paragraph: not paragraph.startswith(("![", "## ")), paragraphs)
-    assert (title, " ".join(said)) == ("# Comparison", opening)
+    assert (title, "\n".join(f"- {sentence}" for sentence in said)) == ("# Comparison", opening)
     assert parts[::2] == ["**Runs**", "**Pairs**", "The whole report is comparison.html, under Artifacts."]
     for table in parts[1::2]:
         assert len(table.splitlines()) > 2

@@ -35,8 +35,9 @@ def test_the_note_of_a_comparison_shows_its_runs_and_pairs():
     page, html = rendered(comparison_note(compared))
     runs, pairs = runs_table(compared), pair_table(compared)
     assert page.tables == [[runs.header, *cells(runs)], [pairs.header, *cells(pairs)]]
+    said = "\n".join(f"<li>{sentence}</li>" for sentence in [*sentences(compared), compared.warning])
     assert re.sub(r"<table>.*?</table>\n", "", html, flags=re.DOTALL) == (
-        f"<p>{' '.join([*sentences(compared), compared.warning])}</p>\n"
+        f"<ul>\n{said}\n</ul>\n"
         "<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
         "<p>The whole report is comparison.html, under Artifacts.</p>\n"
     )
@@ -60,7 +61,7 @@ def test_names_are_no_more_than_text_in_a_note():
     note = comparison_note(compare(frs_runs(small=name)))
     assert [sign for sign in ("://", "www.", "@") if sign in note] == []  # what some readers make links of
     page, html = rendered(note)
-    assert set(page.tags) == {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    assert set(page.tags) == {"ul", "li", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
     assert page.tables[0][1][0] == f"{' '.join(name.split())}, d=1".replace("\u202e", "\\u202e")
     assert "&lt;b&gt;" in html
 
@@ -97,7 +98,7 @@ def result(n, frs=None):
 
 def test_the_note_of_a_run_is_its_sentence_and_its_figures():
     page, html = rendered(run_note(result(3)))
-    assert html.startswith("<p>2 of 3 questions were kept and asked again at rising temperature. ")
+    assert html.startswith("<ul>\n<li>2 of 3 questions were kept and asked again at rising temperature.</li>\n")
     assert [row[0] for row in page.tables[0]] == [
         *("figure", "mean FRS, d = 1", "mean FRS, d = 2", "share of unbroken facts (each scores 1)"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),

@@ -52,6 +52,7 @@ MISTAKES = {
     "model=smollm2_135": f"there is no model=smollm2_135 (did you mean smollm2_135m?); there are {MODELS}",
     "model=gpt5": f"there is no model=gpt5; there are {MODELS}",
     "metric=[frs,certainy]": f"there is no metric=certainy (did you mean certainty?); there are {METRICS}",
+    "metric=[3]": f"there is no metric=3; there are {METRICS}",
     "metric=[]": "metric must name at least one option",
     "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, frs, multiqa, "
     "profile, smoke",

@@ -134,6 +134,17 @@ def test_two_letters_are_no_answer(reply):
         "B. 3 C. 4 D. 5",
         "B. 4 m/s or C. 5 m/s",
         "The answer is A) 3 m/s, B) 4 m/s",
+        # nothing but letters, whatever parts them
+        "A - E",
+        "A–E",
+        "A:E",
+        "A. B",
+        "A.B.C.",
+        "A...E",
+        "A。B。",
+        "A\nor\nE",
+        "[A] [E]",
+        "a) e)",
         # said one after the other
         "A\nThe answer is B.",
         "The answer is B.\nNo, the answer is C.",

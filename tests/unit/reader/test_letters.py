@@ -54,6 +54,42 @@ def test_how_a_letter_was_read_is_said_or_why_it_was_not(reply: str, rule: str, 
     assert (found.answer, found.rule, found.reason) == ("" if reason else "C", rule, reason)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # choices, one after the other in a line
+        "A. 3 m/s, B. 4 m/s, C. 5 m/s, D. 6 m/s, E. 7 m/s",
+        "A. 3 m/s, B. 4 m/s, …",
+        "A: 3 m/s, B: 4 m/s",
+        "(A) 3 m/s (B) 4 m/s",
+        "A (3 m/s) and E (7 m/s)",
+        "Answer: A. 3 m/s, B. 4 m/s",
+        # nothing but letters, whatever parts them
+        *("A\nE", "A) B) C) D) E)", "A - E", "A–E", "A:E", "A. B", "A.B.C.", "A...E", "A。B。", "A\nor\nE", "A → E"),
+        *("[A] [E]", "a) e)", "Option A. Option B.", "Choice A, Choice E", "A plus E", "A through E"),
+        "Answers: A\nE",
+    ],
+)
+def test_several_letters_are_no_answer_whatever_parts_them(reply: str):
+    speeds = [f"{speed} m/s" for speed in (3, 4, 5, 6, 7)]
+    assert (chosen(reply, speeds).answer, chosen(reply, speeds).reason) == ("", "several letters")
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [("A. B", "A"), ("B) C", "B"), ("E. A and B", "E"), ("C. 4 m/s, not A. 3 m/s", "C"), ("A\nA", "A")],
+)
+def test_a_letter_that_is_the_text_of_a_choice_is_no_second_one(reply: str, letter: str):
+    assert chosen(reply, ("B", "C", "4 m/s", "D", "A and B")).answer == letter
+
+
+@pytest.mark.parametrize("parted", [" ,", " , ", " and ", ") ", "\n", ". ", " or\n", " B) "])
+def test_a_reply_that_repeats_itself_is_read_at_once(parted: str):
+    """In time that grows with its length, and not with the number of ways in which white space can be parted."""
+    for reply in (f"A{parted * 300}x", f"The answer is A{parted * 300}x", f"{parted * 300}A"):
+        assert chosen(reply, CHOICES).answer in ("", "A", "B")
+
+
 @pytest.mark.parametrize("number", range(2, 11))
 def test_every_letter_is_read_by_itself_and_in_a_sentence(number: int):
     choices = [f"choice number {place}" for place in range(number)]

@@ -58,6 +58,12 @@ def test_a_reply_is_read_by_the_first_rule_that_finds_an_answer(reply: str, answ
     assert Reply().read(reply, FRANCE) == Reading(answer, rule)
 
 
+@pytest.mark.parametrize("repeated", [" .", "? ", "\n-", " |", " …", "* "])
+@pytest.mark.parametrize("question", [FRANCE, UNIT], ids=["free text", "choices"])
+def test_a_long_reply_without_a_word_says_nothing(repeated: str, question: Question):
+    assert Reply().read(repeated * 200, question).answer == ""
+
+
 @pytest.mark.parametrize("reader", [Reply(), FirstLine()])
 @pytest.mark.parametrize(
     ("reply", "reason"),

@@ -407,7 +407,7 @@ def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytes
     everywhere = {}
     asked_before = load(folder, prompt_style="plain")
     everything(answered(asked_before, requests))
-    one_question = asked_before.description()["bytes_per_question_at_most"]
+    one_question = asked_before.bytes_per_question
     for free, block in ((1, 1), (3, 1), (4, 2), (10, 5), (10**6, 12)):
         with monkeypatch.context() as patch:
             asked = out_of_memory_beyond(patch, 10**6, MemoryError())
