@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -255,6 +256,20 @@ class LanguageModel(Protocol):
         raise UserError(
             "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
         )
+
+    def sent_by(self, processes: int) -> AbstractContextManager[None]:
+        """Return a context in which so many processes send the requests to a server; by default there is none."""
+        return nullcontext()
+
+    def pass_through(self, gate: Any) -> None:
+        """Send no request that this :class:`robust_eval.model.served.admission.Gate` does not admit, which other
+        processes share; by default there is no server, and nothing is sent.
+        """
+        return
+
+    def beside(self) -> Any:
+        """Return what others that answer the same requests must be told, see :meth:`complete`; by default nothing."""
+        return None
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return which temperatures it takes; by default all. ``wanted`` is the highest that matters."""

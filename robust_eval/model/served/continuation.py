@@ -16,7 +16,6 @@ import numpy as np
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.seen_tokens import Position, SeenToken
 from robust_eval.model.served.service import CHAT, PLAIN, Answered, Service, UnansweredError
-from robust_eval.model.served.settings import ServerSettings
 from robust_eval.prompt.prompt import Prompt
 
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
@@ -196,25 +195,6 @@ def no_continuation(server: str, reason: str) -> str:
         "needs that for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a server that "
         "takes token ids (llama.cpp, vLLM)"
     )
-
-
-def refused_settings(settings: ServerSettings) -> str | None:
-    """Say which settings of a model keep it from being asked for all of its probabilities; None where none does."""
-    own = settings.generation
-    if settings.batch:
-        return "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false"
-    if own.preset != "full" or own.truncates or own.repetition_penalty != 1:
-        return (
-            "sampler=exact computes with all of the distribution of a model behind a server, and model.generation "
-            "truncates it: leave that out, or choose sampler=temperature_sweep"
-        )
-    if settings.thinking_token_budget or settings.reasoning_effort or settings.max_completion_tokens:
-        return (
-            "sampler=exact needs the probabilities of answers whatever the model thinks before: leave out "
-            "model.thinking_token_budget, model.reasoning_effort and model.max_completion_tokens, or choose "
-            "sampler=temperature_sweep"
-        )
-    return None
 
 
 async def _ids(ask: Ask, asked: Mapping[str, Any], special: bool = True) -> list[int]:
