@@ -4,58 +4,30 @@ Where the bounds of what these show are close, a probability is read off them; e
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from robust_eval.model.base import Completion, Curve, Enumeration, Floats, Reply, Request
-from robust_eval.model.calls import LEVELS, Call, calls
+from robust_eval.model.base import Completion, Enumeration, Floats, Reply, Request
+from robust_eval.model.calls import LEVELS
 from robust_eval.model.enumerated import Weighted, balanced
 from robust_eval.model.served.admission import EndedError
-from robust_eval.model.served.capped_draws import Capped, capped
-from robust_eval.model.served.choice_shares import Shares, choice_shares, drawn_shares
-from robust_eval.model.served.completions import completions
-from robust_eval.model.served.continuation import Ask, Continuation, Sending, Settings
+from robust_eval.model.served.asked_draws import Asking, answer_row, drawn
+from robust_eval.model.served.capped_draws import capped
+from robust_eval.model.served.choice_answers import choice_answers
+from robust_eval.model.served.continuation import Continuation, Sending
+from robust_eval.model.served.curve_points import Points
 from robust_eval.model.served.seen_draws import ended, mean_and_error, summed_draw
 from robust_eval.model.served.seen_tokens import Position
 from robust_eval.model.served.seen_tree import Prefix, SeenAnswers, SeenTree
-from robust_eval.model.served.seen_vocabulary import SeenVocabulary
 from robust_eval.model.served.service import Answered, UnansweredError
 
-BOUNDS, DRAWS, WEIGHTS = "bounds", "draws", "weights"
-"""How a point of a curve was got."""
-CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
-"""How far apart bounds may be where a probability is read off them. Up to temperature 1 it is known how much is not
-seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
 LEAST = 0.01
 """What a beginning of answers has to weigh at some temperature for it to be worth a request."""
 AT_ONCE = 8
 """Beginnings that are asked for before what came of them is looked at."""
-CHANGED = 0.08
-"""By how much log-probabilities of one place may be further apart at one time than at another: half precision is not
-exact."""
-FAR_ENOUGH = 0.5
-"""How far apart they have to be for that to be told."""
-NORMAL_95 = 1.959963984540054
-
-
-@dataclass(frozen=True)
-class Asking:
-    """How the server is asked: with which ``settings``; for draws with which ``body``, with so many ``choices`` in one
-    request.
-    """
-
-    ask: Ask
-    settings: Settings
-    body: Callable[[Call], Mapping[str, Any]]
-    choices: int
-
-    @property
-    def vocabulary(self) -> SeenVocabulary:
-        return SeenVocabulary(self.settings.top_logprobs, self.settings.whole_vocabulary)
 
 
 @dataclass
@@ -72,51 +44,6 @@ class Usage:
         self.completion += max(answered.completion_tokens, listed)
         if answered.cached_tokens is not None:
             self.cached = (self.cached or 0) + answered.cached_tokens
-
-
-class Points:
-    """The probability of a right answer at T temperatures, by bounds where these are close, by draws where these were
-    made; elsewhere it is not known.
-    """
-
-    def __init__(
-        self, temperatures: Sequence[float], lower: Floats, likely: Floats, upper: Floats, apart: Floats
-    ) -> None:
-        self.temperatures = list(temperatures)
-        self.accuracy, self.lower, self.upper = likely.copy(), lower, upper
-        self.error = np.maximum(likely - lower, upper - likely) / NORMAL_95  # its interval reaches to the bounds
-        close = np.where(np.asarray(temperatures) <= 1, CLOSE_UP_TO_1, CLOSE)
-        self.how: list[str | None] = [BOUNDS if each else None for each in apart <= close]
-
-    @classmethod
-    def weighed(cls, temperatures: Sequence[float], told: Capped) -> "Points":
-        """Return the points that draws at a higher temperature tell."""
-        bounds = told.bounds
-        points = cls(temperatures, bounds.lower, told.accuracy, bounds.upper, np.zeros(len(temperatures)))
-        points.error, points.how = told.error, [WEIGHTS] * len(temperatures)
-        return points
-
-    def draw(self, temperature: float, mean: float, error: float) -> None:
-        """Take what draws at a temperature tell, as far as the bounds let it be."""
-        place = self.temperatures.index(temperature)
-        self.accuracy[place] = np.clip(mean, self.lower[place], self.upper[place])
-        self.error[place], self.how[place] = error, DRAWS
-
-    def far(self, wanted: Sequence[float]) -> list[float]:
-        """Return the temperatures among those that are wanted at which bounds are not close."""
-        return [t for t in wanted if self.how[self.temperatures.index(t)] is None]
-
-    def curve(self) -> Curve:
-        """Return what is known."""
-        known = [place for place, how in enumerate(self.how) if how is not None]
-        return Curve(
-            np.array(self.temperatures)[known],
-            self.accuracy[known],
-            self.error[known],
-            self.lower[known],
-            self.upper[known],
-            [str(self.how[place]) for place in known],
-        )
 
 
 async def exact_reply(request: Request, asking: Asking, continuation: Continuation | None) -> Reply:
@@ -138,7 +65,7 @@ async def exact_reply(request: Request, asking: Asking, continuation: Continuati
 
     asking = replace(asking, ask=asking.ask._replace(seen=counting))
     if enumeration.choices is not None:
-        found, points = await _choices(request, enumeration, asking)
+        found, points = await choice_answers(request, enumeration, asking)
     elif continuation is not None:
         found, points = await _answers(request, enumeration, asking, continuation)
     else:
@@ -153,7 +80,7 @@ async def exact_reply(request: Request, asking: Asking, continuation: Continuati
 
 def without_answers(request: Request, outcome: str) -> Reply:
     """Return that no answers came."""
-    return Reply(request, [_completion(t, 0, "", 1.0, outcome=outcome) for t in request.temperatures])
+    return Reply(request, [answer_row(t, 0, "", 1.0, outcome=outcome) for t in request.temperatures])
 
 
 async def _answers(
@@ -172,9 +99,9 @@ async def _answers(
     bounds = tree.bounds
     apart = bounds.upper - bounds.lower
     points = Points(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
-    drawn = await _drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
+    came = await drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
     rows: dict[float, list[_Drawn]] = {}
-    for t, draws in drawn.items():
+    for t, draws in came.items():
         told = [
             summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut) for each in draws
         ]
@@ -193,7 +120,7 @@ async def _capped(request: Request, enumeration: Enumeration, asking: Asking) ->
     matcher, cap = request.matcher, max(request.temperatures)
     assert matcher is not None
     number = enumeration.draws * len(request.temperatures)
-    draws = (await _drawn(request, number, asking, [cap], None))[cap]
+    draws = (await drawn(request, number, asking, [cap], None))[cap]
     chat = asking.settings.chat
     places = [ended(matcher, each.places, request.max_new_tokens, chat) for each in draws]
     right = [matcher.right(each.completion.text) for each in draws]
@@ -253,67 +180,12 @@ async def _explore(
 
 
 @dataclass(frozen=True)
-class _Draw:
-    """One answer that was drawn: what was said of its places, and whether the length ended it."""
-
-    completion: Completion
-    places: Sequence[Position]
-    cut: bool
-
-
-@dataclass(frozen=True)
 class _Drawn(Weighted):
     completion: Completion
 
 
-async def _drawn(
-    request: Request, draws: int, asking: Asking, temperatures: Sequence[float], root: Position | None
-) -> dict[float, list[_Draw]]:
-    """Return answers drawn at each of these temperatures; raises UnansweredError, also where the server says otherwise
-    of the first place than it did.
-    """
-    shown = asking.settings.top_logprobs
-    plain = replace(request, temperatures=tuple(temperatures), trials=draws, top_logprobs=shown, enumeration=None)
-    path, asked = asking.settings.asked(request.prompt)
-    style = "chat" if asking.settings.chat else "plain"
-    found: dict[float, list[_Draw]] = {}
-    for call in calls(plain, asking.choices):
-        left = call.trials
-        while left:
-            part = call._replace(trials=left)
-            most = len(left) * request.max_new_tokens
-            body = {**asking.body(part), **asked}
-            answered = await asking.ask.seen(Sending(asking.settings, path, body, 0, most))
-            came = completions(part, left, answered, style)
-            for completion, places in zip(came, answered.seen, strict=False):
-                root = root or (places[0] if places else None)
-                _refuse_change(root, places)
-                cut = completion.finish_reason == "length"
-                found.setdefault(call.temperature, []).append(_Draw(completion, places, cut))
-            left = left[len(came) :]
-    return found
-
-
-def _refuse_change(root: Position | None, places: Sequence[Position]) -> None:
-    """UnansweredError where the log-probabilities of the first place are others than they were: those after the
-    temperature are closer together, or further apart.
-    """
-    if not places or root is None:
-        raise UnansweredError("lost", "the server sent no log-probabilities, and they are needed")
-    before, now = ({token.name: token.logprob for token in each.largest} for each in (root, places[0]))
-    both = [name for name in before if name in now and math.isfinite(before[name]) and math.isfinite(now[name])]
-    if len(both) < 2:
-        return
-    apart = before[both[0]] - before[both[-1]]
-    if apart > FAR_ENOUGH and abs((now[both[0]] - now[both[-1]]) / apart - 1) > CHANGED:
-        raise UnansweredError(
-            "lost",
-            "the server sent other log-probabilities of the same place than before: are they after the temperature?",
-        )
-
-
 def _rows(
-    request: Request, tree: SeenTree, points: Points, drawn: Mapping[float, Sequence["_Drawn"]]
+    request: Request, tree: SeenTree, points: Points, draws: Mapping[float, Sequence[_Drawn]]
 ) -> Iterator[Completion]:
     """Yield answers whose weights add up to the accuracy at each temperature where they are right, to the rest
     elsewhere.
@@ -323,8 +195,8 @@ def _rows(
     one = tree.temperatures.index(1.0) if 1.0 in tree.temperatures else None
     for t in request.temperatures:
         place = points.temperatures.index(t)
-        if t in drawn:
-            for trial, each in enumerate(_with_both_sides(drawn[t], enumerated, accuracy[place : place + 1], place, t)):
+        if t in draws:
+            for trial, each in enumerate(_with_both_sides(draws[t], enumerated, accuracy[place : place + 1], place, t)):
                 if each.weight[0] > 0:
                     yield replace(
                         each.completion,
@@ -340,8 +212,8 @@ def _rows(
 
 
 def _with_both_sides(
-    drawn: Sequence["_Drawn"], enumerated: Sequence[SeenAnswers], accuracy: Floats, place: int, temperature: float
-) -> list["_Drawn"]:
+    drawn: Sequence[_Drawn], enumerated: Sequence[SeenAnswers], accuracy: Floats, place: int, temperature: float
+) -> list[_Drawn]:
     """Return draws with weights by the accuracy (1,); beside them what is likeliest of the right, or the wrong answers,
     where no draw is one and they weigh something.
     """
@@ -367,7 +239,7 @@ def _enumerated(answers: SeenAnswers, temperature: float, trial: int, place: int
     carried = b"".join(token.text for token in answers.tokens)
     line = carried.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip() if carried.strip() else ""
     carrying = [token for token in answers.tokens if token.text.split(b"\n", 1)[0].strip()]
-    return _completion(
+    return answer_row(
         temperature,
         trial,
         line,
@@ -377,61 +249,3 @@ def _enumerated(answers: SeenAnswers, temperature: float, trial: int, place: int
         sampling_logprobs=answers.logprobs[:, place].tolist(),
         answer_tokens=len(carrying),
     )
-
-
-async def _choices(request: Request, enumeration: Enumeration, asking: Asking) -> tuple[list[Completion], Points]:
-    """Return the choices of a multiple-choice question, and what chooses none, with their probabilities."""
-    choices = enumeration.choices
-    assert choices is not None
-    path, asked = asking.settings.asked(request.prompt)
-    answered = await asking.ask.seen(asking.settings.sending(path, asked, 1, {}, 0))
-    if not answered.seen[0]:
-        raise UnansweredError("lost", "the server says nothing of the first token of an answer")
-    root = answered.seen[0][0]
-    shares = choice_shares(choices, root.largest, enumeration.temperatures, asking.vocabulary)
-    apart = (shares.upper - shares.lower).max(axis=0)
-    correct = choices.correct
-    unknown = np.full(len(enumeration.temperatures), np.nan)
-    lower, right, upper = (
-        unknown if correct is None else each[correct] for each in (shares.lower, shares.likely, shares.upper)
-    )
-    points = Points(enumeration.temperatures, lower, right, upper, apart)
-    drawn = await _drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
-    likely = shares.likely.copy()
-    for t, draws in drawn.items():
-        told = np.stack([drawn_shares(choices, each.places[0], t) for each in draws])
-        place = points.temperatures.index(t)
-        mean = np.clip(told.mean(axis=0), shares.lower[:, place], shares.upper[:, place])
-        likely[:, place] = mean / mean.sum()
-        error = 0.0 if correct is None else mean_and_error(told[:, correct].tolist())[1]
-        for each in draws:  # a choice that only a draw shows is called by what was drawn
-            for index in np.flatnonzero(drawn_shares(choices, each.places[0], t)):
-                if shares.tokens[index] is None:
-                    shares.tokens[index] = each.places[0].chosen
-        points.draw(t, math.nan if correct is None else float(likely[correct, place]), error)
-    return list(_choice_rows(request, shares, likely, points)), points
-
-
-def _choice_rows(request: Request, shares: Shares, likely: Floats, points: Points) -> Iterator[Completion]:
-    for t in request.temperatures:
-        place = points.temperatures.index(t)
-        for trial, token in enumerate(shares.tokens):
-            if likely[trial, place] > 0:
-                text = token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else ""
-                known = token is not None
-                yield _completion(
-                    t,
-                    trial,
-                    text,
-                    float(likely[trial, place]),
-                    finish_reason="length",
-                    token_logprobs=[token.logprob] if token else None,
-                    sampling_logprobs=[math.log(likely[trial, place])] if known else None,
-                    answer_tokens=1 if known else None,
-                )
-
-
-def _completion(temperature: float, trial: int, text: str, weight: float, **more: Any) -> Completion:
-    nothing = dict.fromkeys(("token_ids", "token_logprobs", "sampling_logprobs", "top_logprobs"))
-    rest = {"answer_tokens": None, "finish_reason": None, "prompt_tokens": 0, "completion_tokens": 0}
-    return Completion(temperature, trial, text, weight, **{**nothing, **rest, **more})

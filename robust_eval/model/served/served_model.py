@@ -18,6 +18,7 @@ from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Reque
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
+from robust_eval.model.served.asked_draws import Asking
 from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
@@ -30,7 +31,7 @@ from robust_eval.model.served.continuation import (
     find_continuation,
     no_continuation,
 )
-from robust_eval.model.served.exact_answers import Asking, exact_reply, without_answers
+from robust_eval.model.served.exact_answers import exact_reply, without_answers
 from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.senders import Senders
 from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
