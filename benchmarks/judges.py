@@ -138,22 +138,25 @@ def breaks(simulations: int, questions: int) -> dict[str, float]:
     generator = np.random.default_rng(2)
     figures: dict[str, float] = {"t_b: data sets": simulations}
     print(f"bias of the mean breaking temperature, {TRIALS} trials, {FEWEST} to {MOST} labels, {simulations} data sets")
-    print("  sensitivity  specificity  uncorrected  corrected  share of it   larger by  standard error")
+    print("  sensitivity  specificity  uncorrected  corrected  share of it   larger by  standard error  without")
     for sensitivity, specificity in RATES:
         shifts = np.array([shifts_of_one(generator, questions, sensitivity, specificity) for _ in range(simulations)])
+        told = ~np.isnan(shifts).any(axis=1)
+        without, shifts = int((~told).sum()), shifts[told]
         before, after = map(float, shifts.mean(axis=0))
         share, larger = abs(after / before), abs(after) - abs(before)
         differences = np.sign(after) * shifts[:, 1] - np.sign(before) * shifts[:, 0]
-        error = float(differences.std(ddof=1)) / math.sqrt(simulations)
+        error = float(differences.std(ddof=1)) / math.sqrt(len(shifts))
         print(
             f"  {sensitivity:11.2f}  {specificity:11.2f}  {before:11.4f}  {after:9.4f}  {share:11.2f}  {larger:10.4f}  "
-            f"{error:14.4f}",
+            f"{error:14.4f}  {without:7d}",
             flush=True,
         )
         name = f"t_b {sensitivity}/{specificity}"
         figures |= {f"{name}: sensitivity": sensitivity, f"{name}: specificity": specificity}
         figures |= {f"{name}: bias": before, f"{name}: bias corrected": after, f"{name}: share": share}
         figures |= {f"{name}: larger by": larger, f"{name}: standard error of that": error}
+        figures |= {f"{name}: without": without}
     print()
     return figures
 
@@ -178,9 +181,11 @@ def shifts_of_one(
 
 
 def shift(found: Floats, true: Floats) -> float:
-    """The mean difference, with facts that do not break one step above the grid."""
+    """The mean difference, with facts that do not break one step above the grid; NaN where none is known."""
+    known = ~np.isnan(found) & ~np.isnan(true)
     above = GRID[-1] + 0.2
-    return float(np.nanmean(np.where(np.isinf(found), above, found) - np.where(np.isinf(true), above, true)))
+    apart = np.where(np.isinf(found), above, found) - np.where(np.isinf(true), above, true)
+    return float(apart[known].mean()) if known.any() else math.nan
 
 
 def of_people(draws: int) -> dict[str, float]:

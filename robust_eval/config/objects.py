@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from itertools import chain
 
 from omegaconf import DictConfig, OmegaConf
@@ -68,6 +68,8 @@ def to_config(composed: DictConfig) -> Config:
             "choose a model that judges, grader.model=…"
         )
     _check_until(config)
+    if any(sampler.estimator == "exact" for sampler in config.sampler.values()):
+        config = replace(config, model=config.model.for_probabilities())
     if config.recorded is None:
         _check_asked(config, asked)
     else:

@@ -68,6 +68,9 @@ class Enumeration:
     """Where the accuracy is wanted: 1, those of the request, and others."""
     choices: Choices | None = None
     """Of a multiple-choice question, which is answered by one token."""
+    draws: int = 10
+    """Answers that are drawn at each temperature of the request at which a model that shows only some of its
+    probabilities cannot be enumerated."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,9 @@ class Completion:
 class Curve:
     """The probability of a right answer at each of T temperatures, estimated with more than a count of right draws.
 
-    ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is.
+    ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
+    how it was got, where they may be got in several ways: by ``bounds``, by ``draws`` at its temperature, or by the
+    ``weights`` of draws at a higher one.
     """
 
     temperatures: Floats
@@ -183,6 +188,7 @@ class Curve:
     standard_error: Floats
     lower: Floats
     upper: Floats
+    how: Sequence[str] | None = None
 
 
 class Reply(NamedTuple):

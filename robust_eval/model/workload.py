@@ -1,5 +1,6 @@
 """What it takes to answer requests, as far as it can be told before anything is asked."""
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from functools import lru_cache
 from itertools import repeat
 
 from robust_eval.model.base import Request
-from robust_eval.model.calls import calls
+from robust_eval.model.calls import LEVELS, calls
 from robust_eval.model.spending import Spending
 from robust_eval.prompt.prompt import Prompt
 
@@ -76,8 +77,9 @@ class Terms:
         for request, number in zip(requests, times, strict=False):
             length = number * prompt_tokens(request.prompt, self.chat)
             if request.enumeration is not None:
-                answers, sent, prompt = answers + number * request.answers, sent + number, prompt + length
-                completion += number * request.answers
+                requests_of, tokens_of = self._enumerated(request)
+                answers, sent = answers + number * request.answers, sent + number * requests_of
+                prompt, completion = prompt + requests_of * length, completion + number * tokens_of
                 continue
             reply = self.reply_tokens(request.max_new_tokens)
             for call in calls(request, self.choices or 1):
@@ -94,6 +96,19 @@ class Terms:
         ]
         cost = spending.price(prompt, completion) if spending.known else None
         return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, thought))
+
+    def _enumerated(self, request: Request) -> tuple[int, int]:
+        """Return how many requests and tokens enumerated answers take at most: of a server, beginnings of answers are
+        asked for, and answers are drawn at all temperatures if that says too little.
+        """
+        enumeration = request.enumeration
+        assert enumeration is not None
+        if self.at_once is None:
+            return 1, request.answers
+        beginnings = 1 if enumeration.choices else enumeration.nodes
+        drawn = len(request.temperatures) * math.ceil(enumeration.draws / (self.choices or 1))
+        tokens = len(request.temperatures) * enumeration.draws * request.max_new_tokens
+        return beginnings + drawn, request.max_new_tokens + (beginnings - 1) * LEVELS + tokens
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:

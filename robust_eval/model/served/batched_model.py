@@ -323,7 +323,7 @@ class BatchedModel(ServedModel):
             return []
         each.there |= {(one.temperature, one.trial) for one in new}
         replies: list[Reply] = []
-        self._give(call, new, replies.append)
+        self._give(call.request, new, replies.append)
         return replies
 
     def _lost(self, name: str, reason: str, wanted: dict[str, Wanted], billed: bool) -> list[Reply]:

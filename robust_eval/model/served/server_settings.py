@@ -79,6 +79,30 @@ class ServerSettings(ServiceSettings):
 
         return Service(self.base_url, self.model, key, self.prompt_style == "chat", self.at_once)
 
+    def showing(self, key: str | None) -> "Service":
+        """See ServiceSettings."""
+        return self.service(key)
+
+    def exact_refusal(self) -> str | None:
+        """See ServiceSettings: settings that keep it from all probabilities of the model."""
+        own = self.generation
+        if self.batch:
+            return (
+                "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false"
+            )
+        if own.preset != "full" or own.truncates or own.repetition_penalty != 1:
+            return (
+                "sampler=exact computes with all of the distribution of a model behind a server, and model.generation "
+                "truncates it: leave that out, or choose sampler=temperature_sweep"
+            )
+        if self.thinking_token_budget or self.reasoning_effort or self.max_completion_tokens:
+            return (
+                "sampler=exact needs the probabilities of answers whatever the model thinks before: leave out "
+                "model.thinking_token_budget, model.reasoning_effort and model.max_completion_tokens, or choose "
+                "sampler=temperature_sweep"
+            )
+        return None
+
 
 def _is_address(url: str) -> bool:
     """Tell whether this is the address of a server: scheme, host, and a port that may be one."""

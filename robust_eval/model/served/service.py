@@ -1,7 +1,7 @@
 """One request to a server that speaks OpenAI's protocol, and what came of it."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,8 +14,11 @@ import openai
 
 from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError
 from robust_eval.model.served.pacing import retry_after
+from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
 
+CHAT, PLAIN = "/chat/completions", "/completions"
+"""Where a server is asked, below its address."""
 FILTERED = "content_filter"
 """What servers call an answer, or the refusal of a prompt, that a content filter is behind."""
 
@@ -54,6 +57,8 @@ class Answered(NamedTuple):
     """Those of the completion tokens that the model thought with; None where the server does not say."""
     cached_tokens: int | None = None
     """Those of the prompt tokens that the server had in its cache; None where it does not say."""
+    seen: Sequence[Sequence[Position]] = ()
+    """Of each choice which tokens were likeliest at each place, where that was asked for (:meth:`Service.ask_seen`)."""
 
 
 @dataclass
@@ -101,7 +106,8 @@ class Service:
         )
         if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
             self._client.organization = self._client.project = None
-        self._url = httpx2.URL(f"{str(self._client.base_url).rstrip('/')}{self.path}")
+        self._address = str(self._client.base_url).rstrip("/")
+        self._url = self._at(self.path)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -115,23 +121,53 @@ class Service:
 
         There is no limit of time: whoever asks sets one.
         """
-        content = json.dumps(self.body(prompt, system_role, settings)).encode()
+        return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
+
+    async def ask_seen(self, path: str, asked: Mapping[str, Any]) -> Answered:
+        """Return what comes of a body that is sent to a path, with the tokens that were likeliest at each place; raises
+        UnansweredError.
+        """
+        text = await self._posted(self._at(path), {"model": self._model, **asked})
+        answered = self._answered(text, path == CHAT)
+        try:
+            each = sorted(json.loads(text)["choices"], key=lambda choice: choice["index"])
+            return answered._replace(seen=[seen_positions(choice.get("logprobs")) for choice in each])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise UnansweredError("lost", "the server sent log-probabilities that cannot be read") from None
+
+    async def asked_root(self, path: str, asked: Mapping[str, Any]) -> Any:
+        """Return what the server says, as JSON, at a path beside the part of its address that all protocols of
+        OpenAI's kind share (``/v1``); raises UnansweredError.
+        """
+        url = httpx2.URL(f"{self._address.removesuffix('/v1')}{path}")
+        text = await self._posted(url, {"model": self._model, **asked})
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise UnansweredError("wrong", f"what the server says at {path} cannot be read") from None
+
+    def _at(self, path: str) -> httpx2.URL:
+        return httpx2.URL(f"{self._address}{path}")
+
+    async def _posted(self, url: httpx2.URL, body: Mapping[str, Any]) -> str:
+        """Return the text of a reply; raises UnansweredError where it is an error."""
+        content = json.dumps(body).encode()
         # past the official client, which takes longer for a request than all of this class: its headers are made once
         reply = await self.sent(
-            lambda: self.http.send(httpx2.Request("POST", self._url, headers=self._headers, content=content))
+            lambda: self.http.send(httpx2.Request("POST", url, headers=self._headers, content=content))
         )
         if not reply.is_success:
             try:
-                body = json.loads(reply.text)
+                said = json.loads(reply.text)
             except (ValueError, RecursionError):
-                body = None
-            raise self._refused_body(reply.status_code, body, reply.headers, reply.text or str(reply))
-        return self._answered(reply.text)
+                said = None
+            raise self._refused_body(reply.status_code, said, reply.headers, reply.text or str(reply))
+        return reply.text
 
     @property
     def path(self) -> str:
         """Where the server is asked, beside its address."""
-        return "/chat/completions" if self._chat else "/completions"
+        return CHAT if self._chat else PLAIN
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is sent for a prompt."""
@@ -182,7 +218,7 @@ class Service:
     def read(self, status: int, body: Any) -> Answered:
         """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
-            return self._answered(json.dumps(body))
+            return self._answered(json.dumps(body), self._chat)
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
@@ -218,11 +254,11 @@ class Service:
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
         return UnansweredError("lost", self.clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
 
-    def _answered(self, text: str) -> Answered:
+    def _answered(self, text: str, chat: bool) -> Answered:
         """Return a reply as its parts; UnansweredError where it is none."""
         try:
             reply = json.loads(text)
-            choices = [_choice(each, self._chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
+            choices = [_choice(each, chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
             usage = reply.get("usage") or {}
             tokens = [counted(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
             details = usage.get("completion_tokens_details") or {}

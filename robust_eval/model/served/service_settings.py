@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from robust_eval.error import UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
@@ -17,7 +18,7 @@ from robust_eval.runtime.secret_names import secret_setting
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from robust_eval.model.served.service import Answering
+    from robust_eval.model.served.service import Answering, Service
 
 VERSION = 1
 """To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
@@ -35,6 +36,9 @@ class ServiceSettings(ModelConfig):
     """chat: messages. plain: completions of "Question: … Answer:", of which an answer is the first line."""
     generation: Generation = field(default_factory=Generation)
     """Truncation is turned off wherever the service lets it be; preset repository leaves it to the service."""
+    top_logprobs: int | None = None
+    """Log-probabilities a token that are asked for at most; null: 20, more than which vLLM gives only if it is started
+    with --max-logprobs."""
     extra_body: Any = None
     """More settings for the body of every request, for example {chat_template_kwargs: {enable_thinking: false}}."""
     takes_temperature: bool | None = None
@@ -78,8 +82,10 @@ class ServiceSettings(ModelConfig):
         refuse_secrets("extra_body", self.extra_body)
         if own := [name for name in _OWN if name in (self.extra_body or {})]:
             raise ValueError(f"extra_body must not hold {own[0]}, which follows from other settings")
-        if self.max_completion_tokens is not None and self.max_completion_tokens < 1:
-            raise ValueError(f"max_completion_tokens must be at least 1, not {self.max_completion_tokens}")
+        for name in ("max_completion_tokens", "top_logprobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if self.highest_temperature is not None and not 0 < self.highest_temperature < math.inf:
             raise ValueError(f"highest_temperature must be above 0, not {self.highest_temperature:g}")
         for name in _ABOVE_0:
@@ -101,13 +107,24 @@ class ServiceSettings(ModelConfig):
     def service(self, key: str | None) -> "AbstractAsyncContextManager[Answering]":
         """Return the way to the service, for one event loop; ``key`` is the one that settings name."""
 
+    def exact_refusal(self) -> str | None:
+        """Say why sampler=exact cannot ask this service; None where nothing keeps it from that."""
+        return (
+            f"sampler=exact asks what is likely after the beginning of an answer, which {self.server} does not say: "
+            "choose sampler=temperature_sweep, or a model that is loaded here"
+        )
+
+    def showing(self, key: str | None) -> "AbstractAsyncContextManager[Service]":
+        """Return the way to a service that says what is likely after the beginning of an answer."""
+        raise UserError(self.exact_refusal() or self.server)
+
     def thinking(self) -> dict[str, Any]:
         """Return how much the model is to think, as far as that is set, as a request says it."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
 
     def identity(self) -> dict[str, Any]:
         """Return the service, what it calls the model, and how it is prompted."""
-        limit = {} if self.max_completion_tokens is None else {"max_completion_tokens": self.max_completion_tokens}
+        given = {name: getattr(self, name) for name in ("max_completion_tokens", "top_logprobs")}
         return {
             "version": VERSION,
             "server": self.server,
@@ -115,7 +132,7 @@ class ServiceSettings(ModelConfig):
             "prompt_style": self.prompt_style,
             "generation": asdict(self.generation),
             "extra_body": self.extra_body or {},
-            **limit,
+            **{name: value for name, value in given.items() if value is not None},
             **self.thinking(),
         }
 
