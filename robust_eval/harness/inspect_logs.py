@@ -8,7 +8,7 @@ import json
 import math
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
         raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
-    for where, raw in _samples(file, ZstdError):
+    for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
         at = _last_config(raw).get("temperature", config.temperature)
         try:
             if not isinstance(raw, dict):
@@ -57,8 +57,11 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
         yield _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
 
 
-def _samples(file: Path, zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
-    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last."""
+def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
+    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last.
+
+    Samples of an .eval log are written as they end. They come in the order of the data set, ``ids``, as far as it says.
+    """
     if file.suffix.lower() == ".json":
         size = file.stat().st_size
         if size > LARGEST_JSON:
@@ -73,8 +76,12 @@ def _samples(file: Path, zstd_error: type[Exception]) -> Iterator[tuple[str, Any
         return
     with zipfile.ZipFile(file) as parts:
         found = [name for name in parts.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
-        for name in found:
-            sample, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
+        parted = [(name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in found]
+        place = {str(sample): number for number, sample in enumerate(ids)}
+        parted.sort(
+            key=lambda each: (place.get(each[0][0], len(place)), int(each[0][2]) if each[0][2].isdigit() else 0)
+        )
+        for (sample, _, epoch), name in parted:
             where = f"{file}, sample {sample} epoch {epoch}"
             try:
                 yield where, parsed_json(parts.read(name))
