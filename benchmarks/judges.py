@@ -8,18 +8,20 @@ questions at ten temperatures depend on one another: each question breaks at a t
 often intervals of 95 % hold the true accuracy of all temperatures together, and at each temperature: corrected,
 uncorrected, and by the labels alone.
 
-The bias of the breaking temperature is that of judges who are right with fixed rates, on facts that break between 0.2
-and 2.0, with ten trials and 300 labels.
+The bias of the breaking temperature is that of judges with the same rates at t = 0.2 in all data sets, which fall as
+above, on facts that break between 0.2 and 2.0, with ten trials and 100 to 500 labels. By how much it is larger with the
+correction than without is measured on the same data sets, and has a standard error.
 
 Last come the replies of the file of real verdicts (grading_sample.jsonl): the default grader corrected by labels that
 are drawn from them, in how many draws it holds the share that people call right.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from support.command import Command, write_figures
 
 from robust_eval.cli.graders import graded
@@ -36,7 +38,9 @@ SAMPLE = Path(__file__).with_name("grading_sample.jsonl")
 GRID = np.round(np.arange(0.2, 2.01, 0.2), 1)
 RATES = ((0.95, 0.7), (0.7, 0.95), (0.9, 0.7), (0.7, 0.9), (0.85, 0.85), (0.75, 0.75), (0.95, 0.9))
 """Sensitivity and specificity of judges."""
-TRIALS, LABELS = 10, 300
+TRIALS = 10
+FEWEST, MOST = 100, 500
+"""Labels."""
 DRAWS, DRAWN = 300, 200
 
 
@@ -63,9 +67,9 @@ def main() -> None:
     command.add_argument("--questions", type=int, default=500)
     options = command.options(simulations=20, questions=150)
     figures: dict[str, float] = {"simulations": options.simulations, "questions": options.questions, "level": 0.95}
-    figures |= {"trials": TRIALS, "labels": LABELS}
+    figures |= {"trials": TRIALS, "fewest labels": FEWEST, "most labels": MOST}
     figures |= coverage(options.simulations, options.questions)
-    figures |= breaks(max(2, options.simulations // 50), options.questions)
+    figures |= breaks(max(2, options.simulations // 5), options.questions)
     figures |= of_people(20 if options.quick else DRAWS)
     write_figures(options.json, figures)
 
@@ -84,13 +88,8 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
     ids = np.repeat(np.arange(questions), len(GRID))
     grid = np.tile(GRID, questions)
     for seed in range(simulations):
-        first, fall = generator.uniform(0.7, 0.95, 2), generator.uniform(0, 0.1, 2)
-        rates = tuple(first[side] - fall[side] * (GRID - 0.2) / 1.8 for side in (0, 1))
-        data = DataSet.draw(generator, questions, (rates[0], rates[1]))
-        labels = np.full(data.right.size, np.nan)
-        number = min(int(generator.integers(100, 501)), labels.size // 2)
-        chosen = generator.choice(labels.size, number, replace=False)
-        labels[chosen] = data.right.ravel()[chosen]
+        data = DataSet.draw(generator, questions, falling(generator, generator.uniform(0.7, 0.95, 2)))
+        labels = some_labels(generator, data.right)
         verdicts = data.verdicts.ravel()
         found = {
             "corrected": corrected_mean(verdicts, labels, grid, questions=ids)[1:],
@@ -118,48 +117,75 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
     return figures | {"width of labels alone": ratio, "narrower than labels alone": narrower}
 
 
+def falling(generator: np.random.Generator, first: ArrayLike) -> tuple[Floats, Floats]:
+    """Sensitivity and specificity by temperature (T,), which begin with these two."""
+    fall = generator.uniform(0, 0.1, 2)
+    sensitivity, specificity = np.asarray(first)[:, None] - fall[:, None] * (GRID - 0.2) / 1.8
+    return sensitivity, specificity
+
+
+def some_labels(generator: np.random.Generator, right: Floats) -> Floats:
+    """Labels of as many answers as are drawn, and NaN for the others."""
+    labels = np.full(right.size, np.nan)
+    number = min(int(generator.integers(FEWEST, MOST + 1)), labels.size // 2)
+    chosen = generator.choice(labels.size, number, replace=False)
+    labels[chosen] = right.ravel()[chosen]
+    return labels
+
+
 def breaks(simulations: int, questions: int) -> dict[str, float]:
     """The bias of the mean breaking temperature, against ten trials that are graded without error."""
     generator = np.random.default_rng(2)
-    figures: dict[str, float] = {}
-    print(f"bias of the mean breaking temperature, {TRIALS} trials, {LABELS} labels")
-    print("  sensitivity  specificity  uncorrected  corrected  share of it")
+    figures: dict[str, float] = {"t_b: data sets": simulations}
+    print(f"bias of the mean breaking temperature, {TRIALS} trials, {FEWEST} to {MOST} labels, {simulations} data sets")
+    print("  sensitivity  specificity  uncorrected  corrected  share of it   larger by  standard error  without")
     for sensitivity, specificity in RATES:
-        plain, corrected = [], []
-        for _ in range(simulations):
-            points = generator.uniform(0.3, 1.9, (questions, 1))
-            chance = (0.02 + 0.96 / (1 + np.exp((GRID - points) / 0.1)))[:, :, None]
-            right = (generator.random((questions, len(GRID), TRIALS)) < chance).astype(float)
-            called = np.where(right == 1, sensitivity, 1 - specificity)
-            verdicts = (generator.random(right.shape) < called).astype(float)
-            labels = np.full(right.size, np.nan)
-            chosen = generator.choice(right.size, min(LABELS, right.size // 2), replace=False)
-            labels[chosen] = right.ravel()[chosen]
-            rows, columns, _ = (axis.ravel() for axis in np.indices(right.shape))
-            shape = right.shape[:2]
-            counts = label_counts(verdicts.ravel(), labels, rows, columns, np.ones(labels.size), shape)
-            number = np.full(shape, float(TRIALS))
-            judged = corrected_breaks(verdicts.sum(axis=2), number, GRID, counts)
-            true = breaking_temperature(right.mean(axis=2), GRID)
-            plain.append(shift(breaking_temperature(verdicts.mean(axis=2), GRID), true))
-            corrected.append(shift(judged.breaking, true))
-        before, after = float(np.mean(plain)), float(np.mean(corrected))
+        shifts = np.array([shifts_of_one(generator, questions, sensitivity, specificity) for _ in range(simulations)])
+        told = ~np.isnan(shifts).any(axis=1)
+        without, shifts = int((~told).sum()), shifts[told]
+        before, after = map(float, shifts.mean(axis=0))
+        share, larger = abs(after / before), abs(after) - abs(before)
+        differences = np.sign(after) * shifts[:, 1] - np.sign(before) * shifts[:, 0]
+        error = float(differences.std(ddof=1)) / math.sqrt(len(shifts))
         print(
-            f"  {sensitivity:11.2f}  {specificity:11.2f}  {before:11.3f}  {after:9.3f}  {abs(after / before):11.2f}",
+            f"  {sensitivity:11.2f}  {specificity:11.2f}  {before:11.4f}  {after:9.4f}  {share:11.2f}  {larger:10.4f}  "
+            f"{error:14.4f}  {without:7d}",
             flush=True,
         )
         name = f"t_b {sensitivity}/{specificity}"
-        share = abs(after / before)
         figures |= {f"{name}: sensitivity": sensitivity, f"{name}: specificity": specificity}
         figures |= {f"{name}: bias": before, f"{name}: bias corrected": after, f"{name}: share": share}
+        figures |= {f"{name}: larger by": larger, f"{name}: standard error of that": error}
+        figures |= {f"{name}: without": without}
     print()
     return figures
 
 
+def shifts_of_one(
+    generator: np.random.Generator, questions: int, sensitivity: float, specificity: float
+) -> tuple[float, float]:
+    """By how much the mean breaking temperature of one data set is too high, uncorrected and corrected."""
+    points = generator.uniform(0.3, 1.9, (questions, 1))
+    chance = (0.02 + 0.96 / (1 + np.exp((GRID - points) / 0.1)))[:, :, None]
+    right = (generator.random((questions, len(GRID), TRIALS)) < chance).astype(float)
+    rates = [rate[:, None] for rate in falling(generator, (sensitivity, specificity))]
+    called = np.where(right == 1, rates[0], 1 - rates[1])
+    verdicts = (generator.random(right.shape) < called).astype(float)
+    labels = some_labels(generator, right)
+    rows, columns, _ = (axis.ravel() for axis in np.indices(right.shape))
+    shape = right.shape[:2]
+    counts = label_counts(verdicts.ravel(), labels, rows, columns, np.ones(labels.size), shape)
+    judged = corrected_breaks(verdicts.sum(axis=2), np.full(shape, float(TRIALS)), GRID, counts)
+    true = breaking_temperature(right.mean(axis=2), GRID)
+    return shift(breaking_temperature(verdicts.mean(axis=2), GRID), true), shift(judged.breaking, true)
+
+
 def shift(found: Floats, true: Floats) -> float:
-    """The mean difference, with facts that do not break one step above the grid."""
+    """The mean difference, with facts that do not break one step above the grid; NaN where none is known."""
+    known = ~np.isnan(found) & ~np.isnan(true)
     above = GRID[-1] + 0.2
-    return float(np.nanmean(np.where(np.isinf(found), above, found) - np.where(np.isinf(true), above, true)))
+    apart = np.where(np.isinf(found), above, found) - np.where(np.isinf(true), above, true)
+    return float(apart[known].mean()) if known.any() else math.nan
 
 
 def of_people(draws: int) -> dict[str, float]:

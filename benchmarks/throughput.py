@@ -1,12 +1,14 @@
 """How many answers a second come from a server, of those that it could give, and in how much memory.
 
-    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--quick]
-                                    [--json FILE]
+    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--processes 2]
+                                    [--quick] [--json FILE]
 
 The server (benchmarks/support/stub_server.py, in a process of its own on this machine) has no model: it answers each
 request after so many seconds and refuses what is beyond its limit with 429, so that it could give limit / seconds
 answers a second. The program is not told the limit. Each question is a request of one answer of three words; half of
 the answers come with log-probabilities. Everything is as in a run: found in the store or not, asked, kept in the store.
+It is measured with one process that does all, and with so many more that send the requests (engine.processes); they
+have begun before. Processor time is that of all of them, and of the one that keeps the answers.
 
 For comparison a bare client (the same library for HTTP, the same requests, ``limit`` at once, replies not read) says
 what this machine could do at best. Memory is that of this process when a tenth of the answers is there and at the end;
@@ -18,7 +20,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import openai
@@ -43,34 +45,56 @@ def main() -> None:
     command.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
     command.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
     command.add_argument("--at-once", type=int, default=256, help="requests that the program sends at once at most")
+    command.add_argument("--processes", type=int, default=2, help="processes that send, in the second column")
     options = command.options(requests=100, seconds=0.01, limit=20, at_once=16)
-    figures = measured(options)
-    for name, value in figures.items():
-        print(f"{name:44} {value:10.2f}")
-    write_figures(options.json, figures)
+    columns = measured(options)
+    print(f"{'':44} {'bare client':>12} {'alone':>12} {f'{options.processes} sending':>12}")
+    for name in dict.fromkeys(name for column in columns.values() for name in column):
+        cells = [f"{column[name]:12.2f}" if name in column else " " * 12 for column in columns.values()]
+        print(f"{name:44} {' '.join(cells)}")
+    flat = {f"{column}: {name}": value for column, found in columns.items() for name, value in found.items()}
+    write_figures(options.json, {"processes": options.processes, **flat})
 
 
-def measured(options: argparse.Namespace) -> dict[str, float]:
-    """The figures, flat."""
+def measured(options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """The figures of the bare client, of one process, and of several that send."""
     possible = options.limit / options.seconds
     with stub_server(options.seconds, options.limit) as url:
         asked = questions(options.requests)
         bare = options.requests / asyncio.run(bare_client(url, asked, options.limit))
-        seconds, memory, table, stats = program(url, asked, options.at_once)
-    rate = options.requests / seconds
-    tenth = memory[len(memory) // 10]
+        found = {"bare client": {"answers a second": bare, "share of what the server could give": bare / possible}}
+        for name, processes in (("alone", 1), ("several", options.processes)):
+            found[name] = figures_of(program(url, asked, options.at_once, processes), possible, bare)
+    return found
+
+
+class Ran(NamedTuple):
+    """Seconds, processor seconds of all processes and of this one, memory as answers come, the size of their table, and
+    what the model says of itself.
+    """
+
+    answers: int
+    seconds: float
+    processor: float
+    own_processor: float
+    memory: list[int]
+    table: int
+    stats: dict[str, Any]
+
+
+def figures_of(ran: Ran, possible: float, bare: float) -> dict[str, float]:
+    rate = ran.answers / ran.seconds
     return {
-        "answers a second that the server could give": possible,
-        "answers a second, bare client": bare,
         "answers a second": rate,
         "share of what the server could give": rate / possible,
         "share of the bare client": rate / bare,
-        "processor seconds for each thousand answers": stats["processor"] / options.requests * 1000,
-        "most in flight": stats["pace.most_in_flight"],
-        "refused": stats["pace.refusals"],
-        "memory after a tenth (MB)": tenth / 1e6,
-        "memory at the end (MB)": memory[-1] / 1e6,
-        "of these the table of answers (MB)": table / 1e6,
+        "processor milliseconds for an answer": 1000 * ran.processor / ran.answers,
+        "of these in this process": 1000 * ran.own_processor / ran.answers,
+        "most in flight": ran.stats["pace.most_in_flight"],
+        "refused": ran.stats["pace.refusals"],
+        "memory after a tenth (MB)": ran.memory[len(ran.memory) // 10] / 1e6,
+        "memory at the end (MB)": ran.memory[-1] / 1e6,
+        "of these the table of answers (MB)": ran.table / 1e6,
     }
 
 
@@ -84,31 +108,40 @@ def questions(number: int) -> list[Request]:
     ]
 
 
-def program(url: str, asked: Sequence[Request], at_once: int) -> tuple[float, list[int], int, dict[str, Any]]:
-    """Seconds, memory as answers come, size of the table of answers, and what the model says of itself."""
+def program(url: str, asked: Sequence[Request], at_once: int, processes: int) -> Ran:
+    """What it takes to answer all but the first, with which the processes begin."""
     settings = OpenAI(name="stub", model="stub", base_url=url, key_variable=None, at_once=at_once)
-    process, watching = psutil.Process(), Watching()
-    with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries:
+    watching = Watching(processes)
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries, watching.open():
         model = StoredModel(settings, watching, entries, Stopwatch())
         model.check(asked, needs_curves=False)
-        before, start = process.cpu_times(), time.perf_counter()
-        table = model.answers(asked, "answers", needs_curves=False).table
-        seconds, after = time.perf_counter() - start, process.cpu_times()
-        if table["outcome"].to_pylist() != ["ok"] * len(asked):
+        model.answers(asked[:1], "begin", needs_curves=False)
+        watching.memory.clear()
+        before, start = processor_seconds(), time.perf_counter()
+        table = model.answers(asked[1:], "answers", needs_curves=False).table
+        seconds, after = time.perf_counter() - start, processor_seconds()
+        if table["outcome"].to_pylist() != ["ok"] * (len(asked) - 1):
             raise RuntimeError("not every request was answered")
-        used = {"processor": after.user + after.system - before.user - before.system}
-        return seconds, watching.memory, table.nbytes, model.description() | used
+        whole, own = (sum(after) - sum(before), after[0] - before[0])
+        return Ran(len(asked) - 1, seconds, whole, own, watching.memory, table.nbytes, model.description())
+
+
+def processor_seconds() -> list[float]:
+    """Of this process, and of each that sends for it."""
+    process = psutil.Process()
+    sending = [each for each in process.children() if "robust_eval.model.served.sending_process" in each.cmdline()]
+    return [each.cpu_times().user + each.cpu_times().system for each in (process, *sending)]
 
 
 class Watching(Local):
     """Notes how much memory is in use as replies come."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, processes: int) -> None:
+        super().__init__(processes=processes)
         self.memory: list[int] = []
 
     def load(self, config: ModelConfig) -> Here:
-        return Watched(config.load(), self.memory)
+        return Watched(self.begun(config), self.memory)
 
 
 class Watched(Here):

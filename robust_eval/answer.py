@@ -60,7 +60,11 @@ SCHEMA = pa.schema(
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
 ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form")
 """The last columns, which tables of earlier versions lack."""
+ADDED_TO_CURVES = ("how",)
+"""The same of tables of curves."""
 
+GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason")
+"""What an answer means and whether it is right: columns that readers and graders fill."""
 
 CURVES = pa.schema(
     [
@@ -71,6 +75,7 @@ CURVES = pa.schema(
         pa.field("standard_error", pa.float64(), nullable=False),  # of the sampling alone, for this one question
         pa.field("lower", pa.float64(), nullable=False),  # bounds that are certain: 0 and 1 where nothing is
         pa.field("upper", pa.float64(), nullable=False),
+        pa.field("how", pa.string()),  # bounds | draws | weights: how a point was got; null: as all of the curve
     ]
 )
 """The probability of a right answer by question and temperature, where a model computes more than trials."""

@@ -312,7 +312,9 @@ def score(
     if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics):
         raise UserError(f"metrics must be a list of names such as ['certainty'], not {metrics!r}")
     try:
-        table = pa.Table.from_pylist(records(answers, "answers"))
+        rows = records(answers, "answers")
+        names = dict.fromkeys(name for row in rows for name in row)  # the first row need not have all of them
+        table = pa.table({name: [row.get(name) for row in rows] for name in names})
     except (pa.ArrowException, TypeError) as problem:
         raise UserError(f"answers: {first_line(problem)}") from problem
     written = io.BytesIO()

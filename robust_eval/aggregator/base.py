@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
 from robust_eval.grader.base import Grader
+from robust_eval.model.base import Request
 from robust_eval.question import Question
 
 ENSEMBLE = "ensemble"
@@ -17,12 +18,23 @@ ENSEMBLE = "ensemble"
 class Aggregator(Protocol):
     """A way of telling which answers mean the same; a dataclass whose fields are its configuration."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether it asks the judge."""
+        return False
+
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
         """Give answers that mean the same one label, and add the column :data:`ENSEMBLE`; return the new table."""
 
     def asking(self, grader: Grader) -> "Aggregator":
         """Return the aggregator, which may ask the judge of this ``grader``."""
         return self
+
+    def most_asked(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
+        """Return what the judge may be asked of these answers: of each question the first request, and how many there
+        are at most. By default it is asked nothing.
+        """
+        return []
 
     def description(self) -> dict[str, Any]:
         """Return the settings that the last aggregation used, for the record of the run."""

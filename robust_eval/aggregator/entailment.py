@@ -16,9 +16,11 @@ from robust_eval.aggregator.base import Aggregator, with_votes
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
+from robust_eval.model.base import Request
 from robust_eval.model.local.entailment import entailed
 from robust_eval.normalization import first_line
 from robust_eval.question import Question
+from robust_eval.store.stored_model import NotStoredError
 
 JUDGE = "judge"
 """In place of a model: the judge of the run."""
@@ -39,6 +41,11 @@ class Entailment(Aggregator):
             raise ValueError("model must name a cross-encoder of natural language inference: a folder or a hub id")
         self._pairs = self._unsure = 0
         self._grader: Grader | None = None
+
+    @property
+    def asks(self) -> bool:
+        """See :class:`robust_eval.aggregator.base.Aggregator`."""
+        return self.model == JUDGE
 
     def asking(self, grader: Grader) -> "Entailment":
         """See :class:`robust_eval.aggregator.base.Aggregator`."""
@@ -62,6 +69,22 @@ class Entailment(Aggregator):
         relabelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
         return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
 
+    def most_asked(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
+        """See :class:`robust_eval.aggregator.base.Aggregator`: where no two answers mean the same, and each could be
+        told so both ways. Questions whose comparisons are all there are left out.
+        """
+        if not self.asks or self._grader is None:
+            return []
+        found = []
+        for forms in _forms(questions, graded):
+            try:
+                clustered([forms], self._mean_the_same)
+            except NotStoredError:
+                first, second, *_ = forms.texts.values()
+                (request,) = self._grader.comparisons([(forms.question, first, second)])
+                found.append((request, len(forms.texts) * (len(forms.texts) - 1)))
+        return found
+
     def _mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
         """Return whether each of two answers entails the other; the second way is asked only where the first holds."""
         self._pairs += len(pairs)
@@ -71,7 +94,7 @@ class Entailment(Aggregator):
         return [holds and next(other_way) for holds in one_way]
 
     def _entailed(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
-        if self.model != JUDGE:
+        if not self.asks:
             return entailed(self.model, [_said(*pair) for pair in pairs])
         if self._grader is None:
             raise UserError("aggregator.model=judge needs a run, whose judge it asks")

@@ -19,7 +19,7 @@ from robust_eval.config.schema import CONF, register
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.deciding import Deciding
 from robust_eval.experiment.run import run as run_experiment
-from robust_eval.gate.baselines import baseline_named
+from robust_eval.gate.baselines import folder_of
 from robust_eval.gate.comparable import refuse_incomparable, refuse_other_settings
 from robust_eval.gate.decision import STATUS, Decision, decide, differences, refuse_unmeasured
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
@@ -159,12 +159,7 @@ def report_with(report: Report, decision: Decision) -> Report:
 
 def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
     """Return the run of the name of a baseline, of a folder, or of an id in MLflow."""
-    stands_for = baseline_named(mlruns, name)
-    if stands_for is None and Path(name).is_dir():
-        return read_measured(Path(name), name)
-    if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
-        return read_measured(Path(stands_for), name)
-    return read_measured(tracked.fetched(stands_for or name), name)
+    return read_measured(folder_of(name, mlruns, tracked), name)
 
 
 def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, Deciding]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from robust_eval.answer import answer_table, rows
+from robust_eval.cli.words import files_and_settings
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
@@ -62,8 +63,7 @@ def main() -> None:
     arguments = _parser().parse_intermixed_args()
     log_plainly()
     with command():
-        settings = [word for word in arguments.words if "=" in word and not Path(word).exists()]
-        sources = [Path(word) for word in arguments.words if word not in settings]
+        sources, settings = files_and_settings(arguments.words)
         if not sources:
             raise UserError("name a run that was labelled, or a file of verdicts; see --help")
         records = records_of(sources)

@@ -17,6 +17,7 @@ import yaml
 
 from robust_eval.api import compare
 from robust_eval.cli import answer_lists
+from robust_eval.cli.words import files_and_settings
 from robust_eval.error import UserError, first_line
 from robust_eval.exchange.loaded_answers import LoadedAnswers, load_answers
 from robust_eval.runtime.command import command
@@ -30,8 +31,8 @@ def main() -> None:
         return
     arguments = _parser().parse_args()
     with command():
-        files = [word for word in arguments.words if "=" not in word or Path(word).exists()]
-        settings = dict(_setting(word) for word in arguments.words if word not in files)
+        files, words = files_and_settings(arguments.words)
+        settings = dict(map(_setting, words))
         if not files:
             raise UserError("name at least one log; see --help")
         loaded = load_answers(*files)

@@ -1,11 +1,10 @@
-"""Say of answers of a finished run whether they are right: ``robust-eval label RUN``, here or with ``--page``."""
+"""Label answers of a finished run as right or wrong: ``robust-eval label RUN``, in the terminal or with ``--page``."""
 
 import argparse
 import getpass
 import logging
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,15 +53,15 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="robust-eval label",
-        description="Say of answers of a run whether they are right; its figures are then corrected for the errors of "
-        "the grader. Every label is saved at once: stop when you like, and go on later.",
+        description="Label answers of a run as right or wrong; its figures are then corrected for the errors of the "
+        "grader. Every label is saved at once: stop when you like, and go on later.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run (mlruns/runs/DATE/TIME)")
-    parser.add_argument("--by", choices=list(SIZES), default=ANSWER, help="draw answers, or whole questions (Mode, …)")
+    parser.add_argument("--by", choices=list(SIZES), default=ANSWER, help="draw answers, or questions (for Mode, …)")
     parser.add_argument("--sample", type=int, metavar="N", help="answers (200) or questions (20) to draw")
-    parser.add_argument("--labeller", metavar="NAME", help="who labels; of two their agreement is told")
-    parser.add_argument("--page", action="store_true", help="label on a page in a browser of this machine")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="take labels that were made elsewhere")
+    parser.add_argument("--labeller", metavar="NAME", help="who labels; where two do, it says how they agree")
+    parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="add labels that were made elsewhere")
     return parser
 
 
@@ -72,7 +71,7 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
         raise UserError(f"--sample must be at least 1, not {size}")
     drawn = sample(labelled.graded, arguments.by, size, int(labelled.run.settings["seed"]))
     if not drawn:
-        raise UserError(f"{arguments.run} has no answer with a verdict, which labels could correct")
+        raise UserError(f"{arguments.run} has no answer with a verdict that labels could correct")
     labelling = Labelling(file, drawn, labelled.questions, arguments.labeller or _user())
     show = _on_page if arguments.page else _in_terminal
     name = f"{labelled.run.settings['model.name']} on {labelled.run.settings['dataset.name']}"
@@ -80,7 +79,7 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
         show(labelling, name)
     except Terminated:
         raise
-    except KeyboardInterrupt:  # so a person stops: all labels are saved
+    except KeyboardInterrupt:  # a person stops that way: all labels are saved
         terminal().print()
     terminal().print(f"{labelling.done:,} of {len(labelling):,} replies labelled: {file}")
 
@@ -115,7 +114,7 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
 
 
 def _after(key: str, item: Item, labelling: Labelling) -> Item | None:
-    """Do what a key says; return the reply that comes then."""
+    """Do what a key says; return the reply that comes next."""
     if key in KEYS:
         labelling.label(item.number, KEYS[key], item.label)
     elif key == "b":
@@ -152,16 +151,15 @@ def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
         raise UserError(f"none of the {taken.num_rows:,} labels in {read} is of an answer of this run")
     with kept_lock(file.with_name(f".{file.name}.lock")):
         before = read_labels(file) if file.is_file() else LABELS.empty_table()
-        key: Callable[[dict[str, object]], tuple[object, ...]] = lambda row: tuple(  # noqa: E731
-            str(row[name]) for name in LABELS.names if name != "label"
-        )
-        rows = {key(row): row for row in [*before.to_pylist(), *taken.to_pylist()]}
+        said = [*before.to_pylist(), *taken.to_pylist()]
+        place = [name for name in LABELS.names if name != "label"]
+        rows = {tuple(str(row[name]) for name in place): row for row in said}  # the last label counts
         write_parquet(pa.Table.from_pylist(list(rows.values()), LABELS), file)
     terminal().print(f"{taken.num_rows:,} labels taken, of {number_of:,} answers: {file}")
 
 
 def _finish(labelled: LabelledRun, file: Path) -> None:
-    """Say how labellers agree, and write and show the figures that the labels correct."""
+    """Say how labellers agree; write and show the figures that the labels correct."""
     console = terminal()
     if not file.is_file():
         return

@@ -15,7 +15,13 @@ from robust_eval.record.settings import SEVERAL, flat
 
 _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""
-_TRUSTED = {"trust_remote_code": False, "key_variable": OpenAI.key_variable, "base_url": OpenAI.base_url, "uri": None}
+_TRUSTED = {
+    "trust_remote_code": False,
+    "key_variable": OpenAI.key_variable,
+    "base_url": OpenAI.base_url,
+    "model_args": None,
+    "uri": None,
+}
 """Settings that run code of others, or say where prompts, keys and results go, with the values that need no consent."""
 
 

@@ -70,6 +70,8 @@ def to_config(composed: DictConfig) -> Config:
             "choose a model that judges, grader.model=…"
         )
     _check_until(config)
+    if any(sampler.estimator == "exact" for sampler in config.sampler.values()):
+        config = replace(config, model=config.model.for_probabilities())
     if config.recorded is None:
         _check_asked(config, asked)
     else:

@@ -249,11 +249,6 @@ def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> Dict
     except MissingConfigException as problem:
         raise UserError(_unknown_option(str(problem))) from problem
     except (ConfigCompositionException, OmegaConfBaseException) as problem:
-        if "sampler/exact" in str(problem):  # which sets the number format of the model
-            raise UserError(
-                "sampler=exact reads all probabilities of a model, and so needs one that is loaded here: choose "
-                "another model, or another sampler"
-            ) from problem
         raise UserError(_wrong_override(problem, chosen)) from problem
     except (HydraException, ValueError) as problem:
         raise UserError(first_line(problem)) from problem

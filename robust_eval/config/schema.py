@@ -42,6 +42,7 @@ from robust_eval.model.config import ModelConfig
 from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.recorded_model import RecordedModel
+from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.prompt_style import ByPromptStyle
@@ -73,6 +74,7 @@ CONF = next(
 _MODELS: dict[str, type[ModelConfig]] = {
     "transformers": Transformers,
     "openai": OpenAI,
+    "inspect": InspectAI,
     "recorded": RecordedModel,
     "given": GivenModel,
 }

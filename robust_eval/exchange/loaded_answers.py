@@ -20,6 +20,7 @@ from robust_eval.config.logged_answers import logs, no_key, scored_by
 from robust_eval.config.overrides import as_override, composed_run
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
+from robust_eval.experiment.undecided import refuse_undecided
 from robust_eval.harness.collected import SCORE, Collected, collect
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.runtime.printable import printable
@@ -103,7 +104,9 @@ class LoadedAnswers:
         for name in SCHEMAS["metric"]:
             lines = ["sampler=recorded", f"metric=[{name}]", *(as_override(key, value) for key, value in whole.items())]
             try:
-                composed_run(lines)
+                config, _ = composed_run(lines)
+                if config.recorded is not None:
+                    refuse_undecided(config, config.recorded)
             except UserError as problem:
                 if f"metric={name}" not in str(problem):  # the answers cannot be scored by any
                     raise

@@ -13,7 +13,6 @@ from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked, wi
 from robust_eval.config.config import Config
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
-from robust_eval.experiment.answered import Answered
 from robust_eval.labels.by_people import matched, with_people
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.corrected_score import corrected_score
@@ -38,19 +37,35 @@ def labels_of(config: Config, folder: Path) -> pa.Table | None:
     return read_labels(own) if own.is_file() else None
 
 
-def corrected(
-    metrics: Mapping[str, Metric],
-    answered: Answered,
-    read: Mapping[str, str],
-    undecided: Mapping[str, Undecided],
-    scores: Mapping[str, Score],
-    labels: pa.Table,
-    seed: int,
-) -> Score | None:
-    """Return the figures that the labels correct, as one score; None where they correct none."""
-    figures = {name: estimate for score in scores.values() for name, estimate in score.figures().items()}
-    graded = {GREEDY: answered.baseline, **answered.graded}
-    return _corrected(metrics, answered.questions, answered.kept, graded, read, undecided, figures, labels, seed)
+class Scored(NamedTuple):
+    """What was scored in a run, so that labels can correct it.
+
+    ``asked`` and ``kept`` are questions; ``graded`` has the answers of each sampler, those at temperature 0 under
+    :data:`~robust_eval.answer.GREEDY`; ``read`` names the sampler whose answers each of the ``metrics`` reads, and
+    ``undecided`` holds those that asked no more than breaking temperatures need. ``figures`` are the uncorrected ones.
+    """
+
+    metrics: Mapping[str, Metric]
+    asked: Sequence[Question]
+    kept: Sequence[Question]
+    graded: Mapping[str, pa.Table]
+    read: Mapping[str, str]
+    undecided: Mapping[str, Undecided]
+    figures: Mapping[str, Estimate]
+    seed: int
+
+    def corrected(self, labels: pa.Table) -> Score | None:
+        """Return the figures that the labels correct, as one score; None where they correct none."""
+        number = matched(self.graded, labels)
+        if not number:
+            log.warning("none of the %d labels is of an answer of this run: nothing is corrected", labels.num_rows)
+            return None
+        tables = with_people(self.graded, labels)
+        found = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
+        for name, sampler in self.read.items():
+            measured = Measured(tables[GREEDY], tables[sampler], undecided=self.undecided.get(sampler))
+            found.append(self.metrics[name].corrected(self.kept, measured, self.seed))
+        return corrected_score(found, self.figures, number)
 
 
 class LabelledRun(NamedTuple):
@@ -83,18 +98,22 @@ class LabelledRun(NamedTuple):
         return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
 
     def corrected(self, labels: pa.Table) -> Score | None:
-        """Return the figures that labels correct, as :func:`corrected` does."""
-        metrics, samplers = self._metrics(), self.by_sampler()
-        read = {
-            name: _source(metric, [each for each in samplers if each != GREEDY]) for name, metric in metrics.items()
-        }
-        file = self.folder / ANSWERS
-        asked = how_asked(file) if file.is_file() else None
-        kept = [question for question, own in zip(self.questions.values(), self.run.kept(), strict=True) if own]
-        undecided = asked.undecided if asked else {}
-        seed = int(self.run.settings["seed"])
+        """Return the figures that labels correct; see :meth:`Scored.corrected`."""
+        metrics, graded = self._metrics(), self.by_sampler()
+        samplers = [name for name in graded if name != GREEDY]
+        asked = how_asked(self.folder / ANSWERS) if (self.folder / ANSWERS).is_file() else None
         questions = list(self.questions.values())
-        return _corrected(metrics, questions, kept, samplers, read, undecided, self.run.figures, labels, seed)
+        scored = Scored(
+            metrics=metrics,
+            asked=questions,
+            kept=[question for question, own in zip(questions, self.run.kept(), strict=True) if own],
+            graded=graded,
+            read={name: _source(metric, samplers) for name, metric in metrics.items()},
+            undecided=asked.undecided if asked else {},
+            figures=self.run.figures,
+            seed=int(self.run.settings["seed"]),
+        )
+        return scored.corrected(labels)
 
     def _metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run with its settings; those that are not known any more are left out."""
@@ -115,26 +134,3 @@ def _source(metric: Metric, samplers: Sequence[str]) -> str:
     """Return the sampler whose answers a metric read: the first that varies what it is about, or the first."""
     axes = {name: getattr(SCHEMAS["sampler"].get(name), "axis", None) for name in samplers}
     return next((name for name, axis in axes.items() if axis == metric.axis), samplers[0])
-
-
-def _corrected(
-    metrics: Mapping[str, Metric],
-    asked: Sequence[Question],
-    kept: Sequence[Question],
-    graded: Mapping[str, pa.Table],
-    read: Mapping[str, str],
-    undecided: Mapping[str, Undecided],
-    figures: Mapping[str, Estimate],
-    labels: pa.Table,
-    seed: int,
-) -> Score | None:
-    number = matched(graded, labels)
-    if not number:
-        log.warning("none of the %d labels is of an answer of this run: nothing is corrected", labels.num_rows)
-        return None
-    tables = with_people(graded, labels)
-    found = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
-    for name, sampler in read.items():
-        measured = Measured(tables[GREEDY], tables[sampler], undecided=undecided.get(sampler))
-        found.append(metrics[name].corrected(kept, measured, seed))
-    return corrected_score(found, figures, number)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from robust_eval.aggregator.base import Aggregator
 from robust_eval.aggregator.text import EqualText
 from robust_eval.answer import Answers
 from robust_eval.config.config import Config
@@ -18,10 +19,13 @@ def grade(
     ``read`` names the sampler whose answers each metric reads. Only where a metric reads labels is the aggregator
     asked: elsewhere equal texts suffice.
     """
-    labelled = {read[name] for name, metric in config.metric.items() if metric.reads_labels}
+    comparing = compared_by(config, read)
     return {
-        sampler: (config.aggregator if sampler in labelled else EqualText()).aggregate(
-            questions, config.judge.grade(questions, sampled.table)
-        )
+        sampler: comparing.get(sampler, EqualText()).aggregate(questions, config.judge.grade(questions, sampled.table))
         for sampler, sampled in answers.items()
     }
+
+
+def compared_by(config: Config, read: Mapping[str, str]) -> dict[str, Aggregator]:
+    """Return the aggregator by the samplers of whose answers a metric reads labels; ``read`` as in :func:`grade`."""
+    return {read[name]: config.aggregator for name, metric in config.metric.items() if metric.reads_labels}

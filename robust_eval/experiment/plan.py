@@ -2,21 +2,22 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import pyarrow as pa
 
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
+from robust_eval.experiment.comparing import asking_judge, most_compared
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.undecided import expected_share
 from robust_eval.grader.judge import Judge
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
-from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.keys import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
@@ -38,10 +39,12 @@ class Stage:
     """Whether there may be fewer requests: they follow from answers that are not there yet."""
     undecided: bool | None = None
     """Whether it asks no more than breaking temperatures need; False: it could."""
+    times: Sequence[int] | None = None
+    """How many requests each of the missing ones stands for; None: itself."""
 
     def workload(self) -> Workload:
         """Return what it takes to answer the missing requests."""
-        return self.model.config.terms().workload(self.missing)
+        return self.model.config.terms().workload(self.missing, repeat(1) if self.times is None else self.times)
 
 
 def stages_of(config: Config) -> list[Stage]:
@@ -52,8 +55,8 @@ def stages_of(config: Config) -> list[Stage]:
         source = answering(config, models.measured.closed())
         if isinstance(source, Recorded):  # it reads answers that are there
             with _quiet():
-                return _verdicts_on_recorded(source, config.judge, config.dataset.load())
-        return plan(config.dataset.load(), config.rewriter, models.writer.closed(), source, config.seed, config.until)
+                return _asked_of_recorded(source, config, config.dataset.load())
+        return plan(config, config.dataset.load(), models.writer.closed(), source)
 
 
 def check_plan(
@@ -69,36 +72,31 @@ def check_plan(
     judge = source.judge.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
-            stages = plan(questions, config.rewriter, writer, source, config.seed, config.until)
+            stages = plan(config, questions, writer, source)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
         for sentence in asking_less(stages):
             log.info(sentence)
 
 
-def plan(
-    questions: Sequence[Question],
-    rewriter: Rewriter,
-    writer: StoredModel,
-    collection: Asked,
-    seed: int,
-    until: Mapping[str, float],
-) -> list[Stage]:
+def plan(config: Config, questions: Sequence[Question], writer: StoredModel, collection: Asked) -> list[Stage]:
     """Return the stages of a run in their order; nothing is asked.
 
     Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
-    a right greedy answer to each. It may be fewer questions ``until`` figures are known.
+    a right greedy answer to each. It may be fewer questions where the run ends once figures are known (``until``).
     """
     stages: list[Stage] = []
-    uncertain = bool(until)
+    uncertain = bool(config.until)
     model = collection.model
     judge = collection.judge.closed()
     collection = replace(collection, model=model.closed(), judge=judge)
+    comparing = asking_judge(config, collection.conditions())
     verdicts: list[Request] = []
+    compared: list[tuple[Request, int]] = []
     with _quiet():
         try:
-            rewriter = rewriter.within(writer.temperatures)
-            questions = rewriter.rewrite(questions, writer.closed(), seed).questions
+            rewriter = config.rewriter.within(writer.temperatures)
+            questions = rewriter.rewrite(questions, writer.closed(), config.seed).questions
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))
             questions, uncertain = rewriter.expected(questions), True
@@ -125,33 +123,58 @@ def plan(
             stages.append(Stage(collection.stage(name), model, number, missing, curves, at_most, undecided))
             if judge.grader.asks:
                 verdicts += _verdicts_on(collection, name, kept, missing)
-    if judge.grader.judge is not None:
-        stages.append(Stage("verdicts", judge.grader.judge, len(verdicts), verdicts, False, bool(verdicts)))
-    return stages
+            if name in comparing:
+                requests, there = collection.requests(name, kept), None if missing else _there(collection, name, kept)
+                compared += most_compared(comparing[name], judge, kept, requests, there)
+    return stages + _of_judge(judge.grader.judge, verdicts, compared)
+
+
+def _there(collection: Asked, name: str, kept: Sequence[Question]) -> pa.Table:
+    """Return the answers of a sampler, which are all in the store."""
+    requests = collection.requests(name, kept)
+    return collection.model.answers(requests, collection.stage(name), collection.needs_curves(name)).table
 
 
 def _verdicts_on(collection: Asked, name: str, kept: Sequence[Question], missing: Sequence[Request]) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
-    requests = collection.requests(name, kept)
     if not missing:
-        table = collection.model.answers(requests, collection.stage(name), collection.needs_curves(name)).table
-        return _lacking(collection.judge, kept, table)
+        return _lacking(collection.judge, kept, _there(collection, name, kept))
     by_id = {question.id: question for question in kept}
     return [
         each
-        for request in requests
+        for request in collection.requests(name, kept)
         for each in collection.judge.grader.expected(by_id[request.question_id], request.answers)
     ]
 
 
-def _verdicts_on_recorded(source: Recorded, judge: Judge, questions: Sequence[Question]) -> list[Stage]:
-    """Return the verdicts that are not there on recorded answers, as a stage; none where no model judges."""
+def _asked_of_recorded(source: Recorded, config: Config, questions: Sequence[Question]) -> list[Stage]:
+    """Return what a judge would be asked of recorded answers; nothing where no model judges."""
+    judge = config.judge.closed()
     if judge.grader.judge is None:
         return []
     asked = source.asked(questions)
-    tables = [source.baseline(asked), *(each.table for each in source.answers(asked).values())]
-    missing = [request for table in tables for request in _lacking(judge.closed(), asked, table)]
-    return [Stage("verdicts", judge.grader.judge, len(missing), missing, False, bool(missing))]
+    answers = {name: each.table for name, each in source.answers(asked).items()}
+    tables = [source.baseline(asked), *answers.values()]
+    missing = [request for table in tables for request in _lacking(judge, asked, table)]
+    compared = [
+        each
+        for name, aggregator in asking_judge(config, source.conditions()).items()
+        for each in most_compared(aggregator, judge, asked, [], answers[name])
+    ]
+    return _of_judge(judge.grader.judge, missing, compared)
+
+
+def _of_judge(
+    judge: StoredModel | None, verdicts: Sequence[Request], compared: Sequence[tuple[Request, int]]
+) -> list[Stage]:
+    """Return what a judge is asked as stages: for verdicts, and whether answers mean the same; none without a judge."""
+    if judge is None:
+        return []
+    stages = [Stage("verdicts", judge, len(verdicts), verdicts, False, bool(verdicts))]
+    if compared:
+        first, times = zip(*compared, strict=True)
+        stages.append(Stage("answers compared", judge, len(first), first, False, True, times=times))
+    return stages
 
 
 def _lacking(judge: Judge, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
@@ -169,15 +192,16 @@ def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int
     """
     left = []
     for stage in stages:
-        missing = []
-        for request in stage.missing:
+        missing, times = [], []
+        for request, number in zip(stage.missing, stage.times or repeat(1), strict=False):
             before = planned.setdefault(answers_key(stage.model.identity, request), set())
             wanted = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
             if wanted - request.known - before:
                 known = request.known | before if stage.model.config.remote else request.known
                 missing.append(replace(request, known=known))
+                times.append(number)
             before |= wanted
-        left.append(replace(stage, requests=len(missing), missing=missing))
+        left.append(replace(stage, requests=len(missing), missing=missing, times=stage.times and times))
     return left
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from robust_eval.answer import GREEDY, Undecided
 from robust_eval.config.config import Config
 from robust_eval.experiment.answered import Answered
-from robust_eval.experiment.corrected import corrected
+from robust_eval.experiment.corrected import Scored
 from robust_eval.metric.corrected_score import NAME as CORRECTED
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.profile import METHODS, profile
@@ -51,6 +51,9 @@ def score(
     if baseline.num_rows:  # recorded answers need not have any
         scores[GREEDY] = greedy_accuracy(answered.questions, baseline, config.seed)
     if labels is not None and kept:
-        found = corrected(config.metric, answered, read, undecided, scores, labels, config.seed)
-        scores |= {} if found is None else {CORRECTED: found}
+        graded = {GREEDY: baseline, **answered.graded}
+        figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}
+        scored = Scored(config.metric, answered.questions, kept, graded, read, undecided, figures, config.seed)
+        if (found := scored.corrected(labels)) is not None:
+            scores[CORRECTED] = found
     return scores

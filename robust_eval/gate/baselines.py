@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from robust_eval.error import UserError
+from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.runtime.json_text import parsed_json
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
@@ -37,6 +38,18 @@ def baseline_named(mlruns: Path, name: str) -> str | None:
         return str(found["id"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise UserError(f"the baseline {name} is damaged ({file}); set it again") from problem
+
+
+def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
+    """Return the folder of a run that is called by the name of a baseline, its folder, or its id in MLflow, from where
+    its files are fetched. UserError where there is none.
+    """
+    stands_for = baseline_named(mlruns, name)
+    if stands_for is None and Path(name).is_dir():
+        return Path(name)
+    if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
+        return Path(stands_for)
+    return tracked.fetched(stands_for or name)
 
 
 def baselines(mlruns: Path) -> list[str]:

@@ -130,6 +130,10 @@ class _Lexicon:
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
+        # of this vocabulary alone: there may be one for each place of an answer, which must not outlive it
+        self.numbers_with = lru_cache(maxsize=1 << 14)(self._numbers_with)
+        self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
+        self.beginning = lru_cache(maxsize=1 << 14)(self._beginning)
 
     @cached_property
     def number(self) -> Mask:
@@ -149,8 +153,7 @@ class _Lexicon:
         words = "|".join(NUMBER_WORDS)
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{words})(?![^\W\d_]))")))
 
-    @lru_cache(maxsize=1 << 14)  # noqa: B019
-    def numbers_with(self, word: str) -> list[int]:
+    def _numbers_with(self, word: str) -> list[int]:
         """Return those of the tokens that go on with a number, or are one, that bring a word about by themselves."""
         pattern = whole_words(word)
         return [token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))]
@@ -180,20 +183,18 @@ class _Lexicon:
         return np.asarray(~self._texts.goes_on & ~self._texts.empty & ~part)
 
     @cached_property
-    def _abbreviations(self) -> list[tuple[int, str]]:
+    def _dotted(self) -> list[tuple[int, str]]:
         dotted = re.compile(r".*(?<![^\W\d_])[^\W\d_]\.|.*\.[^\W\d_](?![^\W\d_])")
         ids = _ids(self._texts.matching(dotted))
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
 
-    @lru_cache(maxsize=1 << 14)  # noqa: B019
-    def abbreviations(self, word: str, begun: bool) -> list[int]:
+    def _abbreviations(self, word: str, begun: bool) -> list[int]:
         """Return tokens with dotted letters that might stand for a word, or for its end where dotted letters have
         begun.
         """
-        return [t for t, letters in self._abbreviations if word in letters or (begun and word.endswith(letters))]
+        return [t for t, letters in self._dotted if word in letters or (begun and word.endswith(letters))]
 
-    @lru_cache(maxsize=1 << 14)  # noqa: B019
-    def beginning(self, text: str) -> list[int]:
+    def _beginning(self, text: str) -> list[int]:
         """Return tokens that are the beginning of a text, but not all of it, with or without a space before."""
         starts = [text[:length] for length in range(1, len(text))]
         return [

@@ -21,6 +21,7 @@ from robust_eval.store.stored_model import StoredModel
 
 NO_VERDICT = "no verdict"
 """Why a reply counts as an error that has an answer: whoever was to judge it said nothing."""
+NO_JUDGE = "aggregator.model=judge asks the judge whether answers mean the same: choose grader=judge as well"
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,11 @@ class Grader(ABC):
         """Tell of two answers to each question whether the second says what the first says; None where no verdict is to
         be had. UserError where no model is asked.
         """
-        raise UserError(
-            "aggregator.model=judge asks the judge whether answers mean the same: choose grader=judge as well"
-        )
+        raise UserError(NO_JUDGE)
+
+    def comparisons(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
+        """Return the requests of :meth:`mean_the_same`, to plan with; UserError where no model is asked."""
+        raise UserError(NO_JUDGE)
 
     def judged(self) -> pa.Table:
         """Return what a model said when it was asked for verdicts; without columns where none was."""

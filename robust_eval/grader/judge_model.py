@@ -151,21 +151,20 @@ class JudgeModel(Grader):
 
     def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
         """See :class:`Grader`: the first answer is shown as the reference, and the second as the reply."""
+        replies = [_compared(*pair) for pair in pairs]
+        verdicts = self._comparing()._asked_for(replies, "answers compared")
+        return [verdicts[_key(reply)] for reply in replies]
+
+    def comparisons(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
+        """See :class:`Grader`."""
+        judge = self._comparing()
+        return [judge.request(_compared(*pair)) for pair in pairs]
+
+    def _comparing(self) -> "JudgeModel":
+        """Return the judge as it compares answers: whatever it looks for in replies, these are to say the same."""
         if self._model is None:
             raise UserError("aggregator.model=judge needs a run, whose judge it asks: it cannot tell by itself")
-        judge = replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0).by(self._model, self._seed)
-        replies = [
-            FreeReply(
-                replace(question, id=json.dumps([question.id, one]), answers=(one,)),
-                other,
-                normalize(other),
-                [normalize(one)],
-                normalize(other),
-            )
-            for question, one, other in pairs
-        ]
-        verdicts = judge._asked_for(replies, "answers compared")
-        return [verdicts[_key(reply)] for reply in replies]
+        return replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0).by(self._model, self._seed)
 
     def description(self) -> Mapping[str, Any]:
         """Return how many verdicts another order and padding changed, where that was measured."""
@@ -238,6 +237,12 @@ def _key(reply: FreeReply) -> str:
     """Return a name that one reply to one question has in every run."""
     asked = "\0".join((reply.question.id, reply.text))
     return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _compared(question: Question, one: str, other: str) -> FreeReply:
+    """Return the second of two answers as a reply to the question, of which the first is the reference."""
+    asked = replace(question, id=json.dumps([question.id, one]), answers=(one,))
+    return FreeReply(asked, other, normalize(other), [normalize(one)], normalize(other))
 
 
 def _majority(votes: Sequence[bool | None]) -> bool | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA
+from robust_eval.answer import SAMPLER, SCHEMA, with_how_asked
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.every_eval_ever import is_instance, read_every_eval_ever
 from robust_eval.harness.helm import read_helm
@@ -127,7 +127,7 @@ def _all_answers(kinds: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
 
 def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
     questions: dict[str, Question] = {}
-    trials: dict[tuple[str, int, str], int] = {}
+    trials: dict[tuple[str, int, str, str], int] = {}
     rows: list[dict[str, Any]] = []
     left_out = 0
     for answer in answers:
@@ -135,7 +135,8 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
         known = questions.setdefault(question.id, question)
         if known != question:
             raise UserError(f"{answer.where}: the question has another text or key than one before it with the same id")
-        condition = (question.id, answer.rewrite, repr(answer.temperature))
+        sampler = str(answer.columns.get(SAMPLER, "")) if answer.temperature else ""
+        condition = (question.id, answer.rewrite, repr(answer.temperature), sampler)
         trial = trials.get(condition, 0)
         trials[condition] = trial + 1
         if trial and answer.temperature == 0:
@@ -147,9 +148,12 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {}
     for name in names:
-        kind = pa.float64() if name.startswith(SCORE) else SCHEMA.field(name).type
+        kind = pa.float64() if name.startswith(SCORE) else pa.string() if name == SAMPLER else SCHEMA.field(name).type
         try:
             columns[name] = pa.array([row.get(name) for row in rows], kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as problem:
             raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be kept: {problem}") from problem
-    return Collected(model, task, list(questions.values()), pa.table(columns), answers[0].asked, left_out)
+    table = pa.table(columns)
+    if answers[0].how is not None:
+        table = with_how_asked(table, answers[0].how)
+    return Collected(model, task, list(questions.values()), table, answers[0].asked, left_out)

@@ -10,6 +10,7 @@ from typing import Any
 from robust_eval.answer import OWN
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, question_of, texts
+from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.text_lines import json_lines
 
@@ -22,16 +23,20 @@ def is_instance(first: Any) -> bool:
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:
     """Yield the answers in a file of instances; ``records`` are the JSON files that were named beside it.
 
-    An instance stands once for each metric: the answers of the first metric are taken. UserError names the sample.
+    An instance stands once for each metric: of those of one temperature the answers of the first metric are taken.
+    What we wrote ourselves stands once (:mod:`robust_eval.harness.own_mark`).
+    UserError names the sample.
     """
     known = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
-    metrics: dict[str, Any] = {}
+    metrics: dict[tuple[str, str, float], Any] = {}
     for line, _, record in json_lines(file):
         sample_id = of_kind(record, "sample_id", str, line)
         where = f"{line}, sample {sample_id}"
         result = record.get("evaluation_result_id")
         evaluation = of_kind(record, "evaluation_id", str, where)
-        if metrics.setdefault(f"{evaluation}\0{sample_id}", result) != result:
+        temperature = known.get((evaluation, result), known.get((evaluation, None), OWN))
+        mark = _mark(record, where)
+        if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue
         if record.get("interaction_type") != "single_turn":
             raise UserError(f"{where}: a conversation of several turns is no answer to a question")
@@ -50,21 +55,33 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         if thoughts := "\n".join(texts(output.get("reasoning_trace"))):
             columns["reasoning"] = thoughts
         score = of_kind(record, "evaluation", dict, where).get("score")
-        yield LoggedAnswer(
+        answer = LoggedAnswer(
             model=of_kind(record, "model_id", str, where),
             task=of_kind(record, "evaluation_name", str, where),
             question=question,
-            temperature=known.get(evaluation, OWN),
+            temperature=temperature,
             text="".join(texts(replies[-1:])) if replies else None,
             where=where,
             asked=AskedWith((("user", str(asked.get("formatted") or text)),)),
             columns=columns,
-            scores={str(result or "score"): float(score)} if isinstance(score, int | float) else {},
+            scores={str(result or "score"): float(score)} if mark is None and isinstance(score, int | float) else {},
         )
+        yield marked(answer, mark)
 
 
-def _temperatures(records: Sequence[Path]) -> Iterator[tuple[str, float]]:
-    """Yield each evaluation's id and the temperature that its record names."""
+def _mark(record: Any, where: str) -> Any:
+    """Return what an instance that we wrote says besides; None where another wrote it."""
+    said = of_kind(record, "metadata", dict, where, {}).get(MARK)
+    try:
+        return None if said is None else parsed_json(str(said))
+    except ValueError as problem:
+        raise UserError(f"{where}: {MARK} is no JSON: {first_line(problem)}") from problem
+
+
+def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], float]]:
+    """Yield the temperature that a record names, for each result by the ids of evaluation and result; for the
+    evaluation alone (None) that of the last.
+    """
     for file in records:
         try:
             whole = parsed_json(file.read_bytes())
@@ -78,4 +95,6 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[str, float]]:
             )
             t = settings.get("temperature")
             if isinstance(t, int | float) and t >= 0:
-                yield of_kind(whole, "evaluation_id", str, str(file)), float(t)
+                evaluation = of_kind(whole, "evaluation_id", str, str(file))
+                yield (evaluation, None), float(t)
+                yield (evaluation, result.get("evaluation_result_id")), float(t)

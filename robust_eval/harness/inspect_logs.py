@@ -8,13 +8,14 @@ import json
 import math
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from robust_eval.answer import OWN
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, question_of, texts
+from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.runtime.json_text import parsed_json
 
 LARGEST_JSON = 512 * 2**20
@@ -41,7 +42,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
         raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
-    for where, raw in _samples(file, ZstdError):
+    for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
         at = _last_config(raw).get("temperature", config.temperature)
         try:
             if not isinstance(raw, dict):
@@ -56,8 +57,11 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
         yield _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
 
 
-def _samples(file: Path, zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
-    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last."""
+def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
+    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last.
+
+    Samples of an .eval log are written as they end. They come in the order of the data set, ``ids``, as far as it says.
+    """
     if file.suffix.lower() == ".json":
         size = file.stat().st_size
         if size > LARGEST_JSON:
@@ -72,8 +76,12 @@ def _samples(file: Path, zstd_error: type[Exception]) -> Iterator[tuple[str, Any
         return
     with zipfile.ZipFile(file) as parts:
         found = [name for name in parts.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
-        for name in found:
-            sample, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
+        parted = [(name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in found]
+        place = {str(sample): number for number, sample in enumerate(ids)}
+        parted.sort(
+            key=lambda each: (place.get(each[0][0], len(place)), int(each[0][2]) if each[0][2].isdigit() else 0)
+        )
+        for (sample, _, epoch), name in parted:
             where = f"{file}, sample {sample} epoch {epoch}"
             try:
                 yield where, parsed_json(parts.read(name))
@@ -92,19 +100,35 @@ def _last_config(raw: Any) -> dict[str, Any]:
 def _answer(
     sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
 ) -> LoggedAnswer:
-    own = sample.metadata.get("robust_eval", {})  # of our own tasks: one sample a temperature or a wording
-    own = own if isinstance(own, dict) else {}
     asked = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
     targets = texts(sample.target)
     choices = list(sample.choices or ())
     if choices and len(targets) > 1 and all(len(each) == 1 for each in targets):
         raise UserError(f"{where}: the target {targets} names several choices, and one is right")
-    question = question_of(
-        str(own.get("question_id", sample.id)), str(own.get("question", asked)), targets, choices, where
-    )
+    question = question_of(str(sample.id), asked, targets, choices, where)
     choice = next(iter(sample.output.choices), None)
     text = sample.output.completion if choice is not None else None
-    columns: dict[str, Any] = {"outcome": _outcome(sample, choice, text)}
+    columns = {"outcome": _outcome(sample, choice, text), **output_columns(sample.output)}
+    last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
+    messages = tuple((each.role, each.text) for each in sample.messages[:last])
+    answer = LoggedAnswer(
+        model=model,
+        task=task,
+        question=question,
+        temperature=temperature,
+        text=text,
+        where=where,
+        asked=AskedWith(messages, stop, max_tokens),
+        columns=columns,
+        scores=_scores(sample.scores or {}),
+    )
+    return marked(answer, sample.metadata.get(MARK))
+
+
+def output_columns(output: Any) -> dict[str, Any]:
+    """Return what an output of inspect_ai (``ModelOutput``) says of its first choice besides the text, as columns."""
+    columns: dict[str, Any] = {}
+    choice = next(iter(output.choices), None)
     if choice is not None:
         columns["finish_reason"] = {"stop": "stop", "max_tokens": "length", "model_length": "length"}.get(
             choice.stop_reason
@@ -114,23 +138,10 @@ def _answer(
             columns |= logprobs_columns(
                 (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
             )
-    if usage := sample.output.usage:
+    if usage := output.usage:
         columns |= {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
         columns["reasoning_tokens"] = usage.reasoning_tokens
-    last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
-    messages = tuple((each.role, each.text) for each in sample.messages[:last])
-    return LoggedAnswer(
-        model=model,
-        task=task,
-        question=question,
-        temperature=temperature,
-        text=text,
-        where=where,
-        rewrite=int(own.get("rewrite", 0)),
-        asked=AskedWith(messages, stop, max_tokens),
-        columns=columns,
-        scores=_scores(sample.scores or {}),
-    )
+    return columns
 
 
 def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 from robust_eval.answer import OWN
 from robust_eval.error import UserError
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, question_of, shown, texts
+from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.text_lines import json_lines
@@ -99,12 +100,15 @@ def _generated(
     stop = tuple(texts(until)) if isinstance(until, list) else (str(until),)
     limit = next((settings[name] for name in ("max_gen_toks", "max_tokens") if type(settings.get(name)) is int), None)
     asked = AskedWith((("user", prompt),), stop, limit, chat=False)
+    mark = record["doc"].get(MARK)
+    own_columns = of_kind(mark, "answers", list, where, []) if mark is not None else []
     for repeats in resps:
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
             raise UserError(f"{where}: 'resps' must be lists of texts, not {shown(repeats)}")
         for number, text in enumerate(repeats):
-            own = scores if not number else {}  # lm-eval scores one of several replies
-            yield LoggedAnswer(model, task, question, float(temperature), text, where, asked=asked, scores=own)
+            own = scores if not number and mark is None else {}  # lm-eval scores one of several replies
+            answer = LoggedAnswer(model, task, question, float(temperature), text, where, asked=asked, scores=own)
+            yield marked(answer, mark, own_columns[number] if number < len(own_columns) else {})
 
 
 def _distribution(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from robust_eval.answer import HowAsked
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.printable import printable
@@ -39,6 +40,8 @@ class LoggedAnswer:
     asked: AskedWith = field(default_factory=AskedWith)
     columns: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
+    how: HowAsked | None = None
+    """How a run of ours asked for it; None: the log is of no run."""
 
 
 def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:

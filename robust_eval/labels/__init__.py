@@ -1,1 +1,1 @@
-"""What people say of answers: which answers are drawn for them, and the labels that they give."""
+"""Labels that people give to answers: which answers are drawn for them, and what they say."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.labels.label_file import RIGHT, UNCLEAR, WRONG, label_places, place_of
-from robust_eval.labels.label_sample import ANSWER
+from robust_eval.labels.label_sample import ANSWER, QUESTION
 from robust_eval.metric.score import PERSON, PERSON_WEIGHT, PERSON_WHOLE, verdicts
 
 _NUMBERS = {RIGHT: 1.0, WRONG: 0.0, UNCLEAR: np.nan}
@@ -18,10 +18,10 @@ _NUMBERS = {RIGHT: 1.0, WRONG: 0.0, UNCLEAR: np.nan}
 def with_people(graded: Mapping[str, pa.Table], labels: pa.Table) -> dict[str, pa.Table]:
     """Return the graded tables of each sampler with the labels that people gave (:data:`PERSON` and what is beside it).
 
-    Of several labellers the label counts that more than half of them gave; without one, and where it is unclear, an
-    answer has no label. Answers that were drawn by strata weigh their stratum over the labels in it. A table takes its
-    labels from one of the samples, the one that has most: drawn by answer, whole questions, or what somebody else
-    chose.
+    Where several people labelled an answer, the label that more than half of them gave counts. An answer has no label
+    where there is no such majority, or where it says unclear. An answer drawn from a stratum weighs the size of the
+    stratum over the number of its labels. A table takes its labels from one sample, the one that has most of them:
+    answers drawn, whole questions, or what somebody else chose.
     """
     by_place, by_text = _agreed(labels, list(graded))
     return {name: _beside(name, table, by_place, by_text) for name, table in graded.items()}
@@ -38,7 +38,7 @@ def matched(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
 
 
 class _Said:
-    """What was said of one answer: the labels of everybody, and how it was drawn."""
+    """The labels that one answer has from everybody, and how it was drawn."""
 
     def __init__(self, label: Mapping[str, Any]) -> None:
         self.drawn, self.stratum, self.size = label["drawn"], label["stratum"], label["stratum_size"]
@@ -91,7 +91,7 @@ def _beside(name: str, table: pa.Table, by_place: _ByPlace, by_text: _ByText) ->
         ]
     ids = [place[1] for place, _ in places]
     for kind, found in samples.items():
-        if kind == "question":  # one that labelling stopped in is no random part of its answers
+        if kind == QUESTION:  # where labelling stopped inside one, what it has is no random part of its answers
             whole = _whole(ids, judged, found)
             samples[kind] = [said if question in whole else None for said, question in zip(found, ids, strict=True)]
     none: list[_Said | None] = [None] * len(ids)

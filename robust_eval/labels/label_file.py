@@ -1,4 +1,4 @@
-"""A file of labels: what people said of answers, right, wrong or unclear, and how these were drawn."""
+"""A file of labels: right, wrong or unclear, what people said of answers, and how these were drawn."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ RIGHT, WRONG, UNCLEAR = "right", "wrong", "unclear"
 SAID = (RIGHT, WRONG, UNCLEAR)
 """What a label can be."""
 ELSEWHERE = "elsewhere"
-"""Who gave labels of which a file does not say it."""
+"""The labeller, where a file names none."""
 LABELS = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
@@ -101,7 +101,7 @@ def place_of(sampler: str, question_id: str, rewrite: int, temperature: float, t
 
 
 def label_places(label: Mapping[str, Any], samplers: Iterator[str] | list[str]) -> list[tuple[str, ...]]:
-    """Return the places that a label names; none where it names none but a text."""
+    """Return the places in a run that a label names; none where it names only a text."""
     if label["trial"] is None or label["temperature"] is None:
         return []
     named = [label["sampler"]] if label["sampler"] is not None else samplers

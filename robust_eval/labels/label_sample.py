@@ -15,7 +15,7 @@ ANSWER, QUESTION = "answer", "question"
 
 
 class Drawn(NamedTuple):
-    """An answer that was drawn. ``stratum_size`` counts the answers of its stratum, 1 in whole questions."""
+    """An answer that was drawn. ``stratum_size`` is the number of answers in its stratum; 1 in whole questions."""
 
     question_id: str
     text: str
@@ -31,11 +31,12 @@ class Drawn(NamedTuple):
 def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
     """Return the answers to be labelled, in the order in which they are shown, of the graded answers of a run.
 
-    Only answers that count are drawn: those with a verdict, and to choices in the order of their question, because a
-    letter is shown to people beside that. By answer a stratum is a sampler, a temperature and a
-    verdict, and has labels in proportion to the square root of its size: rare verdicts are so not left out, and large
-    strata not stinted (power allocation; Bankier, The American Statistician 42, 1988). Any beginning of the order is
-    such a sample, so labelling may stop anywhere. By question ``size`` counts questions, which are drawn alike.
+    Only answers that count are drawn: those with a verdict, and to choices as they stand in their question, because
+    that is how people see it. By answer a stratum is a sampler, a temperature and a verdict. Its share of the sample
+    is proportional to the square root of its size, so that rare verdicts are not left out and large strata are not
+    stinted (power allocation; Bankier, The American Statistician 42, 1988). Any beginning of the order is such a
+    sample, so labelling may stop anywhere. By question ``size`` counts questions, each of which is as likely to be
+    drawn.
     """
     found = verdicts(graded)
     columns = ("question_id", "text", SAMPLER, "rewrite", "temperature", "trial")

@@ -1,4 +1,4 @@
-"""A person who labels: which reply comes next, and what was said, saved after each label."""
+"""One person who labels: which reply comes next, and the labels so far, each saved at once."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
 
 class Labelling:
-    """What one person says of the answers drawn, kept in a file that several people and programs may write to."""
+    """The labels of one person for the answers drawn, in a file that several people and programs may write to."""
 
     def __init__(self, file: Path, order: Sequence[Drawn], questions: Mapping[str, Question], labeller: str) -> None:
         self._file, self._order, self._questions, self.labeller = file, list(order), questions, labeller
@@ -61,7 +61,7 @@ class Labelling:
     def next(self, window: str = "") -> Item | None:
         """Return the reply that comes next in a window; None where all are labelled.
 
-        Another window that is open has another one, as long as there are others.
+        Windows that are open at once show different replies, as long as there are enough.
         """
         with self._lock:
             self._read()
@@ -75,7 +75,7 @@ class Labelling:
             return self.item(free[0])
 
     def back(self, window: str = "") -> Item | None:
-        """Return the reply that was labelled last here, to be labelled anew; None where none was."""
+        """Return the reply that was labelled last in this process, to be labelled anew; None where none was."""
         with self._lock:
             self._read()
             if not self._last:
@@ -84,7 +84,7 @@ class Labelling:
             return self.item(self._shown[window])
 
     def label(self, number: int, label: str, seen: str | None = None) -> bool:
-        """Save a label; False, and nothing is saved, where the reply has another label by now than was ``seen``."""
+        """Save a label and return True; nothing is saved where the reply's label is no longer the one ``seen``."""
         if label not in SAID or not 0 <= number < len(self._items):
             raise ValueError(f"there is no label {label} of reply {number}")
         with self._lock, kept_lock(self._file.with_name(f".{self._file.name}.lock")):
@@ -116,8 +116,8 @@ class Labelling:
     def _rows(self) -> pa.Table:
         """Return the labels as rows.
 
-        A reply that was drawn several times has its label once, until all that was drawn before is labelled: what is in
-        the file is so a sample wherever labelling stops.
+        A reply that was drawn several times counts once until all that was drawn before it is labelled, so that the
+        file holds a sample wherever labelling stops.
         """
         reached = next((row for row, item in enumerate(self._item_of) if item not in self._given), len(self._order))
         first: set[int] = set()
@@ -129,7 +129,7 @@ class Labelling:
         return pa.Table.from_pylist(found, LABELS)
 
     def _refuse_other_sample(self, labels: pa.Table) -> None:
-        """Raise UserError where labels were drawn of strata that the run has not any more."""
+        """Raise UserError where labels were drawn from strata that the run no longer has."""
         sizes = {row.stratum: row.stratum_size for row in self._order if row.stratum}
         drawn = self._order[0].drawn if self._order else ""
         for label in labels.to_pylist():

@@ -93,8 +93,8 @@ def presentation(score: Score, choices: Sequence[int], trials: int) -> Presentat
         )
     ]
     said = (
-        f"gives answers with an entropy of {entropy} nats when it is asked the same again, and "
-        f"{score.formatted(point(ERROR_RATE.name, t), '.0%')} of them are wrong"
+        f"gives answers with an entropy of {entropy} nats (0: always the same) when it is asked the same question "
+        f"again, and {score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
     )
     scale = Scale(
         "answer entropy (nats)",

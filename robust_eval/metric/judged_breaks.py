@@ -31,9 +31,8 @@ class LabelCounts(NamedTuple):
         """Return the rates of error (T,), with every question ``times`` (n,) as often."""
         weight = np.ones(len(self.right)) if times is None else times
         totals = [weight @ counts for counts in self]
-        return _as_far_as_told(
-            error_rates(totals[0], totals[1], totals[2], totals[3], grid), *[float(total.sum()) for total in totals]
-        )
+        right_called, right, wrong_called, wrong = totals
+        return _as_far_as_told(error_rates(right_called, right, wrong_called, wrong, grid), *totals)
 
 
 class JudgedBreaks(NamedTuple):
@@ -45,21 +44,31 @@ class JudgedBreaks(NamedTuple):
 
 
 def _as_far_as_told(
-    rates: ErrorRates, right_called: float, right: float, wrong_called: float, wrong: float
+    rates: ErrorRates, right_called: Floats, right: Floats, wrong_called: Floats, wrong: Floats
 ) -> ErrorRates:
     """Return the rates with as much of what tells sensitivity from specificity as labels show not to be chance.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
-    Of a difference, of all temperatures together, that is within two standard errors of none nothing stays; of a larger
-    one 1 − variance / difference², as James and Stein have it.
+    The difference is that within temperatures: right answers are those of low ones, where graders err less, so that
+    over all answers together sensitivity is the higher one of two that are alike. Of a difference within two standard
+    errors of none nothing stays; of a larger one 1 − variance / difference², as James and Stein have it.
+
+    References
+    ----------
+    Greenland & Robins, Biometrics 41 (1985): the difference of two shares over strata, by Mantel and Haenszel.
     """
-    if not right or not wrong:
+    both = (right > 0) & (wrong > 0)
+    if not both.any():
         return rates
-    se, sp = right_called / right, wrong_called / wrong
-    noise = se * (1 - se) / right + sp * (1 - sp) / wrong
-    share = 1 - noise / (se - sp) ** 2 if abs(se - sp) > 2 * math.sqrt(noise) else 0.0
+    se, sp = right_called[both] / right[both], wrong_called[both] / wrong[both]
+    weight = right[both] * wrong[both] / (right[both] + wrong[both])
+    weight /= weight.sum()
+    difference = float(weight @ (se - sp))
+    spread = [share * (1 - share) for share in (right_called.sum() / right.sum(), wrong_called.sum() / wrong.sum())]
+    noise = float(weight**2 @ (spread[0] / right[both] + spread[1] / wrong[both]))
+    kept = 1 - noise / difference**2 if abs(difference) > 2 * math.sqrt(noise) else 0.0
     middle, half = (rates.sensitivity + rates.specificity) / 2, (rates.sensitivity - rates.specificity) / 2
-    return ErrorRates(middle + share * half, middle - share * half)
+    return ErrorRates(middle + kept * half, middle - kept * half)
 
 
 def label_counts(
@@ -168,16 +177,22 @@ def _by_rates(
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(replies > 0, right / replies, np.nan)
     accuracy = np.asarray(corrected_rate(shares, rates.sensitivity, rates.specificity))
-    compared = np.clip(accuracy + _half_a_trial(replies, threshold), 0, 1) if estimator == "first" else accuracy
+    compared = accuracy
+    if estimator == "first":
+        with np.errstate(invalid="ignore"):
+            raised = np.clip(shares + _half_a_trial(replies, threshold), 0, 1)
+        compared = np.asarray(corrected_rate(raised, rates.sensitivity, rates.specificity))
     return JudgedBreaks(rates, accuracy, breaking_temperature(compared, grid, threshold, estimator))
 
 
 def _half_a_trial(replies: Floats, threshold: float) -> Floats:
-    """Return (n, T) how far the threshold lies above the middle between two numbers of right trials: the largest that
-    breaks, and the smallest that holds.
+    """Return (n, T) how far the threshold lies above the middle between two numbers of trials that are called right:
+    the largest that breaks, and the smallest that holds.
 
-    Of k trials without error all shares between the two break alike. A corrected share is no multiple of 1/k, and next
-    to the threshold itself every error of a rate, however small, would decide on all ties.
+    Of k trials all shares between the two break alike. Shares of verdicts are raised by so much before they are
+    corrected: next to the threshold itself every error of a rate, however small, would decide on all ties, and on
+    either side of it another error is too small to. Where sensitivity and specificity are taken for alike, corrected
+    and uncorrected verdicts so break at the same temperature.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         middle = (np.ceil(threshold * replies - 1e-9) - 0.5) / replies

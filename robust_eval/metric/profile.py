@@ -124,7 +124,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
-    claims = [f"holds {score.formatted(FIRM.name, '.0%')} of them whatever the pressure"] if known.any() else []
+    claims = [f"holds {score.formatted(FIRM.name, '.0%')} of those facts under every pressure"] if known.any() else []
     title = "All three methods" if ordered is None else "All four methods"
     score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
     return score

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -67,6 +68,9 @@ class Enumeration:
     """Where the accuracy is wanted: 1, those of the request, and others."""
     choices: Choices | None = None
     """Of a multiple-choice question, which is answered by one token."""
+    draws: int = 10
+    """Answers that are drawn at each temperature of the request at which a model that shows only some of its
+    probabilities cannot be enumerated."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,9 @@ class Completion:
 class Curve:
     """The probability of a right answer at each of T temperatures, estimated with more than a count of right draws.
 
-    ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is.
+    ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
+    how it was got, where they may be got in several ways: by ``bounds``, by ``draws`` at its temperature, or by the
+    ``weights`` of draws at a higher one.
     """
 
     temperatures: Floats
@@ -184,6 +190,7 @@ class Curve:
     standard_error: Floats
     lower: Floats
     upper: Floats
+    how: Sequence[str] | None = None
 
 
 class Reply(NamedTuple):
@@ -251,6 +258,20 @@ class LanguageModel(Protocol):
         raise UserError(
             "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
         )
+
+    def sent_by(self, processes: int) -> AbstractContextManager[None]:
+        """Return a context in which so many processes send the requests to a server; by default there is none."""
+        return nullcontext()
+
+    def pass_through(self, gate: Any) -> None:
+        """Send no request that this :class:`robust_eval.model.served.admission.Gate` does not admit, which other
+        processes share; by default there is no server, and nothing is sent.
+        """
+        return
+
+    def beside(self) -> Any:
+        """Return what others that answer the same requests must be told, see :meth:`complete`; by default nothing."""
+        return None
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return which temperatures it takes; by default all. ``wanted`` is the highest that matters."""

@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from robust_eval.model.base import Request
 
+LEVELS = 2
+"""Tokens of the likeliest answer that are asked for after each beginning of one but the first, of which all are."""
+
 
 class Call(NamedTuple):
     """A request to the server: answers to one prompt at one temperature, whose numbers follow on one another."""

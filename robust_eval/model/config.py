@@ -74,6 +74,10 @@ class ModelConfig(Protocol):
         """
         return Division([[request] for request in requests], None)
 
+    def for_probabilities(self) -> "ModelConfig":
+        """Return the settings for runs that measure the model's probabilities, which rounded numbers would move."""
+        return self
+
     def on(self, device: str) -> "ModelConfig":
         """Return the settings with this device (``cpu`` or ``cuda``), where they leave the device open."""
         return self

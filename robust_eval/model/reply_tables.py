@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import ADDED, CURVES, SCHEMA, answer_table
+from robust_eval.answer import ADDED, ADDED_TO_CURVES, CURVES, SCHEMA, answer_table
 from robust_eval.model.base import Item, Reply, Request
 
 
@@ -65,7 +65,7 @@ def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
     length, columns = int.from_bytes(value[:_LENGTH], "little"), value[_LENGTH]
     raw = pa.decompress(value[_LENGTH + 1 :], decompressed_size=length, codec="zstd")
     if not columns:
-        columns = len(schema.names) - len(ADDED) if schema is SCHEMA else len(schema.names)
+        columns = len(schema.names) - len(ADDED if schema is SCHEMA else ADDED_TO_CURVES)
     written = pa.schema([schema.field(place) for place in range(columns)])
     table = pa.Table.from_batches([pa.ipc.read_record_batch(raw, written)])
     for field in list(schema)[columns:]:
@@ -112,8 +112,9 @@ def curve_of(reply: Reply) -> pa.Table:
     """Return the accuracy curve of a reply as rows of a table of curves; no rows where the reply has no curve."""
     if reply.curve is None:
         return CURVES.empty_table()
-    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
     rows = len(reply.curve.temperatures)
+    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
+    columns["how"] = [None] * rows if reply.curve.how is None else reply.curve.how
     return pa.table(
         {
             "question_id": [reply.request.question_id] * rows,

@@ -1,12 +1,14 @@
 """What it takes to answer requests, as far as it can be told before anything is asked."""
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 
 from robust_eval.model.base import Request
-from robust_eval.model.calls import calls
+from robust_eval.model.calls import LEVELS, calls
 from robust_eval.model.spending import Spending
 from robust_eval.prompt.prompt import Prompt
 
@@ -69,19 +71,22 @@ class Terms:
     batch_price_share: float = 1.0
     """What a batch costs, as a share of the prices."""
 
-    def workload(self, requests: Iterable[Request]) -> Workload:
-        """Return what it takes to answer what is not known of these requests."""
+    def workload(self, requests: Iterable[Request], times: Iterable[int] = repeat(1)) -> Workload:
+        """Return what it takes to answer what is not known of these requests, each as often as ``times`` says."""
         answers = sent = prompt = completion = thought = 0
-        for request in requests:
-            length = prompt_tokens(request.prompt, self.chat)
+        for request, number in zip(requests, times, strict=False):
+            length = number * prompt_tokens(request.prompt, self.chat)
             if request.enumeration is not None:
-                answers, sent, prompt = answers + request.answers, sent + 1, prompt + length
-                completion += request.answers
+                requests_of, tokens_of = self._enumerated(request)
+                answers, sent = answers + number * request.answers, sent + number * requests_of
+                prompt, completion = prompt + requests_of * length, completion + number * tokens_of
                 continue
+            reply = self.reply_tokens(request.max_new_tokens)
             for call in calls(request, self.choices or 1):
-                answers, sent, prompt = answers + len(call.trials), sent + 1, prompt + length
-                completion += len(call.trials) * self.reply_tokens(request.max_new_tokens)
-                thought += len(call.trials) * (self.reply_tokens(request.max_new_tokens) - request.max_new_tokens)
+                came = number * len(call.trials)
+                answers, sent, prompt = answers + came, sent + number, prompt + length
+                completion += came * reply
+                thought += came * (reply - request.max_new_tokens)
         share = self.batch_price_share if self.batch else 1.0
         spending = Spending(self.prompt_price, self.completion_price, None, share=share)
         minutes = [
@@ -91,6 +96,19 @@ class Terms:
         ]
         cost = spending.price(prompt, completion) if spending.known else None
         return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, thought))
+
+    def _enumerated(self, request: Request) -> tuple[int, int]:
+        """Return how many requests and tokens enumerated answers take at most: of a server, beginnings of answers are
+        asked for, and answers are drawn at all temperatures if that says too little.
+        """
+        enumeration = request.enumeration
+        assert enumeration is not None
+        if self.at_once is None:
+            return 1, request.answers
+        beginnings = 1 if enumeration.choices else enumeration.nodes
+        drawn = len(request.temperatures) * math.ceil(enumeration.draws / (self.choices or 1))
+        tokens = len(request.temperatures) * enumeration.draws * request.max_new_tokens
+        return beginnings + drawn, request.max_new_tokens + (beginnings - 1) * LEVELS + tokens
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:

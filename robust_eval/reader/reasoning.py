@@ -23,6 +23,8 @@ _PAIRS = [
         (r"\A\s*Here is my thought process:", r"Here is my response:"),
     )
 ]
+_MAY_BE = re.compile(r"[<\[◁]|thinking|here is my|analysis", re.I)
+"""What stands in every reply that has any of the marks: nothing else is looked for in the others, which are most."""
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+).*?<\|message\|>(.*?)(?=<\|(?:end|return|start|channel|call)\|>|\Z)", re.S)
 _CHANNELS_WITHOUT_MARKS = re.compile(r"\A\s*analysis(?=[A-Z])(?:.*assistantfinal(.*))?", re.S)
 """What is left of channels where special tokens were left out of the text."""
@@ -36,6 +38,8 @@ def without_reasoning(reply: str) -> str | None:
     >>> without_reasoning("<think>France, so Paris") is None
     True
     """
+    if not _MAY_BE.search(reply):
+        return reply.strip()
     if channels := _CHANNEL.findall(reply):
         said = [text for name, text in channels if name.lower() == "final"]
         return said[-1].strip() if said else None

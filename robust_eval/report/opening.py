@@ -160,8 +160,8 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
             f"another"
         )
     said = (
-        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept; p below {LEVEL:g} after Holm's "
-        "correction, and an interval without 0)."
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept; two are told apart by p below "
+        f"{LEVEL:g} after Holm's correction and an interval without 0)."
     )
     return Ranking(said, [Ranked(place, letters[place]) for place in members])
 

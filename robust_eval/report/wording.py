@@ -89,11 +89,11 @@ def _again(sampler: str, settings: Mapping[str, object]) -> str:
     return f"{said} at each of {len(temperatures)} temperatures ({min(temperatures):g} to {max(temperatures):g})"
 
 
-def claims(result: Result) -> str:
-    """Say in one sentence what a run found, for somebody who does not know its metrics; empty where no metric does."""
+def claims(result: Result) -> list[str]:
+    """Say what a run found, a sentence for each thing, for somebody who does not know its metrics."""
     own = [*result.scores["greedy"].presentation.claims] if "greedy" in result.scores else []
     others = [claim for score in result.scores.values() for claim in score.presentation.claims if claim not in own]
-    return f"It {'; it '.join([*own, *others])}." if own or others else ""
+    return [f"It {claim}." for claim in [*own, *others]]
 
 
 FEWEST = 30

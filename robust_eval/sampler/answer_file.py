@@ -15,14 +15,14 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from robust_eval.answer import GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
+from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_lines, text_lines
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
-COLUMNS = tuple(name for name in _SCHEMA.names if name not in ("label", "correct", "exact", "answer", "rule", "reason"))
+COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
 """What a file may bring: what an answer means and whether it is right is for a grader to say."""
 RECORDED = "recorded"
 """What the column :data:`SAMPLER` says of answers above temperature 0 where the file does not."""

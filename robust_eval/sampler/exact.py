@@ -24,6 +24,8 @@ class Exact(KnownFacts):
     nodes: int = 128
     """Prefixes of answers that are evaluated for each question at most. What they leave unresolved is estimated without
     bias, with a standard error."""
+    draws: int = 10
+    """Answers that are drawn at each temperature at which the log-probabilities of a server say too little."""
     max_temperature: float = 4.0
     """How far the breaking temperature off the grid is looked for."""
 
@@ -33,6 +35,8 @@ class Exact(KnownFacts):
         super().__post_init__()
         if self.nodes < 1:
             raise ValueError(f"nodes must be at least 1, not {self.nodes}")
+        if self.draws < 1:
+            raise ValueError(f"draws must be at least 1, not {self.draws}")
         if not self.temperatures[-1] <= self.max_temperature < math.inf:
             last = f"the last of the temperatures, {self.temperatures[-1]:g}"
             raise ValueError(f"max_temperature must be at least {last}, not {self.max_temperature:g}")
@@ -63,7 +67,7 @@ class Exact(KnownFacts):
             seed=seed,
             first_line=judge.first_line,
             matcher=matcher,
-            enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices),
+            enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices, self.draws),
         )
 
     def curve_temperatures(self) -> tuple[float, ...]:

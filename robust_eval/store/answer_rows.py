@@ -26,12 +26,10 @@ def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
     """Return the rows of a table of answers that the request asks for, in its order; None where some are missing."""
     if table is None or request.enumeration is not None:
         return table
-    there = [table[name].to_numpy() for name in ("temperature", "trial")]
-    asked = [np.repeat(request.temperatures, request.trials), np.tile(range(request.trials), len(request.temperatures))]
-    if all(np.array_equal(*pair, equal_nan=True) for pair in zip(there, asked, strict=True)):
+    conditions, there = list(product(request.temperatures, range(request.trials))), _conditions(table)
+    if there == conditions:
         return _weighted(table, request)
-    conditions = list(product(request.temperatures, range(request.trials)))
-    return taken(table, conditions, request) if set(conditions) <= set(_conditions(table)) else None
+    return taken(table, conditions, request) if set(conditions) <= set(there) else None
 
 
 def taken(table: pa.Table, conditions: Sequence[Condition], request: Request) -> pa.Table:
@@ -73,7 +71,9 @@ def _conditions(table: pa.Table) -> list[Condition]:
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
     """Return the answers with what they weigh among those of the request, and how that put the question."""
-    columns = {"weight": pa.array(np.full(table.num_rows, 1 / request.trials))}
+    columns: dict[str, pa.Array] = {}
+    if table["weight"].to_pylist() != [1 / request.trials] * table.num_rows:
+        columns["weight"] = pa.array(np.full(table.num_rows, 1 / request.trials))
     if request.form is not None:
         columns["form"] = pa.array([request.form] * table.num_rows, pa.string())
     for name, values in columns.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from robust_eval.model.base import Choices, Item, Matcher, Request
+from robust_eval.model.base import Choices, Enumeration, Item, Matcher, Request
 
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
@@ -33,9 +33,14 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "top_logprobs": request.top_logprobs,
             "judge": judge and judge.identity,
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
-            "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+            "enumeration": enumeration and _enumerated(enumeration, request.temperatures),
         }
     )
+
+
+def _enumerated(enumeration: Enumeration, temperatures: tuple[float, ...]) -> list[Any]:
+    draws = enumeration.draws
+    return [enumeration.nodes, enumeration.temperatures, temperatures, *([] if draws == Enumeration.draws else [draws])]
 
 
 def curve_key(answers: bytes, request: Request) -> bytes:

@@ -330,6 +330,13 @@ def test_answers_of_ones_own_are_scored(table: Callable):
     assert run.title == "mine on local: 2 of 2 questions kept"
 
 
+def test_columns_that_the_first_answer_lacks_are_kept():
+    first, *others = ANSWERS
+    given = [first, *(answer | {"outcome": "refused"} for answer in others)]
+    run = robust_eval.score(given, QUESTIONS, metrics=["certainty"], tracking="none")
+    assert run.answers["outcome"].value_counts().to_dict() == {"refused": len(others), "ok": 1}
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ with batch_server() as server:
     server.plans = ["expired", "completed"]  # what becomes of the first batch, and of the second; then "completed"
 
 A batch has ended when it was looked at ``looks`` times. ``received`` are all requests, ``lines`` the custom ids of all
-that was answered, once for each time.
+that was answered, once for each time. ``done`` is called with the kind of each call that has worked, before the reply.
 """
 
 import json
@@ -40,6 +40,7 @@ class BatchServer:
     lines: Counter[str] = field(default_factory=Counter)
     bodies: list[Body] = field(default_factory=list)
     change: Callable[[Body], Body] = lambda reply: reply
+    done: Callable[[str], object] = lambda kind: None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def upload(self, body: bytes) -> Body:
@@ -145,6 +146,7 @@ def batch_server() -> Iterator[BatchServer]:
                 if fault == "lost":
                     return self._drop()
                 found = work()
+            server.done(kind)
             if fault == "broken":
                 return self._drop()
             content = found if isinstance(found, bytes) else json.dumps(found).encode()

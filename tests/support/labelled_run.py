@@ -15,7 +15,11 @@ TRUE, FALSE = "truly", "falsely"
 
 
 def labelled_run(
-    folder: Path, questions: int = 40, *overrides: str, metrics: str = "[frs,certainty,agreement]"
+    folder: Path,
+    questions: int = 40,
+    *overrides: str,
+    metrics: str = "[frs,certainty,agreement]",
+    tracking: str = "none",
 ) -> Result:
     """Run ``folder/run``: its grader calls right what names the town, and every fifth reply errs by that.
 
@@ -44,7 +48,7 @@ def labelled_run(
         f"dataset.path={folder / 'questions.jsonl'}",
         "dataset.name=questions",
         f"metric={metrics}",
-        "tracking=none",
+        f"tracking={tracking}",
         f"paths.mlruns={folder / 'mlruns'}",
     ]
     return run_experiment(folder / "run", *settings, *overrides)

@@ -5,6 +5,7 @@ with scripted_server(lambda body: (200, {}, {"choices": []})) as server:
 """
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,12 +43,14 @@ class ScriptedServer:
 def scripted_server(answer: Answer) -> Iterator[ScriptedServer]:
     """A server in a thread, each request over a connection of its own; every reply is over when the context is left."""
     script = ScriptedServer(answer)
+    # what a server can do is kept by its address for a day, and another test's may have had the same port
+    own = f"/{secrets.token_hex(4)}"
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            script.received.append(Received(self.path, headers, body))
+            script.received.append(Received(self.path.removeprefix(own), headers, body))
             status, more, reply = script.answer(body)
             content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
             self.send_response(status)
@@ -64,7 +67,7 @@ def scripted_server(answer: Answer) -> Iterator[ScriptedServer]:
     server.daemon_threads = False  # so that they are joined
     thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}/v1"
+    script.url = f"http://127.0.0.1:{server.server_port}{own}/v1"
     try:
         yield script
     finally:

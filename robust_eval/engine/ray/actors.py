@@ -16,10 +16,9 @@ from robust_eval.engine.ray.pool import streamed
 from robust_eval.engine.ray.shared_admission import ROOM, GateKeeper
 from robust_eval.engine.ray.worker import Block, Outcome, Worker
 from robust_eval.error import UserError
-from robust_eval.model.base import Item, Memory, Request, Temperatures
+from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
-from robust_eval.model.served.openai import OpenAI
 from robust_eval.runtime.progress import progress
 
 log = logging.getLogger(__name__)
@@ -44,8 +43,8 @@ class Actors:
     def __init__(self, engine: Room, config: ModelConfig) -> None:
         self._engine = engine
         self._config = config
-        self._server = config.load() if isinstance(config, OpenAI) else None
-        if isinstance(config, OpenAI) and config.batch:
+        self._server: LanguageModel | None = config.load() if config.remote else None
+        if config.terms().batch:
             raise UserError("model.batch=true is for engine=local: one process sends all files")
         self._keeper: Any = None
         self._actors = 0
@@ -146,7 +145,7 @@ class Actors:
             self._keeper = started.remote(self._config)
         size = self._engine.block_size
         blocks = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
-        return Division(blocks, self._server.capabilities(1.0))
+        return Division(blocks, self._server.beside())
 
     def _outcomes(self, groups: list[list[Block]], beside: Any) -> Iterator[Outcome]:
         """Yield what comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robust_eval.model.served.admission import EndedError, OverBudgetError, OwnGate, Passing
-from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.served.service_settings import ServiceSettings
 
 
 @dataclass
@@ -39,7 +39,7 @@ ROOM = 10_000
 class GateKeeper:
     """The gate, in an actor of its own, which serves all others in one event loop."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self._gate = OwnGate(settings, settings.spending())
         self._lease = 2 * settings.request_seconds
         self._under_way: dict[int, tuple[AsyncExitStack, Passing, tuple[int, int]]] = {}

@@ -106,10 +106,8 @@ class Worker:
         model = self._config.load()
         if self._keeper is not None:
             from robust_eval.engine.ray.shared_admission import SharedGate
-            from robust_eval.model.served.served_model import ServedModel
 
-            assert isinstance(model, ServedModel)
-            model.gate = SharedGate(self._keeper, f"{platform.node()} {os.getpid()}")
+            model.pass_through(SharedGate(self._keeper, f"{platform.node()} {os.getpid()}"))
         return model
 
 

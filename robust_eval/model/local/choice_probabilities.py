@@ -44,7 +44,7 @@ def enumerate_choices(
             logprobs = tempered_logprobs(
                 logits, np.array([row]), np.array([token]), masses.log_total, temperatures, generation
             )
-            answers.append(Answers((int(token),), index == correct, "length", share, logprobs))
+            answers.append(Answers(index == correct, share, (int(token),), "length", logprobs))
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
         exact = np.zeros(len(temperatures))
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)

@@ -8,13 +8,14 @@ those that end it wrongly, and those after which it is right whatever follows, s
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from robust_eval.model.base import Curve, Floats, Request
+from robust_eval.model.enumerated import Weighted, balanced
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.draw import answer_uniforms
@@ -38,8 +39,6 @@ rare prefixes that do lead to a right answer would claim to be certain."""
 CERTIFIED_UP_TO, CERTIFIED_LOW, CERTIFIED_ALL = 0.8, 0.5, 0.25
 """Parts of the nodes that may serve the bounds, at temperatures up to this, at which they can be tight, and at all;
 they serve the estimate as well."""
-NEGLIGIBLE = 1e-4
-"""The weight below which answers do not get a row of their own."""
 STEERS_BEYOND = 0.1
 """What say a temperature that only the curve shows has in how the nodes are spent; one that is asked for has 1."""
 
@@ -67,17 +66,15 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Weighted):
     """All answers that begin with the same prefix and are right (or wrong) after one token more.
 
     ``tokens`` are those of the likeliest, which stands for all of them, ``logprobs`` (tokens, T) their
-    log-probabilities, ``weight`` (T,) the probability of all of them.
+    log-probabilities.
     """
 
     tokens: tuple[int, ...]
-    right: bool
     finish_reason: str
-    weight: Floats
     logprobs: Floats
 
 
@@ -214,7 +211,7 @@ class _Tree:
                         "length" if last else "stop" if _holds(self.vocabulary.ending(node.text), token) else "closed"
                     )
                     path = np.vstack([node.logprobs, next(logprobs)])
-                    self._answers.append(Answers((*node.tokens, token), is_right, reason, node.weight * mass, path))
+                    self._answers.append(Answers(is_right, node.weight * mass, (*node.tokens, token), reason, path))
 
     def _descend(self, step: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
         """Choose the next level's prefixes by their ``scores`` (n, V): how much it matters to evaluate each."""
@@ -294,7 +291,7 @@ class _Tree:
         lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
         upper = np.maximum(1 - self._wrong, lower)
         curve = Curve(np.array(self.temperatures), root.value, np.sqrt(variance), lower, upper)
-        return Enumerated(_balanced(self._answers, np.clip(root.value, lower, upper)), curve)
+        return Enumerated(balanced(self._answers, np.clip(root.value, lower, upper)), curve)
 
 
 def _holds(ids: Ids, token: int) -> bool:
@@ -346,24 +343,3 @@ def level_budgets(nodes: int, levels: int) -> list[int]:
     """
     shares = np.sqrt(np.arange(levels, 0, -1))
     return np.maximum(2, np.floor(nodes * shares / shares.sum())).astype(int).tolist() if levels else []
-
-
-def _balanced(answers: Sequence[Answers], accuracy: Floats) -> list[Answers]:
-    """Return the answers with weights that add up to ``accuracy`` (T,) where they are right, and to the rest elsewhere.
-
-    What is negligible at some temperature counts there with the most probable answer that is right, or wrong, as it is.
-    """
-    balanced = []
-    for is_right, goal in ((True, accuracy), (False, 1 - accuracy)):
-        side = [answer for answer in answers if answer.right == is_right]
-        if not side:
-            continue
-        weights = np.stack([answer.weight for answer in side])
-        total = weights.sum(axis=0)
-        weights = np.divide(weights * goal, total, out=np.zeros_like(weights), where=total > 0)
-        negligible = np.where(weights < NEGLIGIBLE, weights, 0.0)
-        negligible[weights.argmax(axis=0), np.arange(len(goal))] = 0
-        weights = weights - negligible
-        weights[weights.argmax(axis=0), np.arange(len(goal))] += negligible.sum(axis=0)
-        balanced += [replace(answer, weight=weight) for answer, weight in zip(side, weights, strict=True)]
-    return balanced

@@ -114,6 +114,10 @@ class Transformers(TransformersSettings, ModelConfig):
             raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")
         return tokenizer
 
+    def for_probabilities(self) -> "Transformers":
+        """Return the settings with float32, where they leave it open."""
+        return replace(self, dtype="float32") if self.dtype == "auto" else self
+
     def on(self, device: str) -> "Transformers":
         """Return the settings with this device, where theirs is ``auto``."""
         return replace(self, device=device) if self.device == "auto" else self

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from robust_eval.model.served.pacing import Pace
-from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.spending import Spending
 
 
@@ -59,7 +59,7 @@ class Gate(Protocol):
 class OwnGate:
     """The gate of one process; see :class:`Gate`."""
 
-    def __init__(self, settings: ServerSettings, spending: Spending) -> None:
+    def __init__(self, settings: ServiceSettings, spending: Spending) -> None:
         self.spending = spending
         self._settings = settings
         self._paces: list[Pace] = []

@@ -38,6 +38,7 @@ from robust_eval.model.served.batch_service import Batch, BatchService
 from robust_eval.model.served.completions import completions, unanswered
 from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.served_model import ServedModel, by_prefix
+from robust_eval.model.served.server_settings import ServerSettings
 from robust_eval.model.served.service import Service, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 
@@ -57,6 +58,7 @@ Found = TypeVar("Found")
 class BatchedModel(ServedModel):
     """Sends the service files, looks at them ever more seldom, and gives on what comes."""
 
+    settings: ServerSettings
     _notes: BatchNotes
     _most_requests = MOST_REQUESTS
     _hold = 0
@@ -112,7 +114,7 @@ class BatchedModel(ServedModel):
     @cached_property
     def _reader(self) -> Service:
         """What writes requests and reads replies, and is never connected: making one takes a hundredth of a second."""
-        return self._service()
+        return self.settings.service(self._key)
 
     def _wanted(self, requests: Sequence[Request]) -> dict[str, Wanted]:
         identity = self.settings.identity()
@@ -321,7 +323,7 @@ class BatchedModel(ServedModel):
             return []
         each.there |= {(one.temperature, one.trial) for one in new}
         replies: list[Reply] = []
-        self._give(call, new, replies.append)
+        self._give(call.request, new, replies.append)
         return replies
 
     def _lost(self, name: str, reason: str, wanted: dict[str, Wanted], billed: bool) -> list[Reply]:
@@ -373,7 +375,7 @@ class BatchedModel(ServedModel):
         """Return what the service says; raises UnansweredError."""
 
         async def within() -> Found:
-            async with self._service() as service:
+            async with self.settings.service(self._key) as service:
                 return await ask(BatchService(service))
 
         return awaited(within)

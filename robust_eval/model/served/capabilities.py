@@ -105,11 +105,11 @@ def today(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:32]
 
 
-async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabilities:
+async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
     """Find out what a server can do, with about 15 short requests.
 
-    ``server`` is what it is called in errors, ``temperature`` the highest that is wanted. Raises UserError where it
-    answers nothing at all.
+    ``server`` is what it is called in errors, ``temperature`` the highest that is wanted, ``top_logprobs`` the most
+    log-probabilities a token, of which 20 are without it. Raises UserError where it answers nothing at all.
     """
     limit, system_role, greedy, truncation_off = await _accepted(ask, server)
     settings: dict[str, Any] = {limit: 1 if greedy else THOUGHTFUL, **truncation_off}
@@ -146,7 +146,10 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float) -> Capabi
         if await takes(_SHORT, temperature=at):
             highest = at
             break
-    for number in TOP_LOGPROBS:
+    for number in (
+        *([top_logprobs] if top_logprobs else []),
+        *(n for n in TOP_LOGPROBS if n < (top_logprobs or n + 1)),
+    ):
         if found := await logprobs(number, 1.0):
             top, whole = len(found), len(found) < number and is_whole(found)
             cold, warm = ([], []) if own else (await logprobs(top, 0.5), await logprobs(top, 1.0))

@@ -7,23 +7,35 @@ import queue
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence, Set
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
+from robust_eval.model.served.asked_draws import Asking
 from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, seed_of, unanswered
+from robust_eval.model.served.continuation import (
+    ONLY_DRAWS,
+    Ask,
+    Continuation,
+    Sending,
+    Settings,
+    find_continuation,
+    no_continuation,
+)
+from robust_eval.model.served.exact_answers import exact_reply, without_answers
 from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.service import Answered, Service, UnansweredError
-from robust_eval.model.served.settings import ServerSettings
+from robust_eval.model.served.senders import Senders
+from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
+from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
@@ -38,6 +50,7 @@ PROBED_AGAIN = 3
 _GIVEN = 500  # replies that wait to be kept, before nothing more is asked: a fast server would fill the memory
 _MOMENT = 0.01  # seconds
 _GATHERED = 0.02  # seconds for which replies are gathered: keeping many at once takes a fraction of the time
+Got = TypeVar("Got")
 _WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
 
 
@@ -52,29 +65,31 @@ def by_prefix(request: Request) -> tuple[Any, ...]:
 class ServedModel(LanguageModel):
     """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
 
-    def __init__(self, settings: ServerSettings, key: str | None) -> None:
+    def __init__(self, settings: ServiceSettings, key: str | None) -> None:
         self.settings = settings
         self.spending = settings.spending()
         self.gate: Gate = OwnGate(settings, self.spending)
         self._key = key
+        self._senders: Senders | None = None
         self._capabilities: Capabilities | None = None
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
         self._answered: set[Item] = set()
         self._failed: set[Item] = set()
         self._repeated = 0
         self._stop: UserError | None = None
+        self._continuation: Continuation | None = None
+        self._continues = True
+        self._finding = asyncio.Lock()
         self._more_tokens = 1.5  # how many times as many as estimated a prompt had at most
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """See LanguageModel; the server is asked what it can do."""
-        if any(request.enumeration for request in requests):
+        enumerated = [request for request in requests if request.enumeration]
+        if enumerated and (reason := self.settings.exact_refusal()):
+            raise UserError(reason)
+        if curves and not all(request.enumeration for request in requests if request.matcher):
             raise UserError(
-                f"sampler=exact reads all of the model's probabilities, which {self.settings.base_url} does not give: "
-                "choose sampler=temperature_sweep, or a model that is loaded here"
-            )
-        if curves:
-            raise UserError(
-                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.base_url} "
+                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.server} "
                 "does not give: leave it out"
             )
         if not all(request.whole for request in requests):
@@ -83,6 +98,63 @@ class ServedModel(LanguageModel):
         can = self.capabilities(max(hottest, 1.0), requests)
         if refusal := self._refusal(can, requests):
             raise UserError(refusal)
+        if begun := next((request for request in enumerated if request.matcher), None):
+            awaited(partial(self._find_continuation, begun))
+
+    async def _find_continuation(self, request: Request) -> None:
+        async with self.settings.showing(self._key) as service:
+            self.gate.begin()
+            await self._continuation_of(service, request)
+
+    async def _continuation_of(self, service: Service, request: Request) -> Continuation | None:
+        """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
+        raises UnansweredError.
+        """
+        if self._continuation is None and self._continues and request.matcher is not None:
+            found, reason = await find_continuation(
+                self._asking(service, request).ask, self._seen_settings, request.prompt
+            )
+            if found is None and self._takes(self._seen_can).highest > 1:
+                raise UserError(no_continuation(self.settings.server, reason))
+            if found is None:
+                self._continues = False
+                log.warning(ONLY_DRAWS, self.settings.server, reason)
+                return None
+            log.info("%s: answers are continued by %s", self.settings.server, found.way)
+            self._continuation = found
+        return self._continuation
+
+    @property
+    def _seen_can(self) -> Capabilities:
+        assert self._capabilities is not None
+        return self._capabilities
+
+    @property
+    def _seen_settings(self) -> Settings:
+        can = self._seen_can
+        chat, body = self.settings.prompt_style == "chat", self._truncation(can) | self._extra
+        shown = (can.top_logprobs, can.whole_vocabulary)
+        return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
+
+    def _asking(self, service: Service, request: Request) -> Asking:
+        """Return how the server is asked for the probabilities of the answers to a request."""
+        can = self._capabilities
+        assert can is not None
+        about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
+
+        async def seen(sending: Sending) -> Answered:
+            once = partial(
+                self._in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
+            )
+            return await self._tried(once, (request.item, sending.body), time.monotonic())
+
+        async def root(path: str, body: Mapping[str, Any]) -> Any:
+            async def once() -> Any:
+                return await self._in_time(service.asked_root(path, body))
+
+            return await self._tried(once, (request.item, path), time.monotonic())
+
+        return Asking(Ask(seen, root), self._seen_settings, self._body, can.choices)
 
     def _refusal(self, can: Capabilities, requests: Sequence[Request]) -> str | None:
         """Say why a server that ``can`` do so much cannot answer these requests, and what would work; None
@@ -98,14 +170,21 @@ class ServedModel(LanguageModel):
         if temperatures and temperatures[-1] > takes.highest:
             within = [f"{t:g}" for t in temperatures if 0 < t <= takes.highest]
             return (
-                f"{self.settings.base_url} takes temperatures up to {takes.highest:g}, and the sampler asks "
+                f"{self.settings.server} takes temperatures up to {takes.highest:g}, and the sampler asks "
                 f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
             )
         needed = max((request.least_logprobs for request in requests), default=0)
-        if needed and can.tempered_logprobs:
+        exact = any(request.enumeration for request in requests)
+        if (needed or exact) and can.tempered_logprobs:
             return (
-                f"the log-probabilities of {self.settings.base_url} are those after the temperature, and metric=frs "
-                "needs the model's own (vLLM gives them with --logprobs-mode raw_logprobs)"
+                f"the log-probabilities of {self.settings.server} are those after the temperature, and "
+                f"{'sampler=exact' if exact else 'metric=frs'} needs the model's own (vLLM gives them with "
+                "--logprobs-mode raw_logprobs)"
+            )
+        if exact and not can.top_logprobs:
+            return (
+                f"{self.settings.server} gives no log-probabilities, and sampler=exact needs them: choose "
+                "sampler=temperature_sweep"
             )
         if needed > can.top_logprobs and not can.whole_vocabulary:
             would = (
@@ -115,7 +194,7 @@ class ServedModel(LanguageModel):
                 else "metric=certainty and metric=agreement need none"
             )
             return (
-                f"{self.settings.base_url} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
+                f"{self.settings.server} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
                 f"{needed} needs {needed}: {would}"
             )
         return None
@@ -148,7 +227,7 @@ class ServedModel(LanguageModel):
             )
             self._capabilities = Capabilities.from_text(found)
             assert self._capabilities is not None
-            log.info("%s at %s: %s", self.settings.model, self.settings.base_url, self._capabilities)
+            log.info("%s at %s: %s", self.settings.model, self.settings.server, self._capabilities)
         return self._capabilities
 
     async def _probe(self, temperature: float) -> Capabilities:
@@ -165,7 +244,9 @@ class ServedModel(LanguageModel):
                         await asyncio.sleep(backoff(attempt, problem.retry_after, random.Random(attempt)))
                 raise AssertionError("unreachable")
 
-            return await probe(ask, self.settings.base_url, self.settings.prompt_style == "chat", temperature)
+            settings = self.settings
+            chat = settings.prompt_style == "chat"
+            return await probe(ask, settings.server, chat, temperature, settings.top_logprobs)
 
     def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
         """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
@@ -197,7 +278,8 @@ class ServedModel(LanguageModel):
         if more is None:
             wanted.append(None)
         want(requests)  # before the work begins, which would meet the None below them first
-        answer_all = partial(self._answer_all, wanted, ready.put, ready.qsize)
+        exactly = any(request.enumeration for request in requests)  # or none: they are those of one sampler
+        answer_all = partial(self._answer_all, wanted, exactly, ready.put, ready.qsize)
         with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
@@ -215,12 +297,30 @@ class ServedModel(LanguageModel):
                 want(more() if more else [])
             work.result()
 
+    @contextmanager
+    def sent_by(self, processes: int) -> Iterator[None]:
+        """See LanguageModel; with one process it is this one."""
+        self._senders = Senders(processes, self.settings, self._key) if processes > 1 else None
+        try:
+            yield
+        finally:
+            if self._senders is not None:
+                self._senders.close()
+
+    def pass_through(self, gate: Gate) -> None:
+        """See LanguageModel."""
+        self.gate = gate
+
+    def beside(self) -> Capabilities:
+        """See LanguageModel: what the server can do."""
+        return self.capabilities(1.0)
+
     def description(self) -> dict[str, Any]:
         """Return the address, what the server can do, and how it kept up."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
-            "server": self.settings.base_url,
+            "server": self.settings.server,
             **{f"capability.{name}": value for name, value in can.items()},
             **self.gate.description(),
             "repeated_requests": self._repeated,
@@ -230,12 +330,14 @@ class ServedModel(LanguageModel):
         """Return the text of the progress bar: requests at once, and what was spent."""
         return self.gate.status()
 
-    def _service(self) -> Service:
-        settings = self.settings
-        chat = settings.prompt_style == "chat"
-        return Service(settings.base_url, settings.model, self._key, chat, settings.at_once)
+    def _service(self) -> AbstractAsyncContextManager[Answering]:
+        return self.settings.service(self._key)
 
-    async def _in_time(self, asked: Coroutine[Any, Any, Answered]) -> Answered:
+    def _asked(self) -> AbstractAsyncContextManager[Answering]:
+        """Return what requests are sent to: the service, or the processes that ask it."""
+        return self._service() if self._senders is None else self._senders.opened()
+
+    async def _in_time(self, asked: Coroutine[Any, Any, Got]) -> Got:
         try:
             async with asyncio.timeout(self.settings.request_seconds):
                 return await asked
@@ -243,23 +345,30 @@ class ServedModel(LanguageModel):
             raise UnansweredError("lost", f"no answer within {self.settings.request_seconds:g} s") from None
 
     async def _answer_all(
-        self, wanted: deque[Request | None], give: Callable[[Reply], None], given: Callable[[], int]
+        self, wanted: deque[Request | None], exactly: bool, give: Callable[[Reply], None], given: Callable[[], int]
     ) -> None:
         """Answer the requests that come up to None, as many at once as the server bears, and while not too many of the
-        replies that were ``given`` wait to be taken; UserError where the run must end.
+        replies that were ``given`` wait to be taken; UserError where the run must end. ``exactly``: by the tree of the
+        answers to each.
         """
         settings = self.settings
         assert self._capabilities is not None
         self.gate.begin()
         room = asyncio.Semaphore(_WAITING * settings.at_once)
-        async with self._service() as service, asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
+            answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
+            if exactly:
+                service = await services.enter_async_context(settings.showing(self._key))
+                answer = partial(self._answer_exactly, service)
+            else:
+                answer = partial(self._answer, await services.enter_async_context(self._asked()))
             async for call in self._calls(wanted):
                 await room.acquire()
                 while given() > _GIVEN and not self._stop:
                     await asyncio.sleep(_MOMENT)
                 if self._stop:
                     break
-                task = group.create_task(self._answer(service, call, give))
+                task = group.create_task(answer(call, give))
                 task.add_done_callback(lambda _: room.release())
         await self.gate.counted(len(self._answered), len(self._failed))
         if self._stop:
@@ -276,53 +385,104 @@ class ServedModel(LanguageModel):
             request = wanted.pop()
             if request is None:
                 return
+            if request.enumeration is not None:
+                yield Call(request, math.nan, ())
             for call in calls(request, self._capabilities.choices):
                 yield call
 
-    async def _answer(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
+    async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
         """Ask one call and put its answers where they are awaited; those that do not come in spite of all repetitions
         are errors.
         """
-        generator = random.Random(repr((call.request.item, call.temperature, call.trials)))
-        left, attempt, began = call.trials, 0, time.monotonic()
-        while left and not self._stop:
+        name = call.request.item, call.temperature, call.trials
+        left, began = call.trials, time.monotonic()
+        while left:
             try:
-                came = await self._once(service, call._replace(trials=left))
+                once = partial(self._once, service, call._replace(trials=left))
+                came = await self._tried(once, name, began)
             except EndedError:
                 return
             except UnansweredError as problem:
-                if problem.kind == "fatal":
-                    self._end(f"{self.settings.base_url} refuses to answer: {problem}")
-                if self._stop and problem.kind != "filtered":
-                    return
-                wait = backoff(attempt, problem.retry_after, generator)
-                late = time.monotonic() - began + wait > self.settings.answer_seconds
-                if problem.kind in ("busy", "lost") and attempt < self.settings.retries and not late:
-                    attempt += 1
-                    self._repeated += 1
-                    try:
-                        with self._interruptible():
-                            await asyncio.sleep(wait)
-                    except EndedError:
-                        return
-                    continue
-                outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
-                if outcome == "error":
-                    log.warning("question %s: %s", call.request.question_id, problem)
-                self._give(call, [unanswered(call, trial, outcome) for trial in left], give)
+                outcome = self._failure(call.request, problem)
+                self._give(call.request, [unanswered(call, trial, outcome) for trial in left], give)
                 await self._judge(problem)
                 return
-            self._give(call, came, give)
-            left, attempt = left[len(came) :], 0
+            self._give(call.request, came, give)
+            left = left[len(came) :]
 
-    async def _once(self, service: Service, call: Call) -> list[Completion]:
+    async def _answer_exactly(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
+        """Compute the probabilities of the answers to a request and put them where they are awaited, or an error."""
+        request = call.request
+        try:
+            async with self._finding:
+                continuation = await self._continuation_of(service, request)
+            reply = await exact_reply(request, self._asking(service, request), continuation)
+        except EndedError:
+            return
+        except UserError as reason:
+            self._end_as_told(reason)
+            return
+        except UnansweredError as problem:
+            outcome = self._failure(request, problem)
+            self._give(request, without_answers(request, outcome).completions, give)
+            await self._judge(problem)
+            return
+        self._answered.add(request.item)
+        give(reply)
+
+    def _failure(self, request: Request, problem: UnansweredError) -> str:
+        """Return the outcome of an answer that did not come, and log an error."""
+        if problem.kind == "filtered":
+            return "filtered_prompt"
+        log.warning("question %s: %s", request.question_id, problem)
+        return "error"
+
+    async def _tried(self, once: Callable[[], Awaitable[Got]], name: object, began: float) -> Got:
+        """Return what comes of a request that is repeated as long as that may help; raises UnansweredError where it
+        may not, and EndedError where the run ends before. Its ``name`` decides by chance how long is waited.
+        """
+        attempt = 0
+        while True:
+            if self._stop:
+                raise EndedError(str(self._stop))
+            try:
+                return await once()
+            except UnansweredError as problem:
+                if problem.kind == "fatal":
+                    self._end(f"{self.settings.server} refuses to answer: {problem}")
+                if self._stop and problem.kind != "filtered":
+                    raise EndedError(str(self._stop)) from None
+                wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))))
+                late = time.monotonic() - began + wait > self.settings.answer_seconds
+                if problem.kind not in ("busy", "lost") or attempt >= self.settings.retries or late:
+                    raise
+            attempt += 1
+            self._repeated += 1
+            with self._interruptible():
+                await asyncio.sleep(wait)
+
+    async def _once(self, service: Answering, call: Call) -> list[Completion]:
         """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
         where the run ends before.
         """
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
-        most = int(about * self._more_tokens) + 1
         completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
+        can = self._capabilities
+        assert can is not None
+        ask = partial(service.ask, request.prompt, can.system_role, self._body(call))
+        answered = await self._in_turn(about, completion_tokens, ask)
+        came = completions(call, call.trials, answered, self.settings.prompt_style)
+        self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
+        return came
+
+    async def _in_turn(
+        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, Answered]]
+    ) -> Answered:
+        """Send a request of ``about`` so many tokens when its turn has come; raises UnansweredError, or EndedError
+        where the run ends before.
+        """
+        most = int(about * self._more_tokens) + 1
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
@@ -334,12 +494,10 @@ class ServedModel(LanguageModel):
             if self._stop:
                 raise EndedError(str(self._stop))
             try:
-                assert self._capabilities is not None
-                asked = service.ask(request.prompt, self._capabilities.system_role, self._body(call))
-                answered = await self._in_time(asked)
+                answered = await self._in_time(ask())
             except UnansweredError as problem:
                 if (problem.retry_after or 0) > self.settings.answer_seconds:
-                    self._end(f"{self.settings.base_url} asks to come back in {problem.retry_after:.0f} s: {problem}")
+                    self._end(f"{self.settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     turn.refused(problem.retry_after)
                 elif problem.kind == "lost" and problem.status is None and problem.sent:
@@ -350,9 +508,7 @@ class ServedModel(LanguageModel):
             used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
             self.gate.use(*used, answered.cached_tokens or 0)  # some servers do not count
             turn.used(sum(used))
-            came = completions(call, call.trials, answered, self.settings.prompt_style)
-            self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
-            return came
+            return answered
 
     def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
         """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""
@@ -407,15 +563,14 @@ class ServedModel(LanguageModel):
 
     @property
     def _extra(self) -> dict[str, Any]:
-        settings = self.settings
-        named = {name: getattr(settings, name) for name in ("reasoning_effort", "thinking_token_budget")}
-        return {**(settings.extra_body or {}), **{name: value for name, value in named.items() if value is not None}}
+        return {**(self.settings.extra_body or {}), **self.settings.thinking()}
 
-    def _give(self, call: Call, completions: list[Completion], give: Callable[[Reply], None]) -> None:
-        self._answered.add(call.request.item)
+    def _give(self, request: Request, completions: list[Completion], give: Callable[[Reply], None]) -> None:
+        self._answered.add(request.item)
         if any(completion.outcome == "error" for completion in completions):
-            self._failed.add(call.request.item)
-        give(Reply(call.request, completions, share=len(completions) / call.request.answers))
+            self._failed.add(request.item)
+        share = 1.0 if request.enumeration else len(completions) / request.answers
+        give(Reply(request, completions, share=share))
 
     async def _judge(self, problem: UnansweredError) -> None:
         """End the run where too many questions failed."""

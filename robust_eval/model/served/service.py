@@ -1,12 +1,12 @@
 """One request to a server that speaks OpenAI's protocol, and what came of it."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import aiohttp
 import httpx2
@@ -14,8 +14,11 @@ import openai
 
 from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError
 from robust_eval.model.served.pacing import retry_after
+from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
 
+CHAT, PLAIN = "/chat/completions", "/completions"
+"""Where a server is asked, below its address."""
 FILTERED = "content_filter"
 """What servers call an answer, or the refusal of a prompt, that a content filter is behind."""
 
@@ -54,6 +57,8 @@ class Answered(NamedTuple):
     """Those of the completion tokens that the model thought with; None where the server does not say."""
     cached_tokens: int | None = None
     """Those of the prompt tokens that the server had in its cache; None where it does not say."""
+    seen: Sequence[Sequence[Position]] = ()
+    """Of each choice which tokens were likeliest at each place, where that was asked for (:meth:`Service.ask_seen`)."""
 
 
 @dataclass
@@ -77,6 +82,13 @@ class UnansweredError(Exception):
         return self.reason
 
 
+class Answering(Protocol):
+    """What prompts are sent to: a service, or the processes that ask it."""
+
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+        """Return the answers to a prompt, with these settings of a request; raises UnansweredError."""
+
+
 class Service:
     """A model behind a server; for one event loop, in which it is opened as a context.
 
@@ -94,9 +106,10 @@ class Service:
         )
         if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
             self._client.organization = self._client.project = None
-        self._url = httpx2.URL(f"{str(self._client.base_url).rstrip('/')}{self.path}")
+        self._address = str(self._client.base_url).rstrip("/")
+        self._url = self._at(self.path)
 
-    async def __aenter__(self) -> "Service":
+    async def __aenter__(self) -> Self:
         await self._client.__aenter__()
         return self
 
@@ -108,23 +121,53 @@ class Service:
 
         There is no limit of time: whoever asks sets one.
         """
-        content = json.dumps(self.body(prompt, system_role, settings)).encode()
+        return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
+
+    async def ask_seen(self, path: str, asked: Mapping[str, Any]) -> Answered:
+        """Return what comes of a body that is sent to a path, with the tokens that were likeliest at each place; raises
+        UnansweredError.
+        """
+        text = await self._posted(self._at(path), {"model": self._model, **asked})
+        answered = self._answered(text, path == CHAT)
+        try:
+            each = sorted(json.loads(text)["choices"], key=lambda choice: choice["index"])
+            return answered._replace(seen=[seen_positions(choice.get("logprobs")) for choice in each])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise UnansweredError("lost", "the server sent log-probabilities that cannot be read") from None
+
+    async def asked_root(self, path: str, asked: Mapping[str, Any]) -> Any:
+        """Return what the server says, as JSON, at a path beside the part of its address that all protocols of
+        OpenAI's kind share (``/v1``); raises UnansweredError.
+        """
+        url = httpx2.URL(f"{self._address.removesuffix('/v1')}{path}")
+        text = await self._posted(url, {"model": self._model, **asked})
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise UnansweredError("wrong", f"what the server says at {path} cannot be read") from None
+
+    def _at(self, path: str) -> httpx2.URL:
+        return httpx2.URL(f"{self._address}{path}")
+
+    async def _posted(self, url: httpx2.URL, body: Mapping[str, Any]) -> str:
+        """Return the text of a reply; raises UnansweredError where it is an error."""
+        content = json.dumps(body).encode()
         # past the official client, which takes longer for a request than all of this class: its headers are made once
         reply = await self.sent(
-            lambda: self.http.send(httpx2.Request("POST", self._url, headers=self._headers, content=content))
+            lambda: self.http.send(httpx2.Request("POST", url, headers=self._headers, content=content))
         )
         if not reply.is_success:
             try:
-                body = json.loads(reply.text)
+                said = json.loads(reply.text)
             except (ValueError, RecursionError):
-                body = None
-            raise self._refused_body(reply.status_code, body, reply.headers, reply.text or str(reply))
-        return self._answered(reply.text)
+                said = None
+            raise self._refused_body(reply.status_code, said, reply.headers, reply.text or str(reply))
+        return reply.text
 
     @property
     def path(self) -> str:
         """Where the server is asked, beside its address."""
-        return "/chat/completions" if self._chat else "/completions"
+        return CHAT if self._chat else PLAIN
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is sent for a prompt."""
@@ -175,7 +218,7 @@ class Service:
     def read(self, status: int, body: Any) -> Answered:
         """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
-            return self._answered(json.dumps(body))
+            return self._answered(json.dumps(body), self._chat)
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
@@ -191,11 +234,11 @@ class Service:
         flagged = isinstance(metadata, Mapping) and ("reasons" in metadata or "flagged_input" in metadata)
         if flagged or FILTERED in said or FILTERED in str(body.get("innererror")):
             kind = "filtered"
-        elif "insufficient_quota" in said or status in _FATAL:
+        elif "insufficient_quota" in said or status in FATAL:
             kind = "fatal"
         elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             kind = "busy"
-        elif status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        elif status in PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"
         waits = retry_after(headers, datetime.now(UTC))
         said = body.get("message") or text
@@ -211,47 +254,47 @@ class Service:
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
         return UnansweredError("lost", self.clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
 
-    def _answered(self, text: str) -> Answered:
+    def _answered(self, text: str, chat: bool) -> Answered:
         """Return a reply as its parts; UnansweredError where it is none."""
         try:
             reply = json.loads(text)
-            choices = [_choice(each, self._chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
+            choices = [_choice(each, chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
             usage = reply.get("usage") or {}
-            counted = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+            tokens = [counted(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
             details = usage.get("completion_tokens_details") or {}
             thought = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
-            thought = None if thought is None else _count(thought)
+            thought = None if thought is None else counted(thought)
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
-            cached = None if cached is None else min(_count(cached), counted[0])
-        except _CountError as problem:
+            cached = None if cached is None else min(counted(cached), tokens[0])
+        except CountError as problem:
             raise UnansweredError("lost", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise UnansweredError("lost", f"the server sent no completion: {self.clean(text)[:80]!r}") from None
         if not choices:
             raise UnansweredError("lost", "the server sent no choices")
-        return Answered(choices, counted[0], counted[1], thought, cached)
+        return Answered(choices, tokens[0], tokens[1], thought, cached)
 
     def clean(self, said: str) -> str:
         """Write a text in one line, without the key."""
         said = said.replace(self._key, "…") if self._key else said
-        return " ".join(said[:_MOST_SAID].split())
+        return " ".join(said[:MOST_SAID].split())
 
 
-_MOST_SAID = 10_000  # characters of what a server says that are looked at
-_FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
-_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+MOST_SAID = 10_000  # characters of what a server says that are looked at
+FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
+PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 
 
-class _CountError(Exception):
+class CountError(Exception):
     """A server counted something else than tokens."""
 
 
-def _count(said: Any) -> int:
+def counted(said: Any) -> int:
     """Return how many tokens a server says that it counted; 0 where it says nothing."""
     if said is None:
         return 0
     if type(said) is not int or not 0 <= said <= MOST_TOKENS:
-        raise _CountError(
+        raise CountError(
             f"the server counted {str(said)[:80]!r} tokens, and a whole number from 0 to {MOST_TOKENS:,} is wanted"
         )
     return said
@@ -263,11 +306,11 @@ def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
     content, thought = message.get("content"), [message.get(name) for name in ("reasoning_content", "reasoning")]
     if isinstance(content, list):  # parts, of which some are reasoning (Mistral)
         thought += [_joined(part.get("thinking")) for part in content if part.get("type") == "thinking"]
-        content = "".join(_text(part["text"]) for part in content if part.get("type") == "text")
-    reasoning = next((_text(text) for text in thought if text and isinstance(text, str)), None)
+        content = "".join(storable(part["text"]) for part in content if part.get("type") == "text")
+    reasoning = next((storable(text) for text in thought if text and isinstance(text, str)), None)
     return Choice(
-        text=_text(content or refusal or ""),
-        finish_reason=_text(choice.get("finish_reason") or ""),
+        text=storable(content or refusal or ""),
+        finish_reason=storable(choice.get("finish_reason") or ""),
         refused=bool(refusal),
         tokens=_tokens(choice.get("logprobs")),
         reasoning=reasoning,
@@ -276,10 +319,10 @@ def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
 
 def _joined(parts: Any) -> str:
     """Return the text of parts of a message, or of the one that is a text itself."""
-    return parts if isinstance(parts, str) else "".join(_text(part["text"]) for part in parts or ())
+    return parts if isinstance(parts, str) else "".join(storable(part["text"]) for part in parts or ())
 
 
-def _text(value: Any) -> str:
+def storable(value: Any) -> str:
     """Return a text that can be stored: half a character, as JSON can spell it, becomes a sign of its own."""
     if not isinstance(value, str):
         raise TypeError(value)
@@ -307,7 +350,7 @@ def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
     texts, chosen = logprobs["tokens"], logprobs["token_logprobs"]
     tops = logprobs.get("top_logprobs") or [{}] * len(texts)
     return [
-        Token(_text(text).encode(), _number(logprob), _largest((top or {}).values()))
+        Token(storable(text).encode(), _number(logprob), _largest((top or {}).values()))
         for text, logprob, top in zip(texts, chosen, tops, strict=True)
     ]
 
@@ -316,7 +359,7 @@ def _written(entry: Mapping[str, Any]) -> bytes:
     """Return the bytes of a token, which may be a part of a character."""
     said = entry.get("bytes")
     if said is None:
-        return _text(entry["token"]).encode()
+        return storable(entry["token"]).encode()
     if not isinstance(said, list):  # of a number there would be as many bytes
         raise TypeError(said)
     return bytes(said)

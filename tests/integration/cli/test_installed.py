@@ -215,7 +215,7 @@ def test_a_word_that_is_no_command_is_answered_with_those_that_are(run: tuple[Ru
     assert ran.returncode == 1
     assert ran.stderr == (
         "error: compair is no command; there are run, compare, gate, baseline, ask, label, graders, plot, "
-        "train-question-types, import, help, completion, version, and settings are KEY=VALUE\n"
+        "train-question-types, import, export, help, completion, version, and settings are KEY=VALUE\n"
     )
 
 

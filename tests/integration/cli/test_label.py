@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -27,6 +28,7 @@ from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import sample
 from robust_eval.labels.labelling import Labelling
+from robust_eval.record.run_folder import TRACKED
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished_runs import read_run
@@ -155,6 +157,35 @@ def test_some_labels_correct_in_every_place_where_figures_are_shown(run: Path, l
     assert {"accuracy_corrected.t1", "frs.corrected.d1", "agreement.corrected.accuracy.t1"} <= {*read.headline}
     write_comparison(compare([read, read_run(run)]), tmp_path / "compared")
     assert "accuracy, corrected by labels at t = 1" in (tmp_path / "compared" / "comparison.html").read_text()
+
+
+def test_corrected_figures_stand_in_the_tracker_beside_the_uncorrected_ones(
+    label: Label, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    labelled_run(tmp_path, 40, metrics="[frs]", tracking="mlflow")
+    run, database = tmp_path / "run", tmp_path / "mlruns" / "mlflow.db"
+    client = mlflow.MlflowClient(f"sqlite:///{database}")
+    run_id = (run / TRACKED).read_text().strip()
+    before = client.get_run(run_id).data.metrics
+    assert not any("corrected" in name for name in before)
+
+    by_truth(run, size=150)
+    label(run, "--sample", 150, "--labeller", "ann")
+    recorded, found = client.get_run(run_id), summary(run)
+    assert recorded.info.status == "FINISHED"
+    assert {name: recorded.data.metrics[name] for name in before} == before
+    more = {name: value for name, value in recorded.data.metrics.items() if name not in before}
+    assert {"accuracy_corrected.t1", "accuracy.greedy_corrected", "frs.corrected.d1", "frs.corrected.d1.low"} <= {*more}
+    assert all(found[name] == pytest.approx(value) for name, value in more.items() if not name.startswith("curve/"))
+    curve = client.get_metric_history(run_id, "curve/accuracy_corrected by t in hundredths")
+    assert {point.step: point.value for point in curve} == pytest.approx(
+        {round(100 * t): found[f"accuracy_corrected.t{t:g}"] for t in TEMPERATURES}
+    )
+
+    database.unlink()  # whoever labels has not always the tracker at hand
+    label(run, "--sample", 150, "--labeller", "ann")
+    assert f"the corrected figures are not in MLflow: there is no sqlite:///{database}" in caplog.text
+    assert not database.exists()
 
 
 def test_a_run_that_is_scored_anew_reads_the_labels_of_its_folder_or_of_a_file(made: Path, run: Path, tmp_path: Path):

@@ -207,6 +207,7 @@ def test_a_verdict_that_takes_too_long_is_missing_and_counted(judge: ScriptedSer
 
 
 def test_the_judge_says_which_answers_mean_the_same(judge: ScriptedServer, tmp_path: Path):
+    register()
     replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
     asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
     result, graded = judged(tmp_path, 1, *asked)
@@ -286,6 +287,34 @@ def test_a_plan_counts_the_verdicts_and_asks_for_none(judge: ScriptedServer, tmp
     assert [(stage.name, stage.requests) for stage in stages] == [("verdicts", 36)]
     assert total(stages).answers == 36
     assert not verdict_requests(judge)
+
+
+def test_a_plan_counts_at_most_what_the_judge_is_asked_to_compare(judge: ScriptedServer, tmp_path: Path):
+    register()
+    replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
+    asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
+    stages = stages_of(checked_overrides(asked).config)
+    assert [(stage.name, stage.at_most) for stage in stages] == [("verdicts", True), ("answers compared", True)]
+    assert stages[1].workload().answers == 12 * 5 * 4  # "The X" has the label of X; each of five, both ways
+    assert not judge.bodies
+
+    judged(tmp_path, 1, *asked)
+    compared = len(verdict_requests(judge)) - stages[0].workload().requests
+    assert 0 < compared <= 12 * 5 * 4
+    assert [stage.workload().requests for stage in stages_of(checked_overrides(asked).config)] == [0]
+
+
+def test_a_plan_takes_answers_that_are_not_there_to_be_all_different(judge: ScriptedServer):
+    register()
+    model = "openai_compatible", f"model.base_url={judge.url}", "model.model=m"
+    asked = [
+        *("experiment=multiqa", "dataset.limit=3", "rewriter=llm", "rewriter.rewrites=2", "sampler.rewrites=2"),
+        *(f"model={model[0]}", *model[1:], "grader=judge", "aggregator=entailment", "aggregator.model=judge"),
+    ]
+    stages = {stage.name: stage.workload() for stage in stages_of(checked_overrides(asked).config)}
+    raters = stages["sampled answers"].answers // 3
+    assert stages["answers compared"].requests == 3 * raters * (raters - 1)
+    assert not judge.bodies
 
 
 def test_a_budget_of_the_judge_stops_the_run_and_keeps_what_was_judged(judge: ScriptedServer, tmp_path: Path):

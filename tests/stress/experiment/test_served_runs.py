@@ -175,8 +175,8 @@ def test_a_model_behind_a_server_is_found_as_robust_as_the_same_one_in_this_proc
     ("overrides", "said"),
     [
         pytest.param(
-            ["sampler=exact"],
-            "sampler=exact reads all probabilities of a model, and so needs one that is loaded here: ",
+            ["sampler=exact", "model.batch=true"],
+            "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false",
         ),
         pytest.param(
             ["sampler.estimator=combined"],

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from robust_eval.config import documented
-from robust_eval.config.documented import Setting, choices, description, groups, names, sentence, settings
+from robust_eval.config.documented import choices, description, groups, names, sentence, settings
 from robust_eval.config.overrides import options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
@@ -55,9 +55,6 @@ def test_a_comment_goes_on_in_the_lines_below_it():
 
 
 def test_what_an_option_sets_and_chooses_elsewhere_is_told():
-    assert settings("sampler", "exact")[-1] == Setting(
-        "model.dtype", "float32", "probabilities are what is measured here, and bfloat16 moves them"
-    )
     assert settings("experiment", "smoke")[0] == ("dataset.limit", "12", "")
     assert choices("experiment", "multiqa") == {
         "sampler": ["perturbation"],

@@ -31,7 +31,7 @@ SWEEP = (
     "whole_answers, ask"
 )
 MODELS = (
-    "gpt35_turbo, gpt4o_mini, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "
+    "gpt35_turbo, gpt4o_mini, inspect, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "
     "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
     "vllm_qwen25_14b"
 )
@@ -209,6 +209,7 @@ def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_p
     needs_path = ("jsonl", "local", "mlphys101", "transformers")
     extra = [f"{file.parent.name}.path=x"] if file.stem in needs_path and file.parent.name != "engine" else []
     extra += ["model.model=x", "model.base_url=http://localhost/v1"] if file.stem == "openai_compatible" else []
+    extra += ["model.model=anthropic/x"] if file.stem == "inspect" else []
     # frs, the metric of config.yaml, needs several temperatures
     extra += ["metric=agreement"] if file.stem in ("perturbation", "repetition", "llm") else []
     extra += ["sampler=perturbation"] if file.stem == "llm" else []

@@ -29,6 +29,7 @@ def curves(*questions):
                 "standard_error": error,
                 "lower": [0.0] * len(temperatures),
                 "upper": [1.0] * len(temperatures),
+                "how": [None] * len(temperatures),
             },
             schema=CURVES,
         )
@@ -181,5 +182,5 @@ def test_accuracies_beyond_0_and_1_count_as_these():
 
 def test_a_question_without_a_right_answer_has_no_crossing():
     rows = [("q", 0, t, float("nan"), 0.0, 0.0, 1.0) for t in (0.5, 1.0)]
-    curves = pa.Table.from_pylist([dict(zip(CURVES.names, row, strict=True)) for row in rows], schema=CURVES)
+    curves = pa.Table.from_pylist([dict(zip(CURVES.names, row, strict=False)) for row in rows], schema=CURVES)
     assert all(np.isnan(values).all() for values in crossings(["q"], curves, 0.5).values())

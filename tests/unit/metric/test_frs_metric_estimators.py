@@ -28,6 +28,7 @@ def curve_table(accuracy, temperatures=GRID, error=0.0, lower=0.0, upper=1.0):
             "standard_error": [float(error)] * (len(accuracy) * len(temperatures)),
             "lower": [float(p - lower) if lower else 0.0 for curve in accuracy.values() for p in curve],
             "upper": [float(p + upper) if upper < 1 else 1.0 for curve in accuracy.values() for p in curve],
+            "how": [None] * (len(accuracy) * len(temperatures)),
         },
         schema=CURVES,
     )

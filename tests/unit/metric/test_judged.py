@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 
 from robust_eval.metric.judged import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
-from robust_eval.metric.judged_breaks import break_intervals, corrected_breaks, label_counts
+from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
 
 # ppi-python 0.2.3: ppi_mean_pointestimate(y[:n], v[:n], v[n:]) and ppi_mean_ci(…, alpha=0.05) of these draws
 PPI = [
@@ -179,6 +179,26 @@ def test_breaks_are_unknown_where_verdicts_say_too_little():
     counts = label_counts(verdicts, labels, rows, columns, np.ones(200), (1, 2))
 
     assert np.isnan(corrected_breaks([[10, 5]], [[10, 10]], [0.2, 0.4], counts).breaking).all()
+
+
+def test_a_judge_that_errs_about_alike_both_ways_is_not_told_from_one_that_errs_alike():
+    """Of all answers together its sensitivity is 0.91 and its specificity 0.74: right ones are those of low
+    temperatures, where it errs less. At each temperature the two differ by chance.
+    """
+    right, wrong = np.array([[90.0, 60, 30, 10]]), np.array([[10.0, 40, 70, 90]])
+    labels = LabelCounts(np.array([[88.0, 54, 24, 7]]), right, np.array([[9.0, 35, 52, 60]]), wrong)
+    rates = labels.rates(np.array([0.2, 0.4, 0.6, 0.8]))
+    assert rates.sensitivity.tolist() == rates.specificity.tolist()
+    assert (np.diff(rates.sensitivity) < 0).all()
+
+
+def test_a_judge_that_likes_to_say_right_keeps_most_of_what_tells_it():
+    right, wrong = np.full((1, 4), 50.0), np.full((1, 4), 50.0)
+    labels = LabelCounts(0.9 * right, right, 0.7 * wrong, wrong)
+    rates = labels.rates(np.array([0.2, 0.4, 0.6, 0.8]))
+    noise = (0.9 * 0.1 + 0.7 * 0.3) / 200
+    kept = 0.2 * (1 - noise / 0.2**2)
+    assert rates.sensitivity - rates.specificity == pytest.approx([kept] * 4, rel=1e-6)
 
 
 def test_intervals_of_breaks_hold_labels_questions_and_trials():

@@ -103,7 +103,7 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
     assert said == ranking.said
     assert said.endswith(
         "are ahead in mean FRS, d = 1, and cannot be told from one another (6 pairs, each on the 8 questions that both "
-        "kept; p below 0.05 after Holm's correction, and an interval without 0)."
+        "kept; two are told apart by p below 0.05 after Holm's correction and an interval without 0)."
     )
 
 

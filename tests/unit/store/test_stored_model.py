@@ -131,6 +131,7 @@ def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, 
             "standard_error": t / 10,
             "lower": t / 8,
             "upper": min(t / 2, 1),
+            "how": None,
         }
         for name in NAMES
         for t in (0.5, 1.0, 3.0)

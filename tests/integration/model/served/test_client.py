@@ -210,7 +210,7 @@ def test_a_redirect_to_another_place_is_not_followed(
     server: ScriptedServer, other: ScriptedServer, status: int
 ) -> None:
     server.answer = replied({}, status, location=f"{other.url}/chat/completions")
-    origin = other.url.removesuffix("/v1")
+    origin = "/".join(other.url.split("/")[:3])
     assert unanswered(server.url) == UnansweredError(
         "fatal", f"the server sends on to {origin}, where nothing is asked unless model.base_url names it"
     )

@@ -833,11 +833,8 @@ REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
     "exact": (
         EXACT,
         False,
-        {},
-        (
-            f"sampler=exact reads all of the model's probabilities, which {SERVER} does not give: choose "
-            "sampler=temperature_sweep, or a model that is loaded here"
-        ),
+        {"top_logprobs": 0},
+        f"{SERVER} gives no log-probabilities, and sampler=exact needs them: choose sampler=temperature_sweep",
     ),
     "combined": (
         question(0, matcher=AnswerMatcher(["a"])),

@@ -152,8 +152,8 @@ def test_how_fast_how_often_and_for_how_much_it_is_asked_is_no_part_of_the_answe
         "highest_temperature": 1.0,
     }
     same = {"model", "base_url", "prompt_style", "generation"}
-    thinking = {"max_completion_tokens", "reasoning_effort", "thinking_token_budget"}
-    assert {field.name for field in fields(OpenAI)} == others.keys() | same | thinking
+    where_given = {"max_completion_tokens", "reasoning_effort", "thinking_token_budget", "top_logprobs"}
+    assert {field.name for field in fields(OpenAI)} == others.keys() | same | where_given
     assert configured(**others).identity() == configured().identity()
 
 

@@ -1,0 +1,77 @@
+"""Write a finished run for other harnesses: ``robust-eval export RUN --to inspect|every-eval-ever|lm-eval|csv``."""
+
+import argparse
+import shlex
+import tempfile
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from robust_eval.error import UserError, first_line
+from robust_eval.exchange.csv_writer import write_csv
+from robust_eval.exchange.every_eval_ever_writer import write_every_eval_ever
+from robust_eval.exchange.finished_answers import FinishedAnswers
+from robust_eval.exchange.inspect_writer import write_inspect
+from robust_eval.exchange.lm_eval_writer import write_lm_eval
+from robust_eval.gate.baselines import folder_of
+from robust_eval.report.mlflow_runs import TrackedRuns
+from robust_eval.report.terminal import terminal
+from robust_eval.runtime.command import command
+from robust_eval.runtime.logs import log_plainly
+
+WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
+    "inspect": write_inspect,
+    "every-eval-ever": write_every_eval_ever,
+    "lm-eval": write_lm_eval,
+    "csv": write_csv,
+}
+"""What writes each format; each returns the files."""
+
+
+def main() -> None:
+    """Write the run, and say where it lies and how it is opened; exit with 1 and a sentence after a mistake."""
+    arguments = _parser().parse_args()
+    log_plainly()
+    now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+    folder = arguments.output or arguments.mlruns / "exports" / now
+    with command(), tempfile.TemporaryDirectory() as scratch:
+        tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
+        answers = FinishedAnswers.read(folder_of(arguments.run, arguments.mlruns, tracked))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            written = WRITERS[arguments.to](answers, folder)
+        except OSError as problem:
+            raise UserError(f"the run cannot be written to {folder}: {first_line(problem)}") from problem
+        for line in _said(arguments.to, answers, written, folder):
+            terminal().print(line, soft_wrap=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="robust-eval export", description="Write a finished run for other harnesses, or as tables."
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of a run, name of a baseline, or id in MLflow")
+    parser.add_argument("--to", choices=list(WRITERS), required=True, help="the format")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where it is written")
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    return parser
+
+
+def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) -> list[str]:
+    """Return where the files lie, and how they are opened."""
+    shown = shlex.quote(str(folder))
+    lines = [str(file) for file in written]
+    if to == "inspect":
+        lines.append(f"open it: inspect view --log-dir {shown}")
+    if to != "csv":
+        return [*lines, f"score it again: robust-eval import {shlex.quote(str(written[0].parent))}"]
+    lines.append("a text that a spreadsheet would compute has an apostrophe before it")
+    if answers.asked.undecided:
+        names = ", ".join(answers.asked.undecided)
+        lines.append(f"the trials of {names} stopped as soon as a break was settled: accuracies of them are biased")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

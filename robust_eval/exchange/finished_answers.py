@@ -1,0 +1,142 @@
+"""The answers of a finished run, in the order in which other harnesses are given them."""
+
+import math
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, HowAsked, how_asked, temperature_name
+from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.metric.estimate import Estimate
+from robust_eval.question import LETTERS, Question
+from robust_eval.record.run_folder import ANSWERS
+from robust_eval.report.finished_runs import settings_that_count
+from robust_eval.runtime.printable import printable
+
+
+class Condition(NamedTuple):
+    """The answers to one question under one condition: rows of ``graded.parquet``, by trial."""
+
+    question: Question
+    sampler: str
+    rewrite: int
+    temperature: float
+    rows: list[dict[str, Any]]
+    name: str
+    """What tells it from all others, in printable characters; the id of the question where it is its first one."""
+
+    @property
+    def wording(self) -> str:
+        """The question as it was asked: itself, or its rewrite where the run knows that."""
+        known = 0 < self.rewrite <= len(self.question.rewrites)
+        return self.question.rewrites[self.rewrite - 1] if known else self.question.title
+
+    @property
+    def kept(self) -> str | None:
+        """The sampler as a mark says it; None for greedy answers, which are told by their temperature."""
+        return None if self.sampler == GREEDY else self.sampler
+
+
+@dataclass(frozen=True)
+class FinishedAnswers:
+    """The answers of a finished run, from its folder."""
+
+    labelled: LabelledRun
+    asked: HowAsked
+
+    @classmethod
+    def read(cls, folder: Path) -> "FinishedAnswers":
+        """Read a run; UserError where it has not finished, or is damaged."""
+        labelled = LabelledRun.read(folder)
+        file = folder / ANSWERS
+        asked = how_asked(file) if file.is_file() else None
+        lines = labelled.run.settings.get("model.prompt_style") != "chat"
+        return cls(labelled, HowAsked(lines, {}) if asked is None else asked)
+
+    @property
+    def model(self) -> str:
+        """What the model is called."""
+        return str(self.labelled.run.settings["model.name"])
+
+    @property
+    def task(self) -> str:
+        """What the questions are called."""
+        return str(self.labelled.run.settings["dataset.name"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the results depend on, flat."""
+        return settings_that_count(self.labelled.run)
+
+    @cached_property
+    def figures(self) -> dict[str, Estimate]:
+        """The figures of the metrics that are finite numbers, each with its interval, by name."""
+        run = self.labelled.run
+        return {name: one for name, one in run.figures.items() if run.about(name) and math.isfinite(one.value)}
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """The answers under each condition: by question in the order of the run, greedy answers first."""
+        place = {question_id: number for number, question_id in enumerate(self.labelled.questions)}
+        found: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
+        for row in self.labelled.graded.to_pylist():
+            key = (row["question_id"], row[SAMPLER], row["rewrite"], temperature_name(row["temperature"]))
+            found.setdefault(key, []).append(row)
+
+        def order(item: tuple[tuple[str, str, int, str], list[dict[str, Any]]]) -> tuple[Any, ...]:
+            (question_id, sampler, rewrite, _), rows = item
+            t = rows[0]["temperature"]
+            return place[question_id], samplers.index(sampler), math.inf if t != t else t, rewrite
+
+        samplers = [GREEDY, *(each for each in dict.fromkeys(key[1] for key in found) if each != GREEDY)]
+        several = len(samplers) > 2  # in the order of the run: some metrics read the first that they can
+        taken: set[str] = set()
+        conditions = []
+        before = None
+        for (question_id, sampler, rewrite, t), rows in sorted(found.items(), key=order):
+            parts = [printable(question_id)]
+            if question_id == before:
+                parts += [f"t={t}", *([f"rewrite {rewrite}"] if rewrite else []), *([sampler] if several else [])]
+            before = question_id
+            name = _untaken(" ".join(parts), taken)
+            taken.add(name)
+            rows.sort(key=lambda row: row["trial"])
+            conditions.append(
+                Condition(self.labelled.questions[question_id], sampler, rewrite, rows[0]["temperature"], rows, name)
+            )
+        return conditions
+
+    def by_question(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """Yield each figure that is a mean over questions, and its value of every question that has one."""
+        run = self.labelled.run
+        ids = run.questions["question_id"].to_pylist()
+        for figure in run.measured:
+            yield (
+                figure,
+                {name: float(value) for name, value in zip(ids, run.values(figure), strict=True) if value == value},
+            )
+
+    @property
+    def enumerated(self) -> bool:
+        """Whether answers weigh what they are likely, and are no trials."""
+        return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
+
+
+def _untaken(name: str, taken: Set[str]) -> str:
+    """Return the name; with a number behind it where another has it, as of ids that are the same when printable."""
+    return next(each for each in chain([name], (f"{name} ({number})" for number in count(2))) if each not in taken)
+
+
+def right_answers(question: Question) -> list[str]:
+    """Return what is right: the accepted answers, or the letter of the right choice."""
+    if question.choices:
+        return [] if question.correct is None else [LETTERS[question.correct]]
+    return list(question.answers)
+
+
+def verdict(row: dict[str, Any]) -> float | None:
+    """Return 1 for a right answer, 0 for a wrong one, None where there is no reply, or nothing to go by."""
+    return None if row["correct"] is None or row["outcome"] in NO_REPLY else float(row["correct"])

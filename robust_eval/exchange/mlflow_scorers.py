@@ -1,0 +1,138 @@
+"""Our metrics as scorers of ``mlflow.genai.evaluate``: a row is a question, its outputs are the replies to it.
+
+mlflow.genai.evaluate(data, predict_fn=ask_twenty_times, scorers=[accuracy, answer_entropy])
+
+Outputs are a reply, a list of replies at one temperature, or lists by temperature: ``{0.2: [...], 1.0: [...]}``. The
+accepted answers are ``expectations["answers"]``, a text or a list. Each scorer has the mean of the questions, and as
+``low`` and ``high`` the ends of its 95 % interval.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from mlflow.entities import Feedback
+from mlflow.genai.scorers import scorer
+
+from robust_eval.aggregator.text import EqualText
+from robust_eval.answer import OWN, answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.judge import Judge
+from robust_eval.grader.matching import Matching
+from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.frs import breaking_temperature as breaks
+from robust_eval.metric.interval import SHARE, mean_interval
+from robust_eval.metric.score import Measured, grid
+from robust_eval.question import Question
+from robust_eval.reader.reply import Reply
+
+_ID = "question"
+
+
+def low(values: list[float]) -> float:
+    """Return the lower end of the interval of a mean (:func:`~robust_eval.metric.interval.mean_interval`)."""
+    return mean_interval(np.array(values))[0]
+
+
+def high(values: list[float]) -> float:
+    """Return the upper end of the interval of a mean."""
+    return mean_interval(np.array(values))[1]
+
+
+def share_low(values: list[float]) -> float:
+    """Return the lower end of the interval of a mean of values between 0 and 1."""
+    return mean_interval(np.array(values), SHARE)[0]
+
+
+def share_high(values: list[float]) -> float:
+    """Return the upper end of the interval of a mean of values between 0 and 1."""
+    return mean_interval(np.array(values), SHARE)[1]
+
+
+share_low.__name__, share_high.__name__ = low.__name__, high.__name__  # MLflow calls metrics by them
+_MEAN: list[Any] = ["mean", low, high]
+_SHARE: list[Any] = ["mean", share_low, share_high]
+
+
+@scorer(aggregations=_SHARE)
+def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
+    """Share of the replies that are right, as ``grader=matching`` grades them."""
+    _, graded = _graded(inputs, outputs, expectations)
+    found = grid([_ID], graded)
+    return Feedback(value=float(found.correct.sum() / found.replies.sum()), rationale=_shown(graded))
+
+
+@scorer(aggregations=_MEAN)
+def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
+    """Entropy (nats) of the answers to a question, the mean of its temperatures; none where no reply answers."""
+    question, graded = _graded(inputs, outputs, expectations)
+    scored = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
+    found = np.array(scored.tables["certainty"]["entropy"].to_pylist(), dtype=float)
+    value = None if np.isnan(found).all() else float(np.nanmean(found))
+    return Feedback(value=value, rationale=_shown(graded))
+
+
+@scorer(aggregations=_MEAN)
+def breaking_temperature(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
+    """Lowest temperature at which less than half of the replies are right; none for a fact that holds at all."""
+    at, graded = _breaking(inputs, outputs, expectations)
+    return Feedback(value=None if math.isinf(at) else at, rationale=_shown(graded))
+
+
+@scorer(aggregations=_SHARE)
+def firmness(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
+    """Whether at least half of the replies are right at every temperature."""
+    at, graded = _breaking(inputs, outputs, expectations)
+    return Feedback(value=math.isinf(at), rationale=_shown(graded))
+
+
+def _breaking(inputs: Any, outputs: Any, expectations: Any) -> tuple[float, pa.Table]:
+    if not isinstance(outputs, Mapping):
+        raise UserError("a breaking temperature needs outputs by temperature, such as {0.2: [...], 1.0: [...]}")
+    _, graded = _graded(inputs, outputs, expectations)
+    found = grid([_ID], graded)
+    return float(breaks(found.accuracy, found.temperatures)[0]), graded
+
+
+def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.Table]:
+    """Return the question and its replies, graded; UserError where outputs or expectations are none."""
+    asked = inputs.get("question", inputs) if isinstance(inputs, Mapping) else inputs
+    question = Question(id=_ID, text=str(asked), answers=_texts((expectations or {}).get("answers"), "expectations"))
+    by_temperature = outputs if isinstance(outputs, Mapping) else {OWN: outputs}
+    rows = [
+        {"question_id": _ID, "rewrite": 0, "temperature": _number(t), "trial": trial, "text": text}
+        | {"outcome": "ok" if text.strip() else "empty", "weight": 1.0}
+        for t, replies in by_temperature.items()
+        for trial, text in enumerate(_texts(replies, "outputs"))
+    ]
+    graded = Judge(Reply(), Matching(), first_line=False).grade([question], answer_table(rows))
+    return question, EqualText().aggregate([question], graded)
+
+
+def _texts(said: Any, where: str) -> tuple[str, ...]:
+    """Return one text or several; UserError where there is none, or something else."""
+    found = (said,) if isinstance(said, str) else said
+    if not isinstance(found, Sequence) or not found or not all(isinstance(text, str) for text in found):
+        wanted = 'the accepted answers, {"answers": [...]}' if where == "expectations" else "replies: a text or a list"
+        raise UserError(f"{where} must hold {wanted} of texts, not {said!r:.80}")
+    return tuple(found)
+
+
+def _number(temperature: Any) -> float:
+    """Return a temperature that may be a text, as JSON has it for a key."""
+    try:
+        found = float(temperature)
+    except (TypeError, ValueError) as problem:
+        raise UserError(f"outputs must be by temperature, a number, not {temperature!r:.40}") from problem
+    if found < 0 or math.isinf(found):
+        raise UserError(f"outputs must be by temperature, 0 or more, not {found:g}")
+    return found
+
+
+def _shown(graded: pa.Table) -> str:
+    """Return how many replies have each label, the most frequent first."""
+    counts = graded["label"].value_counts().to_pylist()
+    ordered = sorted(counts, key=lambda each: (-each["counts"], str(each["values"])))
+    return ", ".join(f"{each['values'] or 'no answer'}: {each['counts']}" for each in ordered)

@@ -1,0 +1,60 @@
+"""The points of a question's accuracy curve, and how each was got."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from robust_eval.model.base import Curve, Floats
+from robust_eval.model.served.capped_draws import Capped
+
+BOUNDS, DRAWS, WEIGHTS = "bounds", "draws", "weights"
+"""How a point of a curve was got."""
+CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
+"""How far apart bounds may be where a probability is read off them. Up to temperature 1 it is known how much is not
+seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
+NORMAL_95 = 1.959963984540054
+
+
+class Points:
+    """The probability of a right answer at T temperatures, by bounds where these are close, by draws where these were
+    made; elsewhere it is not known.
+    """
+
+    def __init__(
+        self, temperatures: Sequence[float], lower: Floats, likely: Floats, upper: Floats, apart: Floats
+    ) -> None:
+        self.temperatures = list(temperatures)
+        self.accuracy, self.lower, self.upper = likely.copy(), lower, upper
+        self.error = np.maximum(likely - lower, upper - likely) / NORMAL_95  # its interval reaches to the bounds
+        close = np.where(np.asarray(temperatures) <= 1, CLOSE_UP_TO_1, CLOSE)
+        self.how: list[str | None] = [BOUNDS if each else None for each in apart <= close]
+
+    @classmethod
+    def weighed(cls, temperatures: Sequence[float], told: Capped) -> "Points":
+        """Return the points that draws at a higher temperature tell."""
+        bounds = told.bounds
+        points = cls(temperatures, bounds.lower, told.accuracy, bounds.upper, np.zeros(len(temperatures)))
+        points.error, points.how = told.error, [WEIGHTS] * len(temperatures)
+        return points
+
+    def draw(self, temperature: float, mean: float, error: float) -> None:
+        """Take what draws at a temperature tell, as far as the bounds let it be."""
+        place = self.temperatures.index(temperature)
+        self.accuracy[place] = np.clip(mean, self.lower[place], self.upper[place])
+        self.error[place], self.how[place] = error, DRAWS
+
+    def far(self, wanted: Sequence[float]) -> list[float]:
+        """Return the temperatures among those that are wanted at which bounds are not close."""
+        return [t for t in wanted if self.how[self.temperatures.index(t)] is None]
+
+    def curve(self) -> Curve:
+        """Return what is known."""
+        known = [place for place, how in enumerate(self.how) if how is not None]
+        return Curve(
+            np.array(self.temperatures)[known],
+            self.accuracy[known],
+            self.error[known],
+            self.lower[known],
+            self.upper[known],
+            [str(self.how[place]) for place in known],
+        )

@@ -1,0 +1,251 @@
+"""The probabilities of the answers to one question, as far as a server's log-probabilities tell them, and draws.
+
+Where the bounds of what these show are close, a probability is read off them; elsewhere answers are drawn.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from robust_eval.model.base import Completion, Enumeration, Floats, Reply, Request
+from robust_eval.model.calls import LEVELS
+from robust_eval.model.enumerated import Weighted, balanced
+from robust_eval.model.served.admission import EndedError
+from robust_eval.model.served.asked_draws import Asking, answer_row, drawn
+from robust_eval.model.served.capped_draws import capped
+from robust_eval.model.served.choice_answers import choice_answers
+from robust_eval.model.served.continuation import Continuation, Sending
+from robust_eval.model.served.curve_points import Points
+from robust_eval.model.served.seen_draws import ended, mean_and_error, summed_draw
+from robust_eval.model.served.seen_tokens import Position
+from robust_eval.model.served.seen_tree import Prefix, SeenAnswers, SeenTree
+from robust_eval.model.served.service import Answered, UnansweredError
+
+LEAST = 0.01
+"""What a beginning of answers has to weigh at some temperature for it to be worth a request."""
+AT_ONCE = 8
+"""Beginnings that are asked for before what came of them is looked at."""
+
+
+@dataclass
+class Usage:
+    """What the service counted."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int | None = None
+
+    def add(self, answered: Answered) -> None:
+        self.prompt += answered.prompt_tokens
+        listed = sum(map(len, answered.seen))  # some servers count the first of several answers alone
+        self.completion += max(answered.completion_tokens, listed)
+        if answered.cached_tokens is not None:
+            self.cached = (self.cached or 0) + answered.cached_tokens
+
+
+async def exact_reply(request: Request, asking: Asking, continuation: Continuation | None) -> Reply:
+    """Return the answers to a request with their probabilities, and the curve; raises UnansweredError.
+
+    Beginnings of answers are asked for by the ``continuation``. A multiple-choice question, which is answered by one
+    token, needs none. Without one, answers to other questions are drawn at the highest temperature of the request, not
+    above 1, and weighed for the others.
+    """
+    enumeration, usage = request.enumeration, Usage()
+    assert enumeration is not None
+
+    seen = asking.ask.seen
+
+    async def counting(sending: Sending) -> Answered:
+        answered = await seen(sending)
+        usage.add(answered)
+        return answered
+
+    asking = replace(asking, ask=asking.ask._replace(seen=counting))
+    if enumeration.choices is not None:
+        found, points = await choice_answers(request, enumeration, asking)
+    elif continuation is not None:
+        found, points = await _answers(request, enumeration, asking, continuation)
+    else:
+        found, points = await _capped(request, enumeration, asking)
+    if not found:
+        raise UnansweredError("lost", "what the server sent tells of no answer")
+    found[0] = replace(
+        found[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
+    )
+    return Reply(request, found, points.curve())
+
+
+def without_answers(request: Request, outcome: str) -> Reply:
+    """Return that no answers came."""
+    return Reply(request, [answer_row(t, 0, "", 1.0, outcome=outcome) for t in request.temperatures])
+
+
+async def _answers(
+    request: Request, enumeration: Enumeration, asking: Asking, continuation: Continuation
+) -> tuple[list[Completion], Points]:
+    assert request.matcher is not None
+    tree = SeenTree(
+        request.matcher,
+        request.max_new_tokens,
+        enumeration.temperatures,
+        request.temperatures,
+        asking.vocabulary,
+        asking.settings.chat,
+    )
+    root = await _explore(tree, request, enumeration.nodes, asking, continuation)
+    bounds = tree.bounds
+    apart = bounds.upper - bounds.lower
+    points = Points(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
+    came = await drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
+    rows: dict[float, list[_Drawn]] = {}
+    for t, draws in came.items():
+        told = [
+            summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut) for each in draws
+        ]
+        right = [request.matcher.right(each.completion.text) for each in draws]
+        # where a server does not list how an answer ended, nothing can be summed
+        values = [float(one) for one in right] if None in told else [value for value in told if value is not None]
+        points.draw(t, *mean_and_error(values))
+        rows[t] = [_Drawn(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
+    return list(_rows(request, tree, points, rows)), points
+
+
+async def _capped(request: Request, enumeration: Enumeration, asking: Asking) -> tuple[list[Completion], Points]:
+    """Return answers drawn at the highest temperature of a request, as many as there are draws at all of them, with
+    what they weigh at each.
+    """
+    matcher, cap = request.matcher, max(request.temperatures)
+    assert matcher is not None
+    number = enumeration.draws * len(request.temperatures)
+    draws = (await drawn(request, number, asking, [cap], None))[cap]
+    chat = asking.settings.chat
+    places = [ended(matcher, each.places, request.max_new_tokens, chat) for each in draws]
+    right = [matcher.right(each.completion.text) for each in draws]
+    below = [t for t in enumeration.temperatures if t <= cap]
+    told = capped(places, right, cap, below, asking.vocabulary)
+    points = Points.weighed(below, told)
+    found = []
+    for t in request.temperatures:
+        place = below.index(t)
+        sides = [
+            _Drawn(one, told.weights[row, place : place + 1], draws[row].completion) for row, one in enumerate(right)
+        ]
+        for trial, each in enumerate(balanced(sides, points.accuracy[place : place + 1])):
+            if each.weight[0] > 0:
+                weight = float(each.weight[0])
+                found.append(
+                    replace(each.completion, temperature=t, trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
+                )
+    return found, points
+
+
+async def _explore(
+    tree: SeenTree, request: Request, nodes: int, asking: Asking, continuation: Continuation
+) -> Position:
+    """Ask for the beginnings of answers that weigh most, until they are so many or weigh too little; return what was
+    said of the first place.
+    """
+    start = await continuation.start(asking.ask, request.prompt)
+    prompt_tokens = 0
+
+    async def said(prefix: Prefix, levels: int) -> Answered | UnansweredError | EndedError | None:
+        sending = continuation.sending(start, prefix.tokens, levels)
+        try:
+            return None if sending is None else await asking.ask.seen(sending)
+        except (UnansweredError, EndedError) as problem:  # the others are under way, and are paid
+            return problem
+
+    together, levels = tree.heaviest(1, 0.0), tree.depth
+    root: Position | None = None
+    while together:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(said(each, min(levels, tree.depth - len(each.tokens)))) for each in together]
+        for prefix, task in zip(together, tasks, strict=True):
+            answered = task.result()
+            if isinstance(answered, Exception):
+                raise answered
+            if answered is not None and not prefix.tokens:
+                prompt_tokens = answered.prompt_tokens
+            places = [] if answered is None else continuation.positions(answered, prefix.tokens, prompt_tokens)
+            root = root or (places[0] if places else None)
+            tree.grow(prefix, places[: tree.depth - len(prefix.tokens)])
+        nodes -= len(together)
+        together, levels = tree.heaviest(min(AT_ONCE, nodes), LEAST), LEVELS
+    if root is None:
+        raise UnansweredError("lost", "the server says nothing of the first token of an answer")
+    return root
+
+
+@dataclass(frozen=True)
+class _Drawn(Weighted):
+    completion: Completion
+
+
+def _rows(
+    request: Request, tree: SeenTree, points: Points, draws: Mapping[float, Sequence[_Drawn]]
+) -> Iterator[Completion]:
+    """Yield answers whose weights add up to the accuracy at each temperature where they are right, to the rest
+    elsewhere.
+    """
+    accuracy = np.clip(points.accuracy, 0, 1)
+    enumerated = balanced(tree.answers, accuracy)
+    one = tree.temperatures.index(1.0) if 1.0 in tree.temperatures else None
+    for t in request.temperatures:
+        place = points.temperatures.index(t)
+        if t in draws:
+            for trial, each in enumerate(_with_both_sides(draws[t], enumerated, accuracy[place : place + 1], place, t)):
+                if each.weight[0] > 0:
+                    yield replace(
+                        each.completion,
+                        trial=trial,
+                        weight=float(each.weight[0]),
+                        top_logprobs=None,
+                        **_UNCOUNTED,
+                    )
+            continue
+        for trial, answers in enumerate(enumerated):
+            if answers.weight[place] > 0:
+                yield _enumerated(answers, t, trial, place, one)
+
+
+def _with_both_sides(
+    drawn: Sequence[_Drawn], enumerated: Sequence[SeenAnswers], accuracy: Floats, place: int, temperature: float
+) -> list[_Drawn]:
+    """Return draws with weights by the accuracy (1,); beside them what is likeliest of the right, or the wrong answers,
+    where no draw is one and they weigh something.
+    """
+    answers = list(drawn)
+    for side in (True, False):
+        weighs = accuracy[0] if side else 1 - accuracy[0]
+        others = [each for each in enumerated if each.right == side]
+        if weighs > 0 and others and not any(each.right == side for each in drawn):
+            likeliest = max(others, key=lambda each: float(each.weight[place]))
+            answers.append(_Drawn(side, np.ones(1), _enumerated(likeliest, temperature, 0, place, None)))
+    return balanced(answers, accuracy)
+
+
+_UNCOUNTED: dict[str, Any] = {
+    "prompt_tokens": 0,
+    "completion_tokens": 0,
+    "reasoning_tokens": None,
+    "cached_tokens": None,
+}
+
+
+def _enumerated(answers: SeenAnswers, temperature: float, trial: int, place: int, one: int | None) -> Completion:
+    carried = b"".join(token.text for token in answers.tokens)
+    line = carried.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip() if carried.strip() else ""
+    carrying = [token for token in answers.tokens if token.text.split(b"\n", 1)[0].strip()]
+    return answer_row(
+        temperature,
+        trial,
+        line,
+        float(answers.weight[place]),
+        finish_reason=answers.finish_reason,
+        token_logprobs=[token.logprob for token in answers.tokens],
+        sampling_logprobs=answers.logprobs[:, place].tolist(),
+        answer_tokens=len(carrying),
+    )

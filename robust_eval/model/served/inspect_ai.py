@@ -1,0 +1,69 @@
+"""A model of any provider that inspect_ai has: Anthropic, Google, Bedrock, Mistral, …"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robust_eval.error import UserError
+from robust_eval.model.served.service_settings import ServiceSettings, refuse_secrets
+
+if TYPE_CHECKING:
+    from robust_eval.model.served.inspect_service import InspectService
+    from robust_eval.model.served.served_model import ServedModel
+
+
+@dataclass
+class InspectAI(ServiceSettings):
+    """The model that inspect_ai calls PROVIDER/NAME, asked through it.
+
+    The provider reads its key from the environment variable that it documents, and it is written nowhere.
+    """
+
+    base_url: str | None = None
+    """Address of the provider, where it has none of its own; null: the provider's, or that of its environment
+    variable."""
+    model_args: Any = None
+    """More of inspect_ai's arguments for the provider (its option -M), for example {responses_api: false}."""
+
+    def __post_init__(self) -> None:
+        if self.prompt_style != "chat":
+            raise ValueError(f"prompt_style must be chat, not {self.prompt_style}: inspect_ai sends messages")
+        if "/" not in self.model:
+            raise ValueError(f"model must be PROVIDER/NAME, such as anthropic/claude-sonnet-4-5, not {self.model}")
+        if self.base_url is not None and not {"@", "?", "#"}.isdisjoint(self.base_url):
+            raise ValueError("base_url must not hold a secret: the provider reads its key from the environment")
+        refuse_secrets("model_args", self.model_args, "leave it to the provider to find it there")
+        if own := [name for name in _OWN if name in (self.model_args or {})]:
+            raise ValueError(f"model_args must not hold {own[0]}, which follows from other settings")
+        super().__post_init__()
+
+    @property
+    def server(self) -> str:
+        """The provider and its model."""
+        return self.model
+
+    def identity(self) -> dict[str, Any]:
+        """Return the provider, its model, and how it is prompted."""
+        asked = {"server": "inspect_ai", "base_url": self.base_url, "model_args": self.model_args or {}}
+        return super().identity() | asked
+
+    def service(self, key: str | None) -> "InspectService":
+        """See ServiceSettings; the provider finds its key itself."""
+        from robust_eval.model.served.inspect_service import InspectService
+
+        return InspectService(self.model, self.base_url, self.model_args or {}, self.at_once)
+
+    def load(self) -> "ServedModel":
+        """Return a client of the provider, which loads nothing; UserError where inspect_ai is not installed."""
+        try:
+            import inspect_ai  # noqa: F401
+        except ImportError as problem:
+            raise UserError(
+                "model=inspect asks through inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
+            ) from problem
+        from robust_eval.model.served.served_model import ServedModel
+
+        return ServedModel(self, None)
+
+
+_OWN = ("model", "role", "default", "config", "base_url", "memoize", "max_retries", "custom_outputs")
+"""What the program itself says of a provider."""

@@ -1,0 +1,282 @@
+"""The probabilities of answers by what a server shows, against every answer of a language that can be enumerated."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from api_server import api_server
+from experiments import run_experiment
+from scripted_server import ScriptedServer, scripted_server
+from table_server import TableServer
+from toy_language import ALL, DEPTH, GRID, MATCHER, Table, truth
+
+from robust_eval.answer import Answers, rows
+from robust_eval.engine.local import Local
+from robust_eval.error import UserError
+from robust_eval.grader.letter import LetterChoices, chosen_letter
+from robust_eval.model.base import Enumeration, Reply, Request
+from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.served_model import ServedModel
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.stored_model import StoredModel
+
+CAN = Capabilities(
+    limit="max_tokens",
+    system_role=True,
+    greedy=True,
+    truncation_off={},
+    highest_temperature=2.0,
+    top_logprobs=5,
+    tempered_logprobs=False,
+    choices=10,
+    seed=True,
+)
+
+
+def request(number: int = 0, nodes: int = 128, draws: int = 10, depth: int = DEPTH) -> Request:
+    return Request(
+        question_id=f"q{number}",
+        rewrite=0,
+        prompt=Prompt("", (), f"Question: {number}?\nAnswer:"),
+        temperatures=GRID,
+        trials=0,
+        max_new_tokens=depth,
+        seed=3,
+        matcher=MATCHER,
+        enumeration=Enumeration(nodes, ALL, None, draws),
+    )
+
+
+@contextmanager
+def served(
+    server: TableServer, can: Capabilities | None = None, **settings: object
+) -> Iterator[tuple[ServedModel, ScriptedServer]]:
+    with scripted_server(server) as script:
+        named = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0}
+        model = OpenAI(**{**named, "base_url": script.url, **settings}).load()
+        whole = server.shown == len(server.pieces)
+        model._capabilities = can or replace(CAN, top_logprobs=server.shown, whole_vocabulary=whole)
+        yield model, script
+
+
+def replies(model: ServedModel, requests: Sequence[Request]) -> list[Reply]:
+    model.check(requests, curves=True)
+    found = [reply for block in model.complete(requests, {each.item for each in requests}) for reply in block]
+    return sorted(found, key=lambda reply: reply.request.question_id)
+
+
+@pytest.mark.parametrize(("digits", "ids"), [(4, True), (6, False)])
+def test_bounds_hold_the_truth_and_close_points_are_near_it(digits: int, ids: bool) -> None:
+    for language in range(5):
+        table = Table(language)
+        with served(TableServer(table, shown=7, digits=digits, ids=ids)) as (model, _):
+            (reply,) = replies(model, [request()])
+        assert reply.curve is not None
+        told = reply.curve
+        right = dict(zip(ALL, truth(table), strict=True))
+        for t, accuracy, error, lower, upper, how in zip(
+            *(told.temperatures, told.accuracy, told.standard_error, told.lower, told.upper),
+            told.how or (),
+            strict=True,
+        ):
+            assert lower - 1e-9 <= right[t] <= upper + 1e-9
+            assert lower <= accuracy <= upper
+            if how == "bounds":
+                assert upper - lower <= (0.7 if t <= 1 else 0.15)
+                assert abs(accuracy - right[t]) <= 1.96 * error + 1e-9
+            else:
+                assert abs(accuracy - right[t]) < 4.5 * error
+        assert {0.2, *GRID} <= set(told.temperatures)
+        for t in GRID:
+            weights = [one.weight for one in reply.completions if one.temperature == t]
+            rightly = [one.weight for one in reply.completions if one.temperature == t and MATCHER.right(one.text)]
+            assert sum(weights) == pytest.approx(1)
+            assert sum(rightly) == pytest.approx(told.accuracy[told.temperatures.tolist().index(t)], abs=1e-6)
+
+
+def test_a_text_that_is_cut_into_other_tokens_is_left_unknown() -> None:
+    """ " Par" and "is" are written as " Paris", which is a token of its own: after that, others are likely."""
+    table = Table(4)
+    with served(TableServer(table, shown=14, ids=False)) as (model, script):
+        (reply,) = replies(model, [request(nodes=10_000)])
+    assert reply.curve is not None
+    right = truth(table)[ALL.index(1.0)]
+    place = reply.curve.temperatures.tolist().index(1.0)
+    assert reply.curve.lower[place] <= right <= reply.curve.upper[place]
+    assert any(body.get("prompt", "").endswith(" Paris") for body in script.bodies)
+    assert reply.curve.upper[place] - reply.curve.lower[place] > 1e-4  # all is seen, but what is written alike
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (TableServer(Table(0), ids=False, counts=False), "it does not count the tokens of a prompt"),
+        (TableServer(Table(0), ids=False, forgets=True), "of what is likely next differs from a plain answer"),
+    ],
+)
+def test_a_server_that_does_not_go_on_as_it_answers_is_refused_with_what_would_work(
+    server: TableServer, reason: str
+) -> None:
+    with served(server) as (model, _), pytest.raises(UserError, match=reason) as refused:
+        replies(model, [request()])
+    assert "choose sampler=temperature_sweep" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "can", "reason"),
+    [
+        ({"batch": True}, CAN, "model.batch=false"),
+        ({"reasoning_effort": "low"}, CAN, "leave out model.thinking_token_budget"),
+        ({}, replace(CAN, top_logprobs=0), "gives no log-probabilities, and sampler=exact needs them"),
+        ({}, replace(CAN, tempered_logprobs=True), "--logprobs-mode raw_logprobs"),
+    ],
+)
+def test_what_keeps_a_server_from_being_asked_is_said_before(
+    settings: dict[str, object], can: Capabilities, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: can.to_text())
+    with served(TableServer(Table(0)), can, **settings) as (model, script):
+        with pytest.raises(UserError, match=reason):
+            model.check([request()], curves=True)
+        assert not script.bodies
+
+
+def stored(server: TableServer, entries: object, script: ScriptedServer, requests: Sequence[Request]) -> Answers:
+    named = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0}
+    config = OpenAI(**{**named, "base_url": script.url})
+    return StoredModel(config, Local(), entries, Stopwatch()).answers(requests, "test", needs_curves=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("changes", ["silent", "after_temperature"])
+def test_a_server_that_changes_its_mind_about_log_probabilities_makes_errors_that_are_asked_again(
+    changes: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = TableServer(Table(1))
+    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: CAN.to_text())
+    requests = [request(number, nodes=20) for number in range(4)]
+    with scripted_server(server) as script, SqliteStore(str(tmp_path / "store")).open() as entries:
+        whole = stored(server, entries, script, requests[:1])
+        first = len(script.bodies)
+        server.changes_after = (changes, len(script.bodies) + first)
+        spoilt = stored(server, entries, script, requests)
+        assert "error" in {outcome for _, outcome in rows(spoilt.table, "question_id", "outcome")}
+        setattr(server, changes, False)
+        server.changes_after = None
+        mended = stored(server, entries, script, requests)
+        before = len(script.bodies)
+        again = stored(server, entries, script, requests)
+        assert len(script.bodies) == before
+    assert {outcome for _, outcome in rows(mended.table, "question_id", "outcome")} == {"ok", "empty"}
+    assert again.curves.equals(mended.curves)
+    of_first = [row for row in rows(mended.curves, "question_id", "temperature", "accuracy", "how") if row[0] == "q0"]
+    assert of_first == list(rows(whole.curves, "question_id", "temperature", "accuracy", "how"))
+
+
+def test_faults_change_nothing() -> None:
+    server = TableServer(Table(2))
+    with served(server) as (model, _):
+        (good,) = replies(model, [request(nodes=30)])
+    fail = {2, 5, 6, 9, 20}
+    with served(TableServer(Table(2), fails=fail), retries=3) as (model, script):
+        (mended,) = replies(model, [request(nodes=30)])
+    assert len(script.bodies) > max(fail)
+    assert good.curve is not None
+    assert mended.curve is not None
+    assert mended.curve.accuracy.tolist() == good.curve.accuracy.tolist()
+    assert [one.text for one in mended.completions] == [one.text for one in good.completions]
+
+
+def test_a_run_that_may_cost_no_more_ends_and_says_so() -> None:
+    priced = {"prompt_price": 1e6, "completion_price": 1e6, "budget": 400.0}
+    with served(TableServer(Table(2)), **priced) as (model, script):
+        with pytest.raises(UserError, match="the budget of 400 is spent"):
+            replies(model, [request(number) for number in range(20)])
+        assert model.spending.spent <= 400
+        assert script.bodies
+
+
+LETTERS = [b"", b"\n", b" A", b" B", b"A", b" C", b" The", b"B.", b"?", b" x", b" D"]
+
+
+@pytest.mark.parametrize("shown", [6, 11])
+def test_one_request_tells_how_probable_each_choice_is(shown: int) -> None:
+    table = Table(5, vocabulary=len(LETTERS))
+    server = TableServer(table, shown=shown, pieces=LETTERS)
+    asked = replace(request(), matcher=None, max_new_tokens=1, enumeration=Enumeration(1, ALL, LetterChoices(3, 1), 40))
+    logits = table.logits(()).double()
+    chosen = [[2, 4], [3, 7], [5]]
+    with served(server) as (model, script):
+        (reply,) = replies(model, [asked])
+    assert reply.curve is not None
+    assert sum("temperature" in body and body["temperature"] == 0 for body in script.bodies) == 1
+    bounded = [t for t, how in zip(reply.curve.temperatures, reply.curve.how or (), strict=True) if how == "bounds"]
+    assert bounded if shown == 6 else bounded == list(ALL)
+    assert len(script.bodies) == 1 + sum(4 for t in GRID if t not in bounded)
+    for t in GRID:
+        p = (logits / t).softmax(-1).numpy()
+        place = reply.curve.temperatures.tolist().index(t)
+        assert reply.curve.lower[place] - 1e-9 <= p[[3, 7]].sum() <= reply.curve.upper[place] + 1e-9
+        weights = dict.fromkeys("ABC", 0.0)
+        for one in reply.completions:
+            if one.temperature == t and (letter := chosen_letter(one.text, 3)):
+                weights[letter] += one.weight
+        assert [weights[letter] for letter in "ABC"] == pytest.approx(
+            [p[ids].sum() for ids in chosen], abs=0.15 if t in bounded else 0.25
+        )
+        assert sum(one.weight for one in reply.completions if one.temperature == t) == pytest.approx(1)
+
+
+def test_a_server_that_takes_temperatures_up_to_1_and_only_draws_is_weighed_below() -> None:
+    errors = []
+    grid = tuple(t for t in ALL if t <= 1)
+    for language in range(6):
+        table = Table(language)
+        can = replace(CAN, top_logprobs=7, highest_temperature=1.0)
+        with served(TableServer(table, shown=7, ids=False, counts=False), can) as (model, script):
+            (reply,) = replies(model, [replace(request(draws=60), temperatures=(0.2, 0.6, 1.0))])
+            drawn_at = {body["temperature"] for body in script.bodies}
+        assert drawn_at == {0.0, 1.0}
+        told, right = reply.curve, truth(table)[: len(grid)]
+        assert told is not None
+        assert told.temperatures.tolist() == list(grid)
+        assert set(told.how or ()) == {"weights"}
+        assert (told.lower - 1e-9 <= right).all()
+        assert (right <= told.upper + 1e-9).all()
+        assert (told.upper - told.lower)[0] < 0.2
+        errors.append((told.accuracy - right) / told.standard_error)
+        for t, accuracy in zip(told.temperatures.tolist(), told.accuracy.tolist(), strict=True):
+            rightly = [one.weight for one in reply.completions if one.temperature == t and MATCHER.right(one.text)]
+            assert t not in (0.2, 0.6, 1.0) or sum(rightly) == pytest.approx(accuracy, abs=1e-6)
+    assert np.sqrt(np.mean(np.square(errors))) < 1.5
+
+
+def test_a_run_against_llama_cpp_has_curves_of_facts_and_the_letters_of_multiple_choice_questions(
+    tmp_path: Path,
+) -> None:
+    with api_server(slots=2) as url:
+        model = ("model=openai_compatible", f"model.base_url={url}", "model.model=m", "model.prompt_style=plain")
+        small = ("sampler=exact", "sampler.exact.nodes=6", "sampler.exact.draws=2", "sampler.exact.selection=none")
+        grid = ("sampler.exact.temperatures=[0.5,1.0,1.6]", "tracking=none", f"paths.mlruns={tmp_path}")
+        for data, questions in (("facts", 2), ("physics", 2)):
+            asked = (*model, *small, *grid, f"dataset={data}", f"dataset.limit={questions}", "metric=[frs,certainty]")
+            (tmp_path / data).mkdir()
+            result = run_experiment(tmp_path / data, *asked)
+            table = result.graded["exact"]
+            assert set(table["outcome"].to_pylist()) <= {"ok", "empty"}
+            curves = pq.read_table(tmp_path / data / "curves.parquet")
+            points = list(rows(curves, "temperature", "accuracy", "lower", "upper", "how"))
+            assert {how for *_, how in points} <= {"bounds", "draws"}
+            assert all(0 <= lower <= accuracy <= upper <= 1 for _, accuracy, lower, upper, _ in points)
+            at_half = [point for point in points if point[0] == 0.5]
+            assert len(at_half) == questions
+            assert all(how == "bounds" for *_, how in at_half)
+            summary = result.summary()
+            assert 0 <= summary["accuracy.t0.5"] <= 1
+            assert summary["certainty.entropy.t0.5"] >= 0
