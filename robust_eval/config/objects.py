@@ -16,7 +16,6 @@ from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.figure import declared
 from robust_eval.record.settings import SEVERAL
-from robust_eval.sampler.base import ORDER
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
@@ -83,10 +82,12 @@ def _without_orders(config: Config) -> Config:
     """Return the configuration without the metric of orders, where it stands beside all three methods of a profile and
     no choices are put in other orders: a profile is of as many methods as there are answers for.
     """
-    conditions = config.sampler if config.recorded is None else config.recorded.conditions()
-    if not config.metric.keys() >= {*profile.METHODS} or any(each.arranges for each in conditions.values()):
+    if not config.metric.keys() >= {*profile.METHODS, profile.ORDERED}:
         return config
-    return replace(config, metric={name: each for name, each in config.metric.items() if each.axis != ORDER})
+    conditions = config.sampler if config.recorded is None else config.recorded.conditions()
+    if any(each.arranges for each in conditions.values()):
+        return config
+    return replace(config, metric={name: each for name, each in config.metric.items() if name != profile.ORDERED})
 
 
 def _check_asked(config: Config, asked: str) -> None:

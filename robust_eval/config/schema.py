@@ -55,6 +55,7 @@ from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded
 from robust_eval.runtime.announced import ANNOUNCED
 from robust_eval.sampler.base import Sampler
+from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -84,6 +85,7 @@ _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
     "temperature_sweep": TemperatureSweep,
     "exact": Exact,
     "perturbation": Perturbation,
+    "order": ChoiceOrders,
     "repetition": Repetition,
     "recorded": RecordedAnswers,
 }

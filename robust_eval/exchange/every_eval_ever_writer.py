@@ -173,7 +173,7 @@ def _limit(limit: float, unknown: float) -> float | str:
 def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iterator[dict[str, Any]]:
     for condition in answers.conditions:
         question = condition.question
-        target = right_answers(question)
+        target = right_answers(condition.shown)
         mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
         hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
@@ -190,7 +190,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
                 "input": {
                     "raw": condition.wording,
                     "reference": target,
-                    "choices": list(question.choices) or None,
+                    "choices": list(condition.shown.choices) or None,
                 },
                 "output": {
                     "raw": [row["text"]],

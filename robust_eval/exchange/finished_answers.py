@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, HowAsked, how_asked, temperature_name
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.metric.estimate import Estimate
+from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.question import LETTERS, Question
 from robust_eval.record.run_folder import ANSWERS
 from robust_eval.report.finished_runs import settings_that_count
@@ -30,9 +31,15 @@ class Condition(NamedTuple):
 
     @property
     def wording(self) -> str:
-        """The question as it was asked: itself, or its rewrite where the run knows that."""
+        """The question as it was asked: itself, or its rewrite where the run knows that. Its choices are ``shown``."""
         known = 0 < self.rewrite <= len(self.question.rewrites)
         return self.question.rewrites[self.rewrite - 1] if known else self.question.title
+
+    @property
+    def shown(self) -> Question:
+        """The question with its choices in the order in which they were shown."""
+        arrangement = arrangement_told(self.rows[0]["form"])
+        return self.question if arrangement is None else arrangement.of(self.question)
 
     @property
     def kept(self) -> str | None:
@@ -99,7 +106,11 @@ class FinishedAnswers:
         for (question_id, sampler, rewrite, t), rows in sorted(found.items(), key=order):
             parts = [printable(question_id)]
             if question_id == before:
-                parts += [f"t={t}", *([f"rewrite {rewrite}"] if rewrite else []), *([sampler] if several else [])]
+                parts += [
+                    f"t={t}",
+                    *([rows[0]["form"] or f"rewrite {rewrite}"] if rewrite else []),
+                    *([sampler] if several else []),
+                ]
             before = question_id
             name = _untaken(" ".join(parts), taken)
             taken.add(name)

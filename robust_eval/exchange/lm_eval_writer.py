@@ -61,8 +61,8 @@ def _sample(answers: FinishedAnswers, condition: Condition, doc_id: int) -> dict
     question, rows = condition.question, condition.rows
     mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
     doc: dict[str, Any] = {"id": question.id, "question": question.title, "answers": list(question.answers)}
-    doc |= {"choices": list(question.choices)} if question.choices else {}
-    target = right_answers(question)
+    doc |= {"choices": list(condition.shown.choices)} if question.choices else {}
+    target = right_answers(condition.shown)
     texts = [row["text"] for row in rows]
     return {
         "doc_id": doc_id,

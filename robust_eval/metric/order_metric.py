@@ -1,5 +1,5 @@
 """Accuracy by the place of the right choice and by the form of the choices, over a graded answer table: raters are
-orders and forms (docs/methods.md, §7).
+orders and forms (docs/order.md).
 """
 
 import math

@@ -39,9 +39,7 @@ FORM = {
 }
 Q = {
     "statistic": Figure("order.cochran_q", "Cochran's Q over places", shown=RUN, form=".2f", mean=False),
-    "freedom": Figure(
-        "order.cochran_q.freedom", "degrees of freedom of Cochran's Q", shown=RUN, form=".0f", mean=False
-    ),
+    "freedom": Figure("order.cochran_q.freedom", "degrees of freedom of Cochran's Q", shown=RUN, form="g", mean=False),
     "p_value": Figure("order.cochran_q.p", "p value of Cochran's Q", shown=RUN, form=".2g", mean=False),
 }
 FIGURES = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())

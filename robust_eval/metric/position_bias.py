@@ -1,4 +1,4 @@
-"""Does it matter at which place the right choice stands? Pure functions on arrays (docs/methods.md, §7)."""
+"""Does it matter at which place the right choice stands? Pure functions on arrays (docs/order.md)."""
 
 import math
 from typing import NamedTuple

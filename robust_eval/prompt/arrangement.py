@@ -1,5 +1,6 @@
-"""How the choices of a question are shown: in which order, and in which form (docs/methods.md, §7)."""
+"""How the choices of a question are shown: in which order, and in which form (docs/order.md)."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -109,7 +110,6 @@ def permutations(question: Question, number: int, seed: int) -> list[Arrangement
     identity = tuple(range(len(question.choices)))
     rank = int.from_bytes(seeded_rank(seed, "order of choices", question.id))
     random, found = np.random.default_rng(rank), {identity: None}
-    possible = int(np.prod([float(place) for place in range(1, len(identity) + 1)]))
-    while len(found) < min(number + 1, possible):
+    while len(found) < min(number + 1, math.factorial(len(identity))):
         found.setdefault(tuple(random.permutation(len(identity)).tolist()))
     return [Arrangement(order) for order in list(found)[1:]]

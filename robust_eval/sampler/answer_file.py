@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
+from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_lines, text_lines
@@ -293,6 +294,9 @@ class AnswerFile:
             refuse("weight", (weight >= 0) & (weight <= 1), "a share between 0 and 1")
         known = pc.is_in(columns["outcome"], value_set=pa.array(OUTCOMES))
         refuse("outcome", known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
+        if "form" in columns:
+            known = [not told or arrangement_told(told) is not None for told in columns["form"].to_pylist()]
+            refuse("form", known, "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers'")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")

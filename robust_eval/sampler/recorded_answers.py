@@ -19,6 +19,7 @@ from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
 from robust_eval.sampler.base import ORDER
+from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
 from robust_eval.sampler.perturbation import Perturbation
@@ -178,6 +179,7 @@ _AXES = {
     "temperature_sweep": TemperatureSweep.axis,
     "exact": Exact.axis,
     "perturbation": Perturbation.axis,
+    "order": ChoiceOrders.axis,
     "repetition": Repetition.axis,
 }
 """What our own samplers vary, by the names that they have in the files of a run."""

@@ -31,13 +31,17 @@ class Repetition:
     own."""
 
     axis = "trial"
-    arranges = False
 
     def __post_init__(self) -> None:
         for name in ("trials", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         self.temperatures = ascending(self.temperatures)
+
+    @property
+    def arranges(self) -> bool:
+        """No: choices are shown as they stand."""
+        return False
 
     @property
     def estimator(self) -> str:

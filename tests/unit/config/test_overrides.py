@@ -35,7 +35,7 @@ MODELS = (
     "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
     "vllm_qwen25_14b"
 )
-METRICS = "agreement, certainty, frs"
+METRICS = "agreement, certainty, frs, order"
 GRADERS = "cosine, judge, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
@@ -55,7 +55,7 @@ MISTAKES = {
     "metric=[3]": f"there is no metric=3; there are {METRICS}",
     "metric=[]": "metric must name at least one option",
     "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, frs, multiqa, "
-    "profile, smoke",
+    "order, profile, smoke",
     "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
     "to Integer",
     "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
@@ -212,6 +212,8 @@ def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_p
     extra += ["model.model=anthropic/x"] if file.stem == "inspect" else []
     # frs, the metric of config.yaml, needs several temperatures
     extra += ["metric=agreement"] if file.stem in ("perturbation", "repetition", "llm") else []
+    extra += ["metric=agreement"] if file.parent.name == "sampler" and file.stem == "order" else []
+    extra += ["sampler=order"] if file.parent.name == "metric" and file.stem == "order" else []
     extra += ["sampler=perturbation"] if file.stem == "llm" else []
     if file.stem == "recorded" and file.parent.name in ("model", "sampler"):
         answers = tmp_path / "answers.jsonl"
