@@ -201,15 +201,15 @@ MISTAKES = {
     "metrics, frs those of temperature_sweep): leave it out, or add one that does",
     "experiment=profile sampler.repetition.prompts=builtin:zero_shot.yaml": "the samplers of a run ask with the same "
     f"prompts, not sampler.temperature_sweep.{PROMPTS}, sampler.perturbation.{PROMPTS}, "
-    "sampler.repetition.prompts=builtin:zero_shot.yaml: set them alike",
+    f"sampler.repetition.prompts=builtin:zero_shot.yaml, sampler.order.{PROMPTS}: set them alike",
     "sampler=[repetition,recorded] metric=certainty sampler.recorded.file=a.jsonl model.name=mine": "sampler=recorded "
     "stands alone, because nothing is asked: it cannot be one of repetition,recorded",
     "experiment=profile sampler.repetition.trials=1": "metric=certainty needs repeated answers to the same "
     "question, and the sampler asks once: set sampler.trials to 2 or more",
     "experiment=profile sampler.trials=3": "there is no setting sampler.trials; sampler has temperature_sweep, "
-    "perturbation, repetition",
+    "perturbation, repetition, order",
     "experiment=profile model=recorded model.name=mine": "model=recorded cannot be asked, as "
-    "sampler=temperature_sweep,perturbation,repetition does: choose another model, or sampler=recorded sampler.file=…",
+    "sampler=temperature_sweep,perturbation,repetition,order does: choose another model, or sampler=recorded sampler.file=…",
 }
 
 

@@ -37,7 +37,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
         {
             "id": f"q{place}",
             "question": f"What is number {place}?",
-            "answers": ["e"],
+            **({"answers": ["e"]} if place < 10 else {"choices": ["e", "f"], "correct": place % 2}),
             "type": ["NUM", "LOC"][place % 2],
             "category": ["odd", "even"][place // 2 % 2],
             "rewrites": [f"Which one is number {place}?", f"Tell me number {place}."],

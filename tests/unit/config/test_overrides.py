@@ -235,6 +235,7 @@ def test_yaml_spells_out_every_default_of_the_schemas():
         ("sampler", "temperature_sweep"),
         ("metric", "frs"),
         ("sampler", "perturbation"),
+        ("sampler", "order"),
         ("metric", "agreement"),
         ("grader", "matching"),
         ("grader", "levenshtein"),
