@@ -116,7 +116,8 @@ def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictCon
     elsewhere = [CONF] if (own := own_folder()) is None else [CONF, own]
     places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
-        composed = _compose([f"hydra.searchpath=[{places}]", *overrides])
+        search = f"hydra.searchpath=[{places}]"
+        composed = _compose([search, *overrides], _compose([search]))
         return to_config(composed), composed
 
 

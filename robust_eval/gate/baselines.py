@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.runtime.json_text import parsed_json
 
@@ -49,7 +49,13 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
         return Path(name)
     if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
         return Path(stands_for)
-    return tracked.fetched(stands_for or name)
+    try:
+        return tracked.fetched(stands_for or name)
+    except UserError as problem:
+        there = baselines(mlruns)
+        if stands_for is not None or not there or isinstance(problem, OutageError):
+            raise
+        raise UserError(f"there is no baseline {name} (there are {', '.join(there)}); {problem}") from problem
 
 
 def baselines(mlruns: Path) -> list[str]:

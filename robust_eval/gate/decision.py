@@ -59,7 +59,7 @@ class Differences(NamedTuple):
 
 class Judged(NamedTuple):
     """The verdict on one figure. ``needed`` facts decide, of which ``n`` are there; the means are those of shared facts
-    at which both runs have the figure. ``p_mcnemar`` is that of knowledge.
+    at which both runs have the figure. ``p_mcnemar`` is that of knowledge; ``alike`` says that all differ equally.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Judged(NamedTuple):
     high: float
     needed: float
     p_mcnemar: float | None = None
+    alike: bool = False
 
     @property
     def more(self) -> float:
@@ -201,7 +202,9 @@ def _judged(figure: Differences, level: float, bounds: tuple[float, float], fail
         float(each[defined].mean()) if n else math.nan for each in (figure.baseline, figure.candidate, values)
     )
     p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
-    return Judged(figure.name, figure.label, figure.margin, outcome, n, one, other, between, low, high, needed, p)
+    alike = n > 0 and bool((values[defined] == values[defined][0]).all())
+    said = figure.name, figure.label, figure.margin
+    return Judged(*said, outcome, n, one, other, between, low, high, needed, p, alike)
 
 
 def _needed_at_any_time(figure: Differences, level: float) -> float:
@@ -252,9 +255,10 @@ def sentence(judged: Judged) -> str:
         return f"{found}: not worse by more than the margin."
     if math.isinf(judged.needed) or judged.more == 0:
         return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
-    return (
-        f"{found}: not decided; as facts differ here, it takes about {judged.more:,.0f} more of them for this margin."
-    )
+    more = f"about {judged.more:,.0f} more"
+    if judged.alike:
+        return f"{found}: not decided; no fact differs, which says little of so few: {more} would do for this margin."
+    return f"{found}: not decided; as facts differ here, it takes {more} of them for this margin."
 
 
 def _missing(run: MeasuredRun, most: float) -> str:

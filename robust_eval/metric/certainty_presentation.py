@@ -110,7 +110,12 @@ def _anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
     """Return the entropies of models that everybody can imagine."""
     anchors = [(0.0, "one that says the same each time")]
     if choices and all(choices):
-        anchors.append((float(np.mean([guessed_entropy(each, trials) for each in choices])), "a model that guesses"))
+        anchors.append(
+            (
+                float(np.mean([guessed_entropy(each, trials) for each in choices])),
+                f"a model that guesses {trials} times",
+            )
+        )
     else:
         anchors.append((math.log(max(trials, 1)), "one that never says the same twice"))
     return anchors

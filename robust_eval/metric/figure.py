@@ -63,6 +63,8 @@ class Figure:
     """For a count of what was left out: the sentence that follows the number."""
     ahead: str = ""
     """What a run does that has the better value, to stand between two runs ("holds its facts more firmly than")."""
+    explained: str = ""
+    """What it is, in a sentence, where its label does not say so."""
     by_number: str = ""
     """What the number of answers to each question does to it by itself: a sentence."""
     lacking: str = ""

@@ -26,6 +26,7 @@ FRS = Figure(
     of_question="FRS, d = {}",
     ties="frs.breaking_temperature",
     ahead="holds its facts more firmly than",
+    explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
     by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
 )
 """The mean score for each weight d."""
@@ -144,7 +145,13 @@ def presentation(
         f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
     )
     claims = [*_half(breaking, levels), *_firmest(score.by_question[first], types)]
-    scale = Scale(f"mean FRS, d = {d:g}", frs, 0.0, 1.0, _anchors(levels, d, score.settings["unbroken"]))
+    scale = Scale(
+        f"mean Factual Robustness Score (FRS), d = {d:g}",
+        frs,
+        0.0,
+        1.0,
+        _anchors(levels, d, score.settings["unbroken"]),
+    )
     return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"], claims, scale)
 
 
@@ -183,7 +190,10 @@ def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[flo
         return float(factual_robustness_score(np.array([entropy]), np.array([breaking]), d, unbroken)[0])
 
     return [
-        (score(1.0, levels[0]), "a model that guesses: every token is as likely, and each fact breaks at once"),
-        (float(flat.mean()), "a flat one: facts of every entropy break at every temperature, equally many"),
+        (
+            score(1.0, levels[0]),
+            "a model that guesses: every token is as likely as any other, and each fact breaks at once",
+        ),
+        (float(flat.mean()), "one in between: at each temperature as many facts break, however sure it was of them"),
         (score(0.0, never), "one that is sure and never breaks"),
     ]

@@ -16,7 +16,7 @@ from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
 from robust_eval.report.markdown import escaped, lines
-from robust_eval.report.opening import Ranking, opening
+from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 
 
@@ -64,7 +64,7 @@ def _what(compared: Comparison) -> list[str]:
     said = [f"{_counted(len(compared.runs))} of {models} on {datasets}."]
     if compared.repetitions:
         said.append(f"Left out: {_counted(compared.repetitions)} with the settings and the result of another.")
-    return said
+    return said + explanations(compared)
 
 
 def _counted(runs: int) -> str:

@@ -63,7 +63,7 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield pair_table(compared)
     for shared in compared.shared:
         yield from _question_tables(shared)
-    if any(name in run.figures for name in _COUNTED for run in compared.runs):
+    if any(run.figures.get(name, _NOTHING).value for name in _COUNTED for run in compared.runs):
         yield _cost_table(compared)
     for pair in compared.pairs:
         yield _difference_table(compared, pair)

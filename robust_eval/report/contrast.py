@@ -70,7 +70,7 @@ def cautions(runs: Sequence[FinishedRun], by_number: Sequence[str]) -> list[str]
         said.append(" ".join([f"The number of answers to a question differs ({numbers}).", *by_number]))
     for what, names in _CAUTIONS.items():
         if values := _apart(runs, names):
-            said.append(f"{what} differ ({values}): part of what is seen may be theirs.")
+            said.append(f"{what} differ ({values}): part of a difference may come from that.")
     return said
 
 

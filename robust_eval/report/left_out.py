@@ -79,14 +79,14 @@ def unread(counts: Mapping[str, float]) -> str:
     found = {name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")}
     if not found:
         return ""
-    reasons = ", ".join(f"{reason.replace('_', ' ')} {count:,.0f}" for reason, count in found.items())
+    reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in found.items())
     room = NOT_ENDED.replace(" ", "_") in found
     remedy = (
         "; model.max_completion_tokens, or model.thinking_budget where the model is loaded here, makes room"
         if room
         else ""
     )
-    return f"{_counted(sum(found.values()), 'reply', 'replies')}, none of which counts as right: {reasons}{remedy}"
+    return f"{_counted(sum(found.values()), 'reply', 'replies')}, none of which counts as right ({reasons}){remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

@@ -48,6 +48,11 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
     return [*said, *(each for each in alike if each not in said)], rankings
 
 
+def explanations(compared: Comparison) -> list[str]:
+    """Say what the figures are that speak for the runs, where their labels do not say so."""
+    return [about.explained for about in _headlines(compared) if about.explained]
+
+
 def _headlines(compared: Comparison) -> list[Figure]:
     found = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
     return [about for name in found if (about := compared.about(name))]
@@ -122,9 +127,12 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
     corrected = (
         "" if family == 1 else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
     )
+    one, other = map(number, values)
+    if one == other and signed(found.value) != signed(0.0):
+        one, other = (number(value, ".4f") for value in values)
     said = (
-        f"{compared.words(figure)} is {number(values[0])} in the first and {number(values[1])} in the second, a "
-        f"difference of {signed(sign * found.value)} ({interval}n = {found.n:,}{corrected})."
+        f"{compared.words(figure)} is {one} in the first and {other} in the second, a difference of "
+        f"{signed(sign * found.value)} ({interval}n = {found.n:,}{corrected})."
     )
     if not pair.told_apart and found.n >= FEWEST and math.isfinite(pair.needed) and pair.needed > found.n:
         said += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
@@ -160,8 +168,8 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
             f"another"
         )
     said = (
-        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept; two are told apart by p below "
-        f"{LEVEL:g} after Holm's correction and an interval without 0)."
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two count as different where p "
+        f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval leaves out 0."
     )
     return Ranking(said, [Ranked(place, letters[place]) for place in members])
 

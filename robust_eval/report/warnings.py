@@ -29,12 +29,14 @@ def warnings(result: Result) -> Iterator[Warned]:
     if not math.isnan(cut) and came and cut / came >= CUT:
         yield Warned(
             f"{cut:,.0f} of {came:,.0f} sampled replies were cut by the length limit, and graded as far as they go.",
-            "sampler.*.max_new_tokens makes room; an answer that stands first is whole all the same.",
+            "A larger sampler.*.max_new_tokens lets them end; an answer at the start of a reply is whole anyway.",
         )
     if said := unanswered(counts):
         yield Warned(f"Without a reply: {said}.", "The same command asks again for those that failed.")
     if said := unread(counts):
-        yield Warned(f"No answer was found in {said}.", "reader and sampler.*.prompts decide what is found.")
+        yield Warned(
+            f"No answer was found in {said}.", "The settings reader and sampler.*.prompts decide what is found."
+        )
     if said := unasked(result):
         yield Warned(f"{said}.", "until=null asks all.")
     if drifted := len(result.drifted()):

@@ -10,6 +10,7 @@ from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.record.result import Result
+from robust_eval.report.question_status import standings
 from robust_eval.runtime.rounding import number
 
 
@@ -66,10 +67,23 @@ def asked_words(result: Result) -> str:
     when = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
     model = f"{known.get('model.name', 'The model')}{f' ({where})' if where else ''}"
     again = "; ".join(dict.fromkeys(_again(name, known) for name in result.graded))
-    kept = "all of them" if len(result.kept) == len(result.candidates()) else f"{len(result.kept):,} of them"
+    kept = (
+        "all of them" if len(result.kept) == len(result.candidates()) else f"{len(result.kept):,} of {_known(result)}"
+    )
     once = "once at temperature 0, and " if result.baseline.num_rows else ""
     data = known.get("dataset.name", "the data set")
     return f"{model} was asked {len(result.candidates()):,} questions of {data}{when}: {once}{kept} {again}."
+
+
+def _known(result: Result) -> str:
+    """Return of which questions some were kept: those that were answered right, or all."""
+    standing = standings(result)
+    right = sum(each.endswith((", right", ", no exact match")) for each in standing)
+    return (
+        "them"
+        if "kept, right" not in standing or len(result.kept) > standing.count("kept, right")
+        else f"the {right:,} that it answered right"
+    )
 
 
 def _again(sampler: str, settings: Mapping[str, object]) -> str:
@@ -104,13 +118,13 @@ def few(questions: int, grouped: bool = False) -> str:
     """Say that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
 
     >>> few(1)
-    'Intervals here rest on as few as 1 question: below 30 an interval is a warning and no measure.'
+    'Some intervals rest on 1 question alone: with fewer than 30 they are too narrow to be trusted.'
     """
     if not 0 < questions < FEWEST:
         return ""
     noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
     return (
-        f"Intervals here rest on as few as {questions} {noun}: below {FEWEST} an interval is a warning and no measure."
+        f"Some intervals rest on {questions} {noun} alone: with fewer than {FEWEST} they are too narrow to be trusted."
     )
 
 

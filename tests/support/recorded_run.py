@@ -26,6 +26,7 @@ def recorded_run(
     reverse: bool = False,
     alike: float | None = None,
     varied: bool = False,
+    grouped: bool = False,
 ) -> Result:
     """Run the experiment on answers made up here.
 
@@ -34,7 +35,8 @@ def recorded_run(
     ``agreement`` among the metrics there are answers to two rewrites as well, in every third question one of them
     wrong. ``reverse`` has the first questions hold at the highest temperatures instead. ``alike`` is how firm every one
     of them is, where all behave alike: those of 0.2 break at the last temperature, those of 0.9 never. With ``varied``
-    no two answers to a question above temperature 0 are alike.
+    no two answers to a question above temperature 0 are alike. ``grouped`` gives questions a category, and half of
+    them a passage.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "questions.jsonl"
@@ -48,6 +50,9 @@ def recorded_run(
                 "type": PLACES[number % 4],
                 "rewrites": [f"Fact {number} is what? {more}", f"Tell me fact {number}. {more}"],
             }
+            if grouped:
+                passage = f"A passage of {number}." if number % 2 else ""
+                record |= {"category": ["odd", "even"][number // 2 % 2], "context": passage}
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
     write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse, alike, varied), answers)
@@ -122,6 +127,8 @@ def _part(
         "top_logprobs": [[[math.log(p), *([math.log((1 - p) / 12)] * 9)]] for p in sure] if t == 0 else [None] * n,
         "answer_tokens": np.ones(n, dtype=int),
         "finish_reason": ["stop"] * n,
+        "prompt_tokens": numbers + 20,
+        "completion_tokens": np.ones(n, dtype=int),
     }
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     arrays = [pa.array(values, field.type) for values, field in zip(columns.values(), schema, strict=True)]

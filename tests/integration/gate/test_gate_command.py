@@ -19,6 +19,7 @@ from junitparser import JUnitXml
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.cli import baseline, gate
+from robust_eval.gate.baselines import set_baseline
 from robust_eval.runtime import measured_choices
 
 QUESTIONS = 200
@@ -314,7 +315,7 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("grader.contains=substring",), "grader.contains is substring and was word"),
         (("grader=levenshtein",), "grader.contains is not set and was word"),
         (("dataset.path=other.jsonl",), "the key of question q3 is Item4 and was Item3"),
-        (("model.nmae=x",), "nmae"),
+        (("model.nmae=x",), "there is no setting model.nmae (did you mean model.name?)"),
         (("gate.level=3",), "gate: level must lie between 0 and 1"),
         (("until={frs.d1: 0.1}",), "a gate takes until=decided"),
         (("mlruns/runs/base", "until=decided"), "has been asked already"),
@@ -328,6 +329,25 @@ def test_a_mistake_in_the_call_ends_with_2_and_a_sentence(
     assert gated(*words) == (2, {})
     assert said in " ".join(capsys.readouterr().err.split())
     assert [folder.name for folder in (place / "mlruns" / "runs").iterdir()] == ["base"]
+
+
+def test_a_baseline_that_is_written_wrongly_is_a_mistake_that_names_those_that_there_are(
+    gated: Gate, place: Path, capsys: pytest.CaptureFixture[str]
+):
+    set_baseline(place / "mlruns", "production", "mlruns/runs/base")
+    assert gated(baseline="producton") == (2, {})
+    said = " ".join(capsys.readouterr().err.split())
+    assert "there is no baseline producton (there are production); there is no MLflow database" in said
+
+
+def test_questions_that_the_baseline_was_not_asked_are_left_out_which_is_said(
+    gated: Gate, place: Path, caplog: pytest.LogCaptureFixture
+):
+    lines = [{"id": f"q{k}", "question": f"What is number {k}?", "answers": [f"Item{k}"]} for k in range(QUESTIONS + 7)]
+    (place / "more.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    status, found = gated("dataset.path=more.jsonl")
+    assert (status, found["shared_questions"]) == (0, QUESTIONS)
+    assert "7 questions are left out, because the baseline was not asked them" in caplog.text
 
 
 def test_a_damaged_baseline_is_a_mistake(gated: Gate, place: Path, capsys: pytest.CaptureFixture[str]):

@@ -3,10 +3,10 @@
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +20,14 @@ from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished_runs import read_run
 
+
+class Compared(NamedTuple):
+    """A comparison as it was written, and as a browser shows it."""
+
+    folder: Path
+    page: Page
+
+
 METRICS = "[frs,agreement,certainty]"
 NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?%?")
 
@@ -32,7 +40,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         with without_figures():
             data = f"dataset.path={folder / 'one' / 'questions.jsonl'}"
             settings = [f"model.name={name}", "metric.frs.d=[1,5]", data]
-            recorded_run(folder / name, 45, *settings, metrics=METRICS, reverse=reverse)
+            recorded_run(folder / name, 45, *settings, metrics=METRICS, reverse=reverse, grouped=True)
     return [folder / name / "run" for name in ("one", "other")]
 
 
@@ -149,13 +157,67 @@ def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files
         assert unfounded(" ".join(numbers), [value for name, value in row.items() if name != "type"]) == []
 
 
-def test_every_number_of_a_comparison_is_one_of_its_tables(browser: Browser, folders: list[Path], tmp_path: Path):
-    write_comparison(compare([read_run(folder) for folder in folders]), tmp_path)
-    opened = Opened(browser, tmp_path / "comparison.html")
-    page = opened.page
+def test_the_table_of_categories_is_that_of_the_file(page: Page, report: Path):
+    rows = pq.read_table(report.parent / "certainty_by_category.parquet").to_pylist()
+    shown = cells(page, "categories")
+    assert len(shown) == len(rows) == 2
+    for row, (category, *numbers) in zip(rows, shown, strict=True):
+        assert category == row["category"]
+        found = NUMBER.findall(" ".join(numbers))
+        names = ("temperature", "questions", "entropy", "entropy_low", "entropy_high")
+        names += ("error_rate", "error_rate_low", "error_rate_high")
+        assert len(found) == len(names)
+        assert all(equals(each, row[name]) for each, name in zip(found, names, strict=True))
+
+
+@pytest.fixture(scope="module")
+def comparison(browser: Browser, folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
+    folder = tmp_path_factory.mktemp("comparison")
+    write_comparison(compare([read_run(each) for each in folders]), folder)
+    page = Opened(browser, folder / "comparison.html").page
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    yield Compared(folder, page)
+    page.close()
+
+
+def test_scores_by_data_set_and_counts_of_tokens_are_those_of_the_summaries(comparison: Compared, folders: list[Path]):
+    summaries = {folder.parent.name: json.loads((folder / "summary.json").read_text()) for folder in folders}
+    scores = cells(comparison.page, "Factual Robustness Score by data set")
+    assert [row[:2] for row in scores] == [[name, d] for name in summaries for d in ("1", "5")]
+    for name, d, mean, unbroken in scores:
+        for shown, figure in ((mean, f"frs.d{d}"), (unbroken, "frs.unbroken_share")):
+            own = [summaries[name][f"{figure}{end}"] for end in ("", ".low", ".high", ".n")]
+            found = NUMBER.findall(shown)
+            assert len(found) == len(own), shown
+            assert all(equals(each, value) for each, value in zip(found, own, strict=True)), shown
+    tokens = cells(comparison.page, "Tokens, and answers that were none")
+    assert {row[0] for row in tokens} == set(summaries)
+    for name, *counts in tokens:
+        assert counts
+        assert unfounded(" ".join(counts), summaries[name].values()) == []
+
+
+def test_scenarios_are_the_means_of_their_questions(comparison: Compared, folders: list[Path]):
+    shown = cells(comparison.page, "By scenario")
+    header = comparison.page.locator("[role=region][aria-label='By scenario'] thead th").all_inner_texts()
+    column = header.index("answer entropy (nats) at t = 0.7")
+    checked = 0
+    for folder in folders:
+        questions = pq.read_table(folder / "questions.parquet").to_pylist()
+        for scenario in ("extractive", "abstractive"):
+            (row,) = [row for row in shown if row[:2] == [folder.parent.name, scenario]]
+            values = [each["certainty.entropy.t0.7"] for each in questions if each["scenario"] == scenario]
+            known = [value for value in values if not math.isnan(value)]
+            assert int(row[3]) == len(values)
+            assert equals(NUMBER.findall(row[column])[0], math.fsum(known) / len(known))
+            checked += 1
+    assert checked == 4
+
+
+def test_every_number_of_a_comparison_is_one_of_its_tables(comparison: Compared):
+    page = comparison.page
     runs, pairs, questions = (
-        pq.read_table(tmp_path / f"{name}.parquet").to_pylist() for name in ("runs", "pairs", "questions")
+        pq.read_table(comparison.folder / f"{name}.parquet").to_pylist() for name in ("runs", "pairs", "questions")
     )
 
     def numbers(rows: list[dict[str, Any]]) -> set[float]:
@@ -183,7 +245,6 @@ def test_every_number_of_a_comparison_is_one_of_its_tables(browser: Browser, fol
             assert unfounded(" ".join(found), numbers(own)) == [], text
             checked += 1
     assert checked >= 25
-    page.close()
 
 
 def test_a_number_that_is_no_value_is_found():

@@ -9,7 +9,7 @@ from gated import gated_run
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.gate.comparable import refuse_incomparable
-from robust_eval.gate.decision import Decision, Differences, decide, differences, judge, whole
+from robust_eval.gate.decision import Decision, Differences, decide, differences, judge, sentence, whole
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.verdict import confidence_sequence, verdict
@@ -129,6 +129,18 @@ def test_it_says_how_many_more_facts_are_needed():
     (found,) = judge([figure(random.choice([-1.0, 0.0, 1.0], 100, p=[0.1, 0.8, 0.1]))], 0.95)
     assert found.outcome == "INCONCLUSIVE"
     assert found.more == found.needed - 100 > 1000
+
+
+def test_what_is_not_decided_says_whether_facts_differ():
+    random = np.random.default_rng(0)
+    differing = random.choice([-1.0, 0.0, 1.0], 100, p=[0.1, 0.8, 0.1])
+    said = {name: sentence(judge([figure(values)], 0.95)[0]) for name, values in
+            {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
+    assert said["alike"] == (
+        "a: 0.000 after 0.000 over 60 facts, 0.000 (-0.060 to +0.060; margin 0.02): not decided; no fact differs, "
+        "which says little of so few: about 123 more would do for this margin."
+    )
+    assert "as facts differ here, it takes about" in said["differing"]
 
 
 def test_with_looks_the_sequence_decides():

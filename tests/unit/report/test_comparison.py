@@ -278,11 +278,11 @@ def test_few_questions_are_warned_of_as_independent_ones():
         return compare([run({"frs.d1": np.linspace(0, 1, n)}, ids, kept=kept, groups=groups)]).warning
 
     assert warning(30) == ""
-    assert "as few as 29 questions:" in warning(29)
-    assert "as few as 8 groups of questions:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
-    assert "as few as 10 questions:" in warning(40, kept=[row < 10 for row in range(40)])
+    assert "rest on 29 questions alone:" in warning(29)
+    assert "rest on 8 groups of questions alone:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
+    assert "rest on 10 questions alone:" in warning(40, kept=[row < 10 for row in range(40)])
     assert (
-        "as few as 12 questions:"
+        "rest on 12 questions alone:"
         in compare(
             [
                 run(

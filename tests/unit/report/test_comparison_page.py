@@ -92,7 +92,7 @@ def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison)
     assert page.tags.count("th") == page.attributes.count(("scope", "col")) + page.attributes.count(("scope", "row"))
 
 
-FEW = "Intervals here rest on as few as 2 questions: below 30 an interval is a warning and no measure."
+FEW = "Some intervals rest on 2 questions alone: with fewer than 30 they are too narrow to be trusted."
 KEPT = "Questions kept by some and not by others, facts"
 DIFFER = "Questions that differ most: {}, facts".format
 TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", KEPT]
@@ -441,7 +441,8 @@ SCORED_TWICE = "Runs that differ in d alone are the same answers scored differen
 def test_the_opening_says_first_who_is_ahead_or_that_it_cannot_be_told(comparison):
     _, html, markdown = comparison
     said = sentences(compare(frs_runs()))
-    assert said == [f"{verdict()}).", SCORED_TWICE, "3 runs of large and small on facts."]
+    explained = "FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly."
+    assert said == [f"{verdict()}).", SCORED_TWICE, "3 runs of large and small on facts.", explained]
     assert all(each in html for each in said)
     assert markdown.startswith("# Comparison\n\n" + "\n\n".join(said) + "\n\n")
 

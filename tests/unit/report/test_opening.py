@@ -103,7 +103,8 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
     assert said == ranking.said
     assert said.endswith(
         "are ahead in mean FRS, d = 1, and cannot be told from one another (6 pairs, each on the 8 questions that both "
-        "kept; two are told apart by p below 0.05 after Holm's correction and an interval without 0)."
+        "kept). Two count as different where p is below 0.05 after Holm's correction for all pairs and the "
+        "95 % interval leaves out 0."
     )
 
 

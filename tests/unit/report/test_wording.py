@@ -16,7 +16,7 @@ from robust_eval.report.wording import few
     ],
 )
 def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
-    expected = f"Intervals here rest on as few as {said}: below 30 an interval is a warning and no measure."
+    expected = f"Some intervals rest on {said} alone: with fewer than 30 they are too narrow to be trusted."
     assert few(questions, grouped) == expected
 
 
