@@ -64,7 +64,7 @@ def cochran_q(right: ArrayLike) -> CochranQ:
     n = int(whole.sum())
     if not freedom:
         return CochranQ(n, math.nan, 0, math.nan)
-    return CochranQ(n, statistic, freedom, float(stats.chi2.sf(statistic, freedom)))
+    return CochranQ(n, float(statistic), freedom, float(stats.chi2.sf(statistic, freedom)))
 
 
 def place_bias(accuracy: ArrayLike) -> Floats:

@@ -42,6 +42,7 @@ COLUMNS = [
     "rule",
     "reason",
     "cached_tokens",
+    "form",
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 
@@ -71,6 +72,7 @@ FULL = {
     "rule": "first line",
     "reason": "made up",
     "cached_tokens": 3,
+    "form": "choices BA",
 }
 BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
 

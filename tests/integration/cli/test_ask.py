@@ -546,7 +546,8 @@ MISTAKES = {
     "several values",
     (FRANCE, "sampler.trials=0"): "sampler.perturbation: trials must be at least 1, not 0",
     (FRANCE, "sampler.trails=2"): "there is no setting sampler.perturbation.trails (did you mean "
-    "sampler.perturbation.trials?); sampler.perturbation has temperatures, trials, max_new_tokens, prompts, rewrites",
+    "sampler.perturbation.trials?); sampler.perturbation has temperatures, trials, max_new_tokens, prompts, orders, "
+    "permutations, forms, rewrites",
     (FRANCE, "aggregator=cluster"): "there is no aggregator=cluster (did you mean clusters?); there are clusters, "
     "entailment, text",
     (FRANCE, "truth"): "'truth' is no override: write KEY=VALUE",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from experiments import configuration, run_experiment
 from own_metric import Held
@@ -87,7 +88,8 @@ def test_a_run_of_all_methods_has_every_figure(ran: tuple[Result, Path], saved: 
 def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], tmp_path: Path):
     result, folder = ran
     told, read = findings(result), read_findings(folder)
-    assert told.tables == {name: read.tables[name] for name in told.tables}
+    for name, table in told.tables.items():
+        pd.testing.assert_frame_equal(table.to_pandas(), read.tables[name].to_pandas(), obj=name)
     assert told.declared == read.declared
     assert told.settings["metric.frs.threshold"] == read.settings["metric.frs.threshold"] == 0.5
     for name, curve in told.curves.items():
