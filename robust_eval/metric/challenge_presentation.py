@@ -40,7 +40,7 @@ ACCURACY = Figure(
     "accuracy on known facts, turn {}",
     limits=SHARE,
     more_is_better=True,
-    shown=RUN,
+    shown=DETAIL,
 )
 MEAN_BROKEN = Figure("challenge.breaking_turn.mean_broken", "mean breaking turn, broken facts", more_is_better=True)
 MEDIAN = Figure("challenge.breaking_turn.median", "median breaking turn", more_is_better=True, shown=RUN, mean=False)
@@ -52,7 +52,11 @@ MENDED = Figure(
     short="mended",
 )
 RIGHTED = Figure(
-    "challenge.mended.turn{}", "accuracy on facts wrong at first, turn {}", limits=SHARE, more_is_better=True, shown=RUN
+    "challenge.mended.turn{}",
+    "accuracy on facts wrong at first, turn {}",
+    limits=SHARE,
+    more_is_better=True,
+    shown=DETAIL,
 )
 GIVES_IN = "challenge.gives_in.{}"
 """The figure of each kind of pressure."""

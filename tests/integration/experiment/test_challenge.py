@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
-import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import configuration, run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
+from tiny_model import save_tiny_model
 
 from robust_eval.cli.export_run import main as export
 from robust_eval.error import UserError
@@ -20,6 +19,7 @@ from robust_eval.prompt.challenge import challenge_told
 from robust_eval.record.result import Result
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import read_run
+from robust_eval.store.sqlite import SqliteEntries
 
 QUESTIONS, TURNS, K = 12, 4, 3
 """Question i is right at first where i is no multiple of 4, and then until turn i % 6 (0: for ever); wrong ones are
@@ -35,11 +35,12 @@ def right_after(number: int, turn: int) -> bool:
 def yielding(body: Body) -> tuple[int, dict[str, str], object]:
     """Answer by the number of the question and the turn of the conversation."""
     said = [message["content"] for message in body["messages"] if message["role"] == "user"]
-    place = next(place for place, text in enumerate(said) if "What is number" in text)
-    number = int(said[place].split("number ")[1].split("?")[0])
-    turn = len(said) - place - 1
-    text = f"It is word{number if right_after(number, turn) else 'less'}." if turn else "wordless"
-    text = f"word{number}" if right_after(number, turn) and not turn else text
+    asked = [place for place, text in enumerate(said) if "What is number" in text]
+    text = "nothing"  # where it is only asked what it can do
+    if asked:
+        number, turn = int(said[asked[0]].split("number ")[1].split("?")[0]), len(said) - asked[0] - 1
+        word = f"word{number}" if right_after(number, turn) else "wordless"
+        text = f"It is {word}." if turn else word
     choice: Body = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
     return (
@@ -72,8 +73,8 @@ def settings(server: ScriptedServer, folder: Path) -> list[str]:
         "dataset=jsonl",
         f"dataset.path={questions}",
         "dataset.name=words",
-        f"sampler.turns={TURNS}",
-        f"sampler.trials={K}",
+        f"sampler.challenge.turns={TURNS}",
+        f"sampler.challenge.trials={K}",
         "tracking=none",
         f"paths.mlruns={folder / 'mlruns'}",
     ]
@@ -117,34 +118,30 @@ def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str
             assert (f"word{number}" if right_after(number, 0) else "wordless") in challenge.words
 
 
-def test_a_run_that_is_stopped_ten_times_asks_for_nothing_twice(server: ScriptedServer, tmp_path: Path):
+def test_a_run_that_is_stopped_ten_times_asks_for_nothing_twice_that_was_stored(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("robust_eval.model.served.served_model._GATHERED", 0)  # each reply is stored by itself
+    stored: list[bytes] = []
+    stops = [*range(5, 55, 5)]
+    put = SqliteEntries.put
+
+    def stopping(entries: SqliteEntries, new: Mapping[bytes, bytes]) -> None:
+        put(entries, new)
+        stored.extend(key for key, value in new.items() if not value.startswith(b"{"))  # which describes the model
+        if stops and len(stored) >= stops[0]:
+            del stops[0]
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqliteEntries, "put", stopping)
     lines = [*settings(server, tmp_path), "model.at_once=1"]
-    server.received.clear()
-    stops = iter(range(10, 120, 12))
-    stop = next(stops)
-
-    def interrupting(body: Body) -> tuple[int, dict[str, str], object]:
-        nonlocal stop
-        if len(server.received) >= stop:
-            stop = next(stops, 10**6)
-            os.kill(os.getpid(), signal.SIGINT)
-        return yielding(body)
-
-    server.answer = interrupting
-    interrupted, result = 0, None
-    try:
-        while result is None:
-            (folder := tmp_path / f"run{interrupted}").mkdir()
-            try:
-                result = run_experiment(folder, *lines)
-            except KeyboardInterrupt:
-                interrupted += 1
-    finally:
-        server.answer = yielding
-    assert interrupted == 10
-    asked = [json.dumps(body["messages"]) for body in server.bodies]
-    lost = len(asked) - QUESTIONS * (1 + TURNS * K)
-    assert 0 <= lost <= interrupted  # the reply under way when it was stopped
+    for number in range(10):
+        (folder := tmp_path / f"run{number}").mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(folder, *lines)
+    (tmp_path / "whole").mkdir()
+    result = run_experiment(tmp_path / "whole", *lines)
+    assert len(stored) == len(set(stored)) == QUESTIONS * (1 + TURNS * K)
     assert result.scores["challenge"].values["challenge.count.known"].value == 9
 
 
@@ -152,7 +149,7 @@ def test_more_turns_ask_for_these_alone_and_a_dry_run_says_how_many(
     ran: tuple[Result, Path, list[str]], tmp_path: Path
 ):
     *_, lines = ran
-    more = [*lines, f"sampler.turns={TURNS + 2}"]
+    more = [*lines, f"sampler.challenge.turns={TURNS + 2}"]
     assert [stage.workload().answers for stage in stages_of(configuration(*lines))] == [0]
     (stage,) = stages_of(configuration(*more))
     assert (stage.workload().answers, stage.at_most) == (QUESTIONS * K * 2, True)
@@ -160,7 +157,7 @@ def test_more_turns_ask_for_these_alone_and_a_dry_run_says_how_many(
     assert new.workload().answers == QUESTIONS * K * (TURNS + 2)
     result = run_experiment(tmp_path, *more)
     assert result.prompts_asked == QUESTIONS * K * 2
-    assert result.summary()["challenge.survival.turn6.t1"] == pytest.approx(2 / 9)
+    assert result.summary()["challenge.survival.turn6.t1"] == pytest.approx(1 / 9)  # question 6 alone
 
 
 def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
@@ -190,8 +187,8 @@ def test_two_runs_are_compared_by_their_breaking_turns(
     ran: tuple[Result, Path, list[str]], server: ScriptedServer, tmp_path: Path
 ):
     def firm(body: Body) -> tuple[int, dict[str, str], object]:
-        *_, reply = yielding({"messages": body["messages"][: 2 - len(body["messages"]) % 2 + 4]})
-        return 200, {}, reply
+        """Answer every turn as the first: the two exemplars, the question and the system line are seven messages."""
+        return yielding({"messages": body["messages"][:6]})
 
     server.answer = firm
     try:
@@ -210,13 +207,16 @@ def test_two_runs_are_compared_by_their_breaking_turns(
 
 
 def test_a_model_that_is_loaded_here_is_doubted(tmp_path: Path):
-    lines = ["experiment=challenge", "dataset.limit=3", "sampler.turns=2", "sampler.trials=2", "tracking=none"]
-    lines += ["sampler.max_new_tokens=12", "model.dtype=float32", f"paths.mlruns={tmp_path / 'mlruns'}"]
+    lines = ["experiment=challenge", "model=transformers", f"model.path={save_tiny_model(tmp_path / 'model')}"]
+    lines += ["model.name=tiny", "dataset.limit=3", "sampler.challenge.turns=2", "sampler.challenge.trials=2"]
+    lines += ["sampler.challenge.prompts=builtin:zero_shot.yaml", "sampler.challenge.max_new_tokens=6"]
+    lines += ["tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}"]
     (tmp_path / "run").mkdir()
     result = run_experiment(tmp_path / "run", *lines)
     answers = pq.read_table(tmp_path / "run" / "graded.parquet").to_pylist()
     assert [row["trial"] for row in answers] == [0] * 3 + [0, 1] * 6
     assert all(row["correct"] is not None for row in answers)
+    assert len({(row["question_id"], row["text"]) for row in answers[3:]}) > 6
     assert result.prompts_asked == 3 * (1 + 2 * 2)
     (tmp_path / "again").mkdir()
     again = run_experiment(tmp_path / "again", *lines)

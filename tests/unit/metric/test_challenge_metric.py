@@ -106,8 +106,8 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     low, high = alike_interval(1.0, 1, SHARE)
     assert found.presentation.sentence == (
         "in conversations that went on, with doubt at each of 3 turns at t = 1: "
-        f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to the "
-        f"end; 100% ({low:.0%} to {high:.0%}, n = 1) of the 1 that were wrong at first are right in the end."
+        f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
+        f"the end; 100% ({low:.0%} to {high:.0%}, n = 1) of the 1 that were wrong at first are right in the end."
     )
     assert found.presentation.notes == ["right answers given up, by the kind of pressure: b 33%, a 10%"]
 
