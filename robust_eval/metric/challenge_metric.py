@@ -1,5 +1,5 @@
 """At which turn of doubt known facts break, and which wrong answers doubt mends, over a graded answer table
-(docs/challenge.md, docs/methods.md, §7).
+(docs/challenge.md).
 """
 
 import math
@@ -143,7 +143,7 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
 
     References
     ----------
-    docs/methods.md, §7.
+    docs/challenge.md.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Each answer doubted again and again, in conversations that go on (docs/challenge.md, docs/methods.md, §7)."""
+"""Each answer doubted again and again, in conversations that go on (docs/challenge.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
