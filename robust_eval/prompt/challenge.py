@@ -9,6 +9,8 @@ from robust_eval.prompt.templates import KIND, fields_of
 from robust_eval.question import LETTERS, Question, seeded_rank
 
 _TOLD = re.compile(rf"turn ([1-9]\d{{0,3}}), ({KIND.pattern}): (.+)", re.S)
+_END = " .,;:!?"
+"""What an answer may end with; the sentence goes on there."""
 _POOL = 50
 """Answers of each kind among which that of another question is looked for, as a wrong one."""
 
@@ -77,6 +79,7 @@ class Doubter:
         if (question.id, said) not in self._alternatives:
             self._alternatives[question.id, said] = self.alternative(question, said)
         shown = {"answer": said, "alternative": self._alternatives[question.id, said]}
+        shown = {name: value and value.rstrip(_END) for name, value in shown.items()}
         known = {name for name, value in shown.items() if value}
         usable = {kind: [text for text, names in texts if names <= known] for kind, texts in self._kinds.items()}
         kinds = [kind for kind, texts in usable.items() if texts]

@@ -36,8 +36,9 @@ class Challenge(KnownFacts):
     ``selection=contains`` leaves them out. One without a reply at turn 0 is not asked.
     """
 
-    temperatures: list[float] = field(default_factory=lambda: [1.0])
-    """Of the answers after turn 0, all above 0; each has conversations of its own."""
+    temperatures: list[float] = field(default_factory=lambda: [0.3])
+    """Of the answers after turn 0, all above 0; each has conversations of its own. High ones break facts by
+    themselves."""
     max_new_tokens: int = 64
     """Length limit of an answer, in tokens."""
     selection: str = "none"

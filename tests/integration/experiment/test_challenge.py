@@ -73,6 +73,7 @@ def settings(server: ScriptedServer, folder: Path) -> list[str]:
         "dataset=jsonl",
         f"dataset.path={questions}",
         "dataset.name=words",
+        "sampler.challenge.temperatures=[1.0]",
         f"sampler.challenge.turns={TURNS}",
         f"sampler.challenge.trials={K}",
         "tracking=none",
@@ -166,7 +167,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     result, folder, lines = ran
     recorded = [
         *("sampler=recorded", f"sampler.recorded.file={folder / 'answers.parquet'}", "model.prompt_style=chat"),
-        *("metric=challenge", "model.name=yielding", *lines[6:9], *lines[11:]),
+        *("metric=challenge", "model.name=yielding", *lines[6:9], *lines[12:]),
     ]
     again = run_experiment(tmp_path, *recorded)
     ours, theirs = (each.scores["challenge"].flat() for each in (result, again))

@@ -68,6 +68,11 @@ def test_an_alternative_is_wrong_and_not_what_was_said(question: Question, said:
     assert found == possible if len(possible) < 3 else found <= possible
 
 
+def test_a_sentence_has_no_full_stop_of_the_answer():
+    challenge = Doubter({"denial": ["It is not {answer}. Really?"]}, [FRANCE], 0).challenge(FRANCE, "Paris.", 0, 1)
+    assert challenge == Challenge(1, "denial", "It is not Paris. Really?")
+
+
 def test_without_another_answer_nothing_is_offered_and_without_an_answer_nothing_is_denied():
     alone = Doubter(KINDS, [FRANCE], seed=0)
     assert alone.alternative(FRANCE, "Paris") is None
