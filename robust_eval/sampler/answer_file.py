@@ -300,7 +300,10 @@ class AnswerFile:
                 not told or arrangement_told(told) is not None or challenge_told(told) is not None
                 for told in columns["form"].to_pylist()
             ]
-            refuse("form", known, "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers'")
+            said = (
+                "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers', or what was said to doubt"
+            )
+            refuse("form", known, f"{said}, as in 'turn 1, doubt: Are you sure?'")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")
