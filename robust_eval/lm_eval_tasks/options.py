@@ -52,7 +52,7 @@ class Options:
     def of(cls, given: Any, **others: Any) -> "Options":
         """Return the options that a mapping and ``others`` name; UserError for a name that is none."""
         names = [each.name for each in fields(cls)]
-        whole = {**given, **others} if isinstance(given, Mapping) else {given: None}
+        whole: dict[Any, Any] = {**given, **others} if isinstance(given, Mapping) else {given: None}
         for name in whole:
             if name not in names:
                 raise UserError(f"the options of robust_eval's tasks are {', '.join(names)}, and not {name!r:.40}")
