@@ -34,6 +34,9 @@ def evaluate(folder: Path, code: str, commands: Sequence[Sequence[str]]) -> None
     """Leave samples and results of each run in a folder of its name, and in ``said.json`` what was logged, sent, and
     printed by the code.
     """
+    import lm_eval.evaluator
+
+    lm_eval.evaluator.add_env_info = lambda results: None  # it asks pip and the graphics card, for a second each time
     (folder / "page").mkdir()
     for place in (folder, folder / "page"):
         (place / "quiz.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in [*QUIZ, UNKNOWN]))
@@ -46,16 +49,24 @@ def evaluate(folder: Path, code: str, commands: Sequence[Sequence[str]]) -> None
     with api_server(slots=2) as url:
         arguments = {"base_url": f"{url}/completions", "model": "m", "tokenized_requests": False, "max_retries": 1}
         few = OPTIONS | {"trials": 3, "known": False}
-        for name, seeds, limit in (("seeds", True, None), ("same", False, 1)):
-            with _logged() as lines:
-                _run(name, "local-completions", arguments, few | {"seeds": seeds}, gen_kwargs=WHOLE, limit=limit)
-            said[name] = lines
+        settings = {"gen_kwargs": WHOLE}
+        with _logged() as said["seeds"]:
+            _run("seeds", "local-completions", arguments, few | {"seeds": True}, **settings)
+        with _logged() as said["same"]:
+            _run("same", "local-completions", arguments, few, "robust_eval_certainty", limit=1, **settings)
     os.chdir("page")
     said["printed"] = _page(code, commands)
     (folder / "said.json").write_text(json.dumps(said))
 
 
-def _run(name: str, model: str, arguments: dict[str, Any], options: dict[str, Any], **settings: Any) -> None:
+def _run(
+    name: str,
+    model: str,
+    arguments: dict[str, Any],
+    options: dict[str, Any],
+    task: str = "robust_eval",
+    **settings: Any,
+) -> None:
     import lm_eval
     from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks import TaskManager
@@ -66,7 +77,7 @@ def _run(name: str, model: str, arguments: dict[str, Any], options: dict[str, An
     found = lm_eval.simple_evaluate(
         model=model,
         model_args={**arguments, "tokenizer_backend": None},
-        tasks=["robust_eval"],
+        tasks=[task],
         task_manager=manager,
         log_samples=True,
         evaluation_tracker=tracker,
@@ -74,8 +85,8 @@ def _run(name: str, model: str, arguments: dict[str, Any], options: dict[str, An
     )
     samples = found.pop("samples")
     tracker.save_results_aggregated(results=found, samples=samples)
-    for task, own in samples.items():
-        tracker.save_results_samples(task_name=task, samples=own)
+    for asked, own in samples.items():
+        tracker.save_results_samples(task_name=asked, samples=own)
 
 
 @contextlib.contextmanager

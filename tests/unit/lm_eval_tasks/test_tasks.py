@@ -1,16 +1,20 @@
 """Requests and values of lm-eval's tasks, and what cannot be asked."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lm_eval.api.instance import Instance
 
+from robust_eval.config.questions import named_questions
 from robust_eval.error import UserError
 from robust_eval.lm_eval_tasks.tasks import AnswerCertaintyTask, FactualRobustnessTask, RepeatedQuestions
 
 ROME = {"id": "it", "question": "What is the capital of Italy?", "answers": ["Rome"]}
+LOADED = cache(named_questions)
+"""The same files for all tests, which take half a second to find."""
 LETTER = {"id": "mc", "question": "Which planet is red?", "choices": ["Venus", "Mars"], "correct": 1}
 
 
@@ -18,6 +22,7 @@ LETTER = {"id": "mc", "question": "Which planet is red?", "choices": ["Venus", "
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("quiz.jsonl").write_text(f"{json.dumps(ROME)}\n{json.dumps(LETTER)}\n")
+    monkeypatch.setattr("robust_eval.lm_eval_tasks.tasks.named_questions", LOADED)
 
 
 def requests(task: RepeatedQuestions, **settings: Any) -> list[Instance]:
