@@ -15,6 +15,8 @@ from scripted_server import Body, ScriptedServer, scripted_server
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.export_run import main as export
+from robust_eval.config.overrides import checked_overrides
+from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
 from robust_eval.prompt.challenge import challenge_told
@@ -212,6 +214,36 @@ def test_two_runs_are_compared_by_their_breaking_turns(
     assert pair.log_rank is not None
     assert (pair.log_rank.first, pair.log_rank.second, pair.log_rank.statistic) == (broken, 0, broken)
     assert pair.leading == "challenge.unbroken_share.t1"
+
+
+def test_a_model_of_one_temperature_is_doubted_at_its_own_and_a_judge_reads_every_turn(
+    server: ScriptedServer, tmp_path: Path
+):
+    def judged(body: Body) -> tuple[int, dict[str, str], object]:
+        """Say that a reply is right where the conversation is a judge's; answer any other."""
+        *rest, reply = yielding(body)
+        if "Is the reply right?" in body["messages"][-1]["content"]:
+            reply["choices"][0]["message"]["content"] = "It is.\nVerdict: right"
+        return *rest, reply
+
+    server.answer = judged
+    (tmp_path / "run").mkdir()
+    lines = [*settings(server, tmp_path), "dataset.limit=4", "model.takes_temperature=false"]
+    lines += ["grader=judge", "grader.model=openai_compatible", f"grader.model.base_url={server.url}"]
+    lines += ["grader.model.model=judge", "grader.model.highest_temperature=2"]
+    register()
+    lines = checked_overrides(lines).overrides
+    try:
+        (*_, verdicts) = stages_of(configuration(*lines))
+        result = run_experiment(tmp_path / "run", *lines)
+        assert [stage.workload().answers for stage in stages_of(configuration(*lines))] == [0, 0]
+    finally:
+        server.answer = yielding
+    assert verdicts.workload().answers >= 4 * TURNS * K
+    figures = result.scores["challenge"].figures()
+    assert figures[f"challenge.survival.turn{TURNS}.own"].value == 1
+    assert result.scores["challenge"].values["challenge.count.known"].value == 4
+    assert read_run(tmp_path / "run").breaking_temperatures() == ([1, 2, 3, 4], pytest.approx(np.full(4, math.inf)))
 
 
 def test_a_model_that_is_loaded_here_is_doubted(tmp_path: Path):
