@@ -1,6 +1,6 @@
 """How tight certain bounds are, and how far estimates from the truth, by the number of prefixes that are evaluated.
 
-    python benchmarks/bounds.py [--questions 24] [--reference 500] [--quick] [--json FILE]
+    python benchmarks/bounds.py [--questions 16] [--reference 400] [--quick] [--json FILE]
 
 Beside sampler=exact stand two algorithms, written from their papers, on the same model, questions and matchers. BEAVER
 (arXiv 2512.05439) expands the likeliest prefix first and bounds the probability after each step; its estimate is the
@@ -9,8 +9,8 @@ them together, and, as one frontier that expands by the mean probability over th
 (decoding-constrained beam search, arXiv 2603.24917) give lower bounds, one beam at each temperature; what is estimated
 is the bound. Neither cuts the vocabulary here, and for all of them an answer ends when nothing can make it wrong.
 
-"exact, best first" is exact with BEAVER's order for the prefixes on which its bounds rest: half of its passes go to the
-likeliest up to t = 1, and the rest is thinned as ever. The truth is the mean of trees with many more nodes and other
+"exact, ranked" is exact with an order like BEAVER's for the prefixes on which its bounds rest: of each level it keeps
+those that are likeliest up to t = 1 for certain, with three quarters of the passes. The truth is the mean of trees with many more nodes and other
 random numbers. The questions are the first of the built-in facts that the model knows.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 from estimators import GRID, QUICK_ASKED, Floats, known, rms
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +36,7 @@ from robust_eval.model.local.batching import Beside
 from robust_eval.model.local.exact_tree import enumerate_answers, level_budgets
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prompt_encoder import PromptEncoder
+from robust_eval.model.local.tempered import tempered_logprobs
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import Ids
 from robust_eval.sampler.exact import Exact
@@ -46,10 +48,12 @@ SHOWN = 64
 """The number of passes of which the table by temperature is."""
 REFERENCE_SEEDS = (1001, 1002)
 COLD = GRID <= 1
-SCORES = np.vstack([np.eye(len(GRID)), np.ones(len(GRID)) / len(GRID), COLD / COLD.sum()])
-"""What best-first searches go by: the probability at each temperature, its mean over all, and over those up to 1."""
-EACH, ALL, UP_TO_1 = slice(0, len(GRID)), -2, -1
-WAYS = ("exact", "exact_best_first", "beaver_each", "beaver_one", "beams")
+RANKED = 0.75
+"""The part of its passes with which the ranked tree narrows the bounds."""
+SCORES = np.vstack([np.eye(len(GRID)), np.ones(len(GRID)) / len(GRID)])
+"""What best-first searches go by: the probability at each temperature, and its mean over all."""
+EACH, ALL = slice(0, len(GRID)), -1
+WAYS = ("exact", "exact_ranked", "beaver_each", "beaver_one", "beams")
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ class Asked:
 
 def main() -> None:
     command = Command(__doc__)
-    command.add_argument("--questions", type=int, default=24, help="the first so many that the model knows")
-    command.add_argument("--reference", type=int, default=500, help="nodes of each tree of the reference")
+    command.add_argument("--questions", type=int, default=16, help="the first so many that the model knows")
+    command.add_argument("--reference", type=int, default=400, help="nodes of each tree of the reference")
     options = command.options(questions=1, reference=64)
     passes = PASSES[:2] if options.quick else PASSES
     settings, facts = setting("float32")
@@ -111,7 +115,7 @@ def main() -> None:
     figures = {"questions": float(len(questions)), "reference_standard_error": rms(spread)}
     for way in WAYS:
         figures |= measured(way, found[way], truth, passes, passes.index(shown))
-    for way in ("exact", "exact_best_first"):
+    for way in ("exact", "exact_ranked"):
         for count in passes:
             for peer in ("beaver_each", "beaver_one"):
                 figures[f"{way}_error_over_{peer}_{count}"] = _ratio(figures, "error", way, peer, count)
@@ -139,7 +143,10 @@ def searched(asked: Asked, request: Request, passes: Sequence[int]) -> dict[str,
     searches = Searches(GRID.tolist(), SCORES, max(passes), [(count - 1) // levels for count in passes])
     tree = asked.expanded(request, searches)
     sizes = [1 + sum(level_budgets(fitting(count, levels), levels)) for count in passes]
-    exact = asked.enumerated([of_size(request, fitting(count, levels), 0) for count in passes])
+    trees = [of_size(request, fitting(count, levels), 0) for count in passes]
+    exact = asked.enumerated(trees)
+    with patch.object(exact_tree, "_Tree", Ranked):
+        ranked = asked.enumerated(trees)
     each = [[tree.best(score, count) for score in SCORES[EACH]] for count in passes]
     of_each = [[np.diagonal(values) for values in zip(*map(tree.bounds, at), strict=True)] for at in each]
     together = [len(np.unique(np.concatenate(at))) for at in each]
@@ -147,7 +154,7 @@ def searched(asked: Asked, request: Request, passes: Sequence[int]) -> dict[str,
     beams = tree.beam_bounds()
     return {
         "exact": _of_curves(exact, sizes),
-        "exact_best_first": _of_curves(best_first(asked, request, tree, passes), passes),
+        "exact_ranked": _of_curves(ranked, sizes),
         "beaver_each": _of_bounds(of_each, together),
         "beaver_one": _of_bounds(of_all, passes),
         "beams": Found(beams, beams, np.ones_like(beams), tree.beams.any(axis=2).sum(axis=0).tolist()),
@@ -170,31 +177,25 @@ def _on_grid(curve: Curve) -> Floats:
     return np.stack([curve.accuracy[at], curve.lower[at], curve.upper[at]])
 
 
-def best_first(asked: Asked, request: Request, tree: Expanded, passes: Sequence[int]) -> list[Curve]:
-    """The curves of trees that keep for certain what a best-first search up to t = 1 expands with half of the passes,
-    and thin the others.
+class Ranked(exact_tree._Tree):
+    """Keeps, of each level, the prefixes for certain that are likeliest up to t = 1, a fixed part of the budget, where
+    exact keeps those whose probability reaches a threshold, of which there may be few.
     """
-    sure = {count: {tree.paths[place] for place in tree.best(SCORES[UP_TO_1], count // 2)} for count in passes}
 
-    class BestFirst(exact_tree._Tree):
-        def __init__(self, request: Request, vocabulary: Vocabulary) -> None:
-            super().__init__(request, vocabulary)
-            levels = request.max_new_tokens - 1
-            assert request.enumeration is not None
-            self.sure = sure[request.enumeration.nodes]
-            thinned = level_budgets(fitting(request.enumeration.nodes - len(self.sure) + 1, levels), levels)
-            self._budget = [
-                budget + sum(len(path) == length for path in self.sure) for length, budget in enumerate(thinned, 1)
-            ]
-
-        def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
-            rows = {node.tokens: row for row, node in enumerate(self.level)}
-            length = len(self.level[0].tokens) + 1
-            places = [rows[path[:-1]] * logits.shape[1] + path[-1] for path in self.sure if len(path) == length]
-            return np.array(sorted(places), dtype=np.intp)
-
-    with patch.object(exact_tree, "_Tree", BestFirst):
-        return asked.enumerated([of_size(request, count, 0) for count in passes])
+    def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
+        cold = np.isin(self.temperatures, GRID[COLD])
+        places, ranks = [np.empty(0, dtype=np.intp)], [np.empty(0)]
+        for row, node in enumerate(self.level):
+            if node.certified:
+                tokens = logits[row].topk(min(budget, logits.shape[1])).indices.cpu().numpy()
+                rows = np.full(len(tokens), row)
+                at = self.temperatures
+                logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, at, generation)
+                goes_on = (scores[row, torch.from_numpy(tokens).to(scores.device)] > 0).cpu().numpy()
+                places.append((row * logits.shape[1] + tokens)[goes_on])
+                ranks.append((node.weight * np.exp(logprobs))[goes_on][:, cold].mean(axis=1))
+        order = np.argsort(-np.concatenate(ranks), kind="stable")
+        return np.concatenate(places)[order[: int(RANKED * budget)]]
 
 
 def measured(way: str, found: Sequence[Found], truth: Floats, passes: Sequence[int], shown: int) -> dict[str, float]:
@@ -240,7 +241,7 @@ def against(figures: dict[str, float], passes: Sequence[int]) -> Table:
     shown = Table(title="Exact over BEAVER: errors, and widths up to t = 1", title_justify="left")
     for column in ("way", "passes", "error, each", "error, one", "width, each", "width, one"):
         shown.add_column(column, no_wrap=True)
-    for way in ("exact", "exact_best_first"):
+    for way in ("exact", "exact_ranked"):
         for count in passes:
             names = [f"error_over_{peer}" for peer in ("beaver_each", "beaver_one")]
             names += [f"width_over_{peer}_to_1" for peer in ("beaver_each", "beaver_one")]
