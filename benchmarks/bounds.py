@@ -10,8 +10,8 @@ them together, and, as one frontier that expands by the mean probability over th
 is the bound. Neither cuts the vocabulary here, and for all of them an answer ends when nothing can make it wrong.
 
 "exact, ranked" is exact with an order like BEAVER's for the prefixes on which its bounds rest: of each level it keeps
-those that are likeliest up to t = 1 for certain, with three quarters of the passes. The truth is the mean of trees with many more nodes and other
-random numbers. The questions are the first of the built-in facts that the model knows.
+those that are likeliest up to t = 1 for certain, with three quarters of the passes. The truth is the mean of trees with
+many more nodes and other random numbers. The questions are the first of the built-in facts that the model knows.
 """
 
 from collections.abc import Sequence
