@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from robust_eval.answer import CURVES, SAMPLER
 from robust_eval.config.overrides import as_override, composed_run, with_own_options
 from robust_eval.config.schema import register
-from robust_eval.dataset.program_table import KeptTable, Rows, json_lines, records
+from robust_eval.dataset.data_frame import KeptTable, Rows, json_lines, records
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.metric.estimate import interval

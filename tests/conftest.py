@@ -42,9 +42,10 @@ def embedded() -> object:
 
 
 @pytest.fixture(scope="session")
-def shell() -> Iterator[Shell]:
-    """Runs commands without loading libraries and models anew for each."""
-    shell = Shell()
+def shell(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Shell]:
+    """Runs commands without loading libraries and models anew for each; all processes that test share its server."""
+    own = tmp_path_factory.getbasetemp()
+    shell = Shell(own if worker_id == "master" else own.parent)
     yield shell
     shell.close()
 

@@ -18,8 +18,8 @@ from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
 from robust_eval.labels.labeller_agreement import agreements
 from robust_eval.labels.labelling import Item, Labelling
 from robust_eval.metric.score import Score
-from robust_eval.record.mlflow import mlflow_library, store_at
 from robust_eval.record.mlflow_run import MlflowRun
+from robust_eval.record.mlflow_tracker import mlflow_library, store_at
 from robust_eval.record.run_folder import LABELS_FILE, TRACKED
 from robust_eval.report.corrected_figures import write_corrected
 from robust_eval.report.label_server import label_server, references

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from robust_eval.dataset.program_table import KeptTable
+from robust_eval.dataset.data_frame import KeptTable
 from robust_eval.error import UserError
 from robust_eval.harness.collected import Collected, collect, harness_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from hydra.core.config_store import ConfigStore
 
 from robust_eval.config.objects import nearest
+from robust_eval.dataset.file_formats import KINDS
 from robust_eval.dataset.jsonl import is_native
-from robust_eval.dataset.read_file import KINDS
 from robust_eval.error import UserError
 
 

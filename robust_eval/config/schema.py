@@ -47,7 +47,7 @@ from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.prompt_style import ByPromptStyle
 from robust_eval.reader.reply import Reply
-from robust_eval.record.mlflow import Mlflow
+from robust_eval.record.mlflow_tracker import Mlflow
 from robust_eval.record.settings import SEVERAL
 from robust_eval.record.tracking import Tracking, Untracked
 from robust_eval.rewriter.base import Rewriter

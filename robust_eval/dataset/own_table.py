@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from robust_eval.dataset.read_file import data_files, read_records
+from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.dataset.record import (
     MALFORMED,
     NO_QUESTION,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from robust_eval.dataset import free_text, multiple_choice
+from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.dataset.hub import commit, read_hub
 from robust_eval.dataset.layout import Layout
-from robust_eval.dataset.read_file import data_files, read_records
 from robust_eval.dataset.record import MALFORMED, Record, Unusable
 from robust_eval.dataset.selection import Selection
 from robust_eval.question import Question

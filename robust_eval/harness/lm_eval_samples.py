@@ -89,26 +89,32 @@ def _arguments(record: Any, where: str) -> list[tuple[str, Any]]:
 def _generated(
     record: Any, arguments: Sequence[Any], resps: Sequence[Any], scores: Any, model: str, task: str, where: str
 ) -> Iterator[LoggedAnswer]:
+    """Yield the replies to each request of a document, at the temperature of the request."""
     prompt, settings = arguments[0]
     question = _question(record, prompt, _choices(record, where), where)
-    temperature = of_kind(settings, "temperature", (int, float), where, math.inf)
-    if temperature == math.inf:  # then lm-eval asks for the greedy answer
-        temperature = OWN if settings.get("do_sample") is True else 0.0
-    elif not 0 <= temperature < math.inf:
-        raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
     until = settings.get("until") or []
     stop = tuple(texts(until)) if isinstance(until, list) else (str(until),)
     limit = next((settings[name] for name in ("max_gen_toks", "max_tokens") if type(settings.get(name)) is int), None)
     asked = AskedWith((("user", prompt),), stop, limit, chat=False)
     mark = record["doc"].get(MARK)
     own_columns = of_kind(mark, "answers", list, where, []) if mark is not None else []
-    for repeats in resps:
+    for (_, drawn), repeats in zip(arguments, resps, strict=True):
+        temperature = _temperature(drawn, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
             raise UserError(f"{where}: 'resps' must be lists of texts, not {shown(repeats)}")
         for number, text in enumerate(repeats):
             own = scores if not number and mark is None else {}  # lm-eval scores one of several replies
-            answer = LoggedAnswer(model, task, question, float(temperature), text, where, asked=asked, scores=own)
+            answer = LoggedAnswer(model, task, question, temperature, text, where, asked=asked, scores=own)
             yield marked(answer, mark, own_columns[number] if number < len(own_columns) else {})
+
+
+def _temperature(settings: Any, where: str) -> float:
+    temperature = of_kind(settings, "temperature", (int, float), where, math.inf)
+    if temperature == math.inf:  # then lm-eval asks for the greedy answer
+        return OWN if settings.get("do_sample") is True else 0.0
+    if not 0 <= temperature < math.inf:
+        raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
+    return float(temperature)
 
 
 def _distribution(

@@ -7,8 +7,7 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 
 from robust_eval.answer import HowAsked, Undecided, temperature_name
-from robust_eval.config.overrides import as_override, composed_run
-from robust_eval.config.schema import register
+from robust_eval.config.questions import named_questions
 from robust_eval.error import UserError
 from robust_eval.harness.logged import question_of, texts
 from robust_eval.harness.own_mark import MARK, mark_of
@@ -64,10 +63,8 @@ def marked_samples(
 def _loaded(data: Data, limit: int | None) -> tuple[str, list[tuple[Question, Sample | None]]]:
     """Return the name of the data, and the questions, each with the sample that it was made of."""
     if isinstance(data, str):
-        register()
-        lines = [as_override("dataset", data), *([] if limit is None else [as_override("dataset.limit", limit)])]
-        config, _ = composed_run(lines)
-        return config.dataset.name, [(question, None) for question in config.dataset.load()]
+        name, questions = named_questions(data, limit)
+        return name, [(question, None) for question in questions]
     found: list[tuple[Question, Sample | None]] = []
     for number, sample in enumerate(data[:limit], start=1):
         named = str(number if sample.id is None else sample.id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from robust_eval.dataset.read_file import KINDS, read_records
+from robust_eval.dataset.file_formats import KINDS, read_records
 from robust_eval.error import UserError
 from robust_eval.runtime.printable import printable
 

@@ -31,7 +31,7 @@ from robust_eval.metric.agreement import (
 )
 from robust_eval.metric.agreement_correction import labelled_whole, rater_correction
 from robust_eval.metric.agreement_presentation import FIGURES, presentation
-from robust_eval.metric.certainty import answer_entropy
+from robust_eval.metric.answer_entropy import answer_entropy
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import point
 from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width

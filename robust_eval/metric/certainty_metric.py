@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.certainty import answer_entropy, miller_madow
+from robust_eval.metric.answer_entropy import answer_entropy, miller_madow
 from robust_eval.metric.certainty_presentation import ERROR_RATE, FIGURES, presentation
 from robust_eval.metric.correction import add_corrected_curve, corrected_figure
 from robust_eval.metric.estimate import Estimate

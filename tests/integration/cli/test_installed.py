@@ -100,7 +100,7 @@ def test_the_descriptions_of_both_are_those_that_the_index_takes(built: tuple[Pa
 
 
 def test_the_command_measures_the_embedded_model(run: tuple[Run, Path]):
-    ran, folder = run[0]("dataset.limit=20", "sampler.trials=2"), run[1]
+    ran, folder = run[0]("dataset.limit=8", "sampler.trials=2"), run[1]
     assert ran.returncode == 0, ran.stdout + ran.stderr
     (report,) = folder.glob("mlruns/runs/*/*/report.html")
     assert f"report:  {report}" in ran.stdout
@@ -115,7 +115,7 @@ def test_what_is_installed_is_what_runs(run: tuple[Run, Path], installed: Path):
 
 def test_a_sweep_and_a_comparison(run: tuple[Run, Path]):
     command, folder = run
-    swept = command("-m", "seed=0,1", "dataset.limit=12", "sampler.trials=1", "metric.frs.d=1")
+    swept = command("-m", "seed=0,1", "dataset.limit=8", "sampler.trials=1", "metric.frs.d=1")
     assert swept.returncode == 0, swept.stdout + swept.stderr
     (sweep,) = folder.glob("mlruns/sweeps/*/*")
     compared = command("compare", str(sweep))
@@ -135,7 +135,7 @@ def test_python_programs_call_it(run: tuple[Run, Path]):
     program = """
 import robust_eval
 
-run = robust_eval.run(["dataset.limit=12", "sampler.trials=1", "seed=0", "metric.frs.d=1"])
+run = robust_eval.run(["dataset.limit=8", "sampler.trials=1", "seed=0", "metric.frs.d=1"])
 print(robust_eval.__file__)
 print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
 print(robust_eval.compare([run, run.folder]).folder)

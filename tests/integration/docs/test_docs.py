@@ -25,13 +25,14 @@ DOCS = PROJECT / "docs"
 FRONT = "../README.md"
 NAMES = [FRONT, *sorted(file.name for file in DOCS.glob("*.md"))]
 PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
-TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inspect.md", "scaling.md")
+TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inspect.md", "lm_eval.md", "scaling.md")
 """Their blocks are those of tests/unit/docs/test_data_set_page.py, tests/integration/harness/test_imported.py,
-tests/integration/inspect_tasks/test_inspect_page.py and tests/integration/docs/test_scaling_page.py."""
+tests/integration/inspect_tasks/test_inspect_page.py, tests/integration/lm_eval_tasks/test_lm_eval_tasks.py and
+tests/integration/docs/test_scaling_page.py."""
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
 WITHOUT_FIGURES = ("reproduce.md", "extend.md")
 """Pages of many runs, whose figures the other pages draw."""
-LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 2}
+LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 2, "experiment=order": 2}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
 """Of the first six facts, the embedded model knows one."""
@@ -42,10 +43,13 @@ FEWER = {
     "experiment=multiqa": "sampler.perturbation.rewrites=2",
     "sampler=exact": "sampler.nodes=24",
     "sampler.selection=none": "sampler.trials=2",
+    "experiment=order": "sampler.order.forms=[dots]",
 }
 """What is added to a command that has such a word, unless it brings a sampler of its own for MultiQ&A."""
 SHUFFLED = "dataset.shuffle=true"
 """Added for MultiQ&A: the first facts have no rewrites; in the order of the seed, the first has."""
+MOST_DATA_SETS = 2
+"""Data sets that a sweep goes through."""
 MOST_D = 2
 """Values of ``metric.frs.d`` that a sweep goes through."""
 OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.\w+\("(\w+)"\)', PAGES["extend.md"])}
@@ -152,7 +156,7 @@ def small(words: list[str]) -> list[str]:
         if key == "model" and not dry:
             value = ",".join(dict.fromkeys(map(_model_here, value.split(","))))
         elif key == "dataset" and not file:
-            value = ",".join(dict.fromkeys(map(_data_here, value.split(","))))
+            value = ",".join(list(dict.fromkeys(map(_data_here, value.split(","))))[:MOST_DATA_SETS])
         elif key == "metric.frs.d":
             value = ",".join(value.split(",")[:MOST_D])
         elif key == "dataset.limit":

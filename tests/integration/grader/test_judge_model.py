@@ -336,7 +336,7 @@ def test_a_judge_whose_answers_are_recorded_is_refused():
         checked_overrides(["sampler=recorded", "sampler.recorded.file=a.jsonl", "model.name=x", "grader=judge"])
 
 
-def test_a_run_that_is_killed_twenty_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
+def test_a_run_that_is_killed_ten_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
     """Each kill falls while a verdict is being asked for, one at a time: the one before may come again."""
     asked = settings(
         tmp_path, judge, ["It is Boston", "Boston", "A X?", "Boston"], "grader.model.at_once=1", "engine.threads=1"
@@ -357,7 +357,7 @@ run_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)
     def dying(body: Body) -> tuple[int, dict[str, str], Any]:
         if "Is the reply right?" not in str(body):
             return said("ok")
-        if kills[0] < 20 and len(verdict_requests(judge)) % 2 == 0 and process[0]:
+        if kills[0] < 10 and len(verdict_requests(judge)) % 2 == 0 and process[0]:
             kills[0] += 1
             os.kill(process[0], signal.SIGKILL)
             process[0] = 0
@@ -366,7 +366,7 @@ run_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)
         return by_the_reference(body)
 
     judge.answer = dying
-    for _ in range(40):
+    for _ in range(20):
         done = shell.python(
             ["-c", code, str(tmp_path / "run"), *asked], meanwhile=lambda number: process.__setitem__(0, number)
         )
@@ -374,7 +374,7 @@ run_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
 
-    assert kills[0] == 20
+    assert kills[0] == 10
     graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pandas()
     assert graded["correct"].sum() == 12
     assert graded["correct"].notna().all()

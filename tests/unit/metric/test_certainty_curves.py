@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from robust_eval.config.schema import PROJECT
-from robust_eval.metric.certainty import answer_entropy
+from robust_eval.metric.answer_entropy import answer_entropy
 from robust_eval.metric.certainty_curves import FAMILIES, entropy_bounds, entropy_of
 
 RECORDED = PROJECT.parent / "shared" / "data" / "physics_mcq"

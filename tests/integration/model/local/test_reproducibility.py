@@ -39,7 +39,7 @@ EMBEDDED = {
 
 
 def requests() -> list[Request]:
-    questions = JsonLines("facts", str(FACTS)).load()[:8]
+    questions = JsonLines("facts", str(FACTS)).load()[:4]
     asked = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=16).requests(questions, Matching(), seed=5)
     return [replace(request, matcher=None) for request in asked]
 
@@ -61,7 +61,7 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
     embedded: TransformersModel, capsys: pytest.CaptureFixture[str]
 ):
     asked = requests()
-    reference = token_ids(at_once(embedded, 48 * 8), asked)
+    reference = token_ids(at_once(embedded, 48 * 4), asked)
     shuffled = random.Random(1).sample(asked, len(asked))
     found = {
         "one question at once": token_ids(at_once(embedded, 1), asked),
@@ -80,7 +80,7 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
         differ = sum(one != other for one, other in pairs)
         with capsys.disabled():
             print(f"\n{way}: {differ} of {len(pairs)} answers differ")
-        assert differ <= 1  # of 384: a draw may fall where rounding decides; one of another seed changes nearly all
+        assert differ <= 1  # of 192: a draw may fall where rounding decides; one of another seed changes nearly all
 
 
 def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded: TransformersModel):

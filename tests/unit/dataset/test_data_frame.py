@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robust_eval.dataset.program_table import KeptTable, json_lines, records
+from robust_eval.dataset.data_frame import KeptTable, json_lines, records
 from robust_eval.error import UserError
 
 

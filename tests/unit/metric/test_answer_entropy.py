@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from robust_eval.metric.certainty import answer_entropy, miller_madow
+from robust_eval.metric.answer_entropy import answer_entropy, miller_madow
 
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
 COUNTS = st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3), min_size=1, max_size=6)

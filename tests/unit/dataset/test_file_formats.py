@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.dataset.read_file import data_files, read_records
+from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.error import UserError
 
 ROWS = [{"a": "1", "b": "é"}, {"a": "x\ny", "b": 'say "yes"'}]
