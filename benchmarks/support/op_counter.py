@@ -16,6 +16,8 @@ READS = ("cpu", "item", "tolist", "__int__", "__float__", "__bool__")
 """Methods of a tensor for which a processor waits until the device has computed it."""
 SIZED = ("nonzero", "_unique2", "unique_dim", "masked_select", "bincount")
 """Operations whose result has a size that only the device knows, so that the processor waits for it."""
+NUMBERS = ("item", "_local_scalar_dense")
+"""Operations that read a number."""
 
 
 class OpCounter(TorchDispatchMode):
@@ -32,7 +34,7 @@ class OpCounter(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.split("::")[1]
         view = any(each.alias_info and not each.alias_info.is_write for each in func._schema.returns)
-        if view or "empty" in name or name == "_local_scalar_dense":  # that is how a number is read
+        if view or "empty" in name or name in NUMBERS:
             return result
         given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
