@@ -93,8 +93,8 @@ def main() -> None:
     command = Command(__doc__)
     command.add_argument("--questions", type=int, default=16, help="the first so many that the model knows")
     command.add_argument("--reference", type=int, default=400, help="nodes of each tree of the reference")
-    options = command.options(questions=1, reference=64)
-    passes = PASSES[:2] if options.quick else PASSES
+    options = command.options(questions=1, reference=32)
+    passes = PASSES[:1] if options.quick else PASSES
     settings, facts = setting("float32")
     model = CountedModel(settings)
     questions, _ = known(model, facts[: QUICK_ASKED if options.quick else ASKED], options.questions)
