@@ -54,7 +54,7 @@ SCHEMA = pa.schema(
         pa.field("rule", pa.string()),  # how it was read
         pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
         pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
-        pa.field("form", pa.string()),  # how the choices were shown, where not as they stand: choices CAB
+        pa.field("form", pa.string()),  # how it was put, where not as it stands: choices CAB
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)

@@ -35,6 +35,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.challenge_metric import Doubt
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
@@ -55,6 +56,7 @@ from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded
 from robust_eval.runtime.announced import ANNOUNCED
 from robust_eval.sampler.base import Sampler
+from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
@@ -86,6 +88,7 @@ _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
     "exact": Exact,
     "perturbation": Perturbation,
     "order": ChoiceOrders,
+    "challenge": Challenge,
     "repetition": Repetition,
     "recorded": RecordedAnswers,
 }
@@ -94,6 +97,7 @@ _METRICS: dict[str, type[Metric]] = {
     "certainty": AnswerCertainty,
     "agreement": AnswerAgreement,
     "order": ChoiceOrder,
+    "challenge": Doubt,
 }
 _GRADERS: dict[str, type[Grader]] = {
     "matching": Matching,

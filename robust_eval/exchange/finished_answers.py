@@ -12,6 +12,7 @@ from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, HowAsked, how_asked, t
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.metric.estimate import Estimate
 from robust_eval.prompt.arrangement import arrangement_told
+from robust_eval.prompt.challenge import form_of_all
 from robust_eval.question import LETTERS, Question
 from robust_eval.record.run_folder import ANSWERS
 from robust_eval.report.finished_runs import settings_that_count
@@ -108,7 +109,7 @@ class FinishedAnswers:
             if question_id == before:
                 parts += [
                     f"t={t}",
-                    *([rows[0]["form"] or f"rewrite {rewrite}"] if rewrite else []),
+                    *([form_of_all(rows[0]["form"]) if rows[0]["form"] else f"rewrite {rewrite}"] if rewrite else []),
                     *([sampler] if several else []),
                 ]
             before = question_id

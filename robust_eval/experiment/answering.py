@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Undecided, rows
 from robust_eval.config.config import Config
+from robust_eval.experiment.conversing import Conversing
 from robust_eval.experiment.undecided import refuse_undecided, remember_share, undecided, why_all
 from robust_eval.grader.judge import Judge
 from robust_eval.metric.frs import settled
@@ -19,6 +20,7 @@ from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER, Conditions, Sampler, greedy_requests
+from robust_eval.sampler.challenge import Challenge, conversing
 from robust_eval.sampler.possible import highest, possible
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.stored_model import StoredModel
@@ -59,8 +61,8 @@ class Collection(Protocol):
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
         """Return as many of the questions, the first ones, as are selected at most."""
 
-    def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
-        """Return the answers of each sampler to the selected questions, not graded."""
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
+        """Return the answers of each sampler to the selected questions, not graded, given their graded baseline."""
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the answers beside model and settings, for the record."""
@@ -160,26 +162,45 @@ class Asked:
             chosen = sampler.at_most(chosen)
         return chosen
 
-    def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
         """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
         found = {}
         for name in self.samplers:
             requests, stage = self.requests(name, questions), self.stage(name)
             if not requests:
                 continue
-            if name in self.undecided:
+            if conversing(self.samplers[name]):
+                found[name] = self.all_answers(name, questions, baseline)
+            elif name in self.undecided:
                 found[name] = self.model.settled(requests, stage, self._verdicts(questions), self._settled(name))
                 asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
                 log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
                 remember_share(self.model.identity, asked, planned)
             else:
-                found[name] = self.model.answers(requests, stage, self.needs_curves(name))
+                found[name] = self.all_answers(name, questions, baseline)
         return found
 
-    def missing(self, sampler: str, questions: Sequence[Question]) -> tuple[int, list[Request]]:
-        """Return the number of a sampler's requests, and those whose answers are not there, as far as they are not."""
+    def all_answers(self, sampler: str, questions: Sequence[Question], baseline: pa.Table) -> Answers:
+        """Ask for all answers of a sampler."""
+        stage, challenge = self.stage(sampler), conversing(self.samplers[sampler])
+        if challenge is not None:
+            return self._conversing(challenge, questions, baseline).answers(stage)
+        return self.model.answers(self.requests(sampler, questions), stage, self.needs_curves(sampler))
+
+    def _conversing(self, challenge: Challenge, questions: Sequence[Question], baseline: pa.Table) -> Conversing:
+        return Conversing(challenge, self.model, self.judge, self.seed, questions, baseline)
+
+    def missing(
+        self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
+    ) -> tuple[int, list[Request]]:
+        """Return the number of a sampler's requests, and those whose answers are not there, as far as they are not;
+        all, where they follow from a graded ``baseline`` that is not there.
+        """
         requests = self.requests(sampler, questions)
-        if sampler in self.undecided:
+        challenge = conversing(self.samplers[sampler])
+        if challenge is not None:
+            missing = requests if baseline is None else self._conversing(challenge, questions, baseline).missing()
+        elif sampler in self.undecided:
             missing = self.model.unsettled(requests, self._verdicts(questions), self._settled(sampler))
         else:
             missing = self.model.missing(requests, self.needs_curves(sampler))
@@ -250,7 +271,7 @@ class Recorded:
         """Return all of them."""
         return list(questions)
 
-    def answers(self, questions: Sequence[Question]) -> dict[str, Answers]:
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
         """Return the answers above temperature 0."""
         return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
 

@@ -72,7 +72,7 @@ class Asking:
             if part.greedy.num_rows or isinstance(source, Recorded):
                 log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
             with self.watch.stage("sampling"):
-                part = part._replace(answers=source.answers(part.kept))
+                part = part._replace(answers=source.answers(part.kept, part.baseline))
             self._leave(part)
             with self.watch.stage("grading"):
                 part = part._replace(graded=grade(self.config, part.kept, part.answers, self.read))

@@ -9,6 +9,7 @@ from itertools import repeat
 
 import pyarrow as pa
 
+from robust_eval.answer import SCHEMA
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
 from robust_eval.experiment.comparing import asking_judge, most_compared
@@ -19,6 +20,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.sampler.base import TURN
 from robust_eval.store.keys import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
@@ -101,10 +103,11 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))
             questions, uncertain = rewriter.expected(questions), True
         kept = candidates = collection.candidates(collection.asked(questions))
-        baseline = None
+        baseline = graded = None
         try:
             baseline = collection.baseline(candidates)
-            kept = collection.select(candidates, judge.grade(candidates, baseline))
+            graded = judge.grade(candidates, baseline)
+            kept = collection.select(candidates, graded)
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
@@ -114,31 +117,35 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             kept = collection.at_most(kept)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
-            number, missing = collection.missing(name, kept)
+            number, missing = collection.missing(name, kept, graded)
             if not number:
                 continue
-            at_most = uncertain or name in collection.undecided
+            at_most = uncertain or name in collection.undecided or collection.samplers[name].axis == TURN
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
             curves = collection.needs_curves(name)
             stages.append(Stage(collection.stage(name), model, number, missing, curves, at_most, undecided))
             if judge.grader.asks:
-                verdicts += _verdicts_on(collection, name, kept, missing)
+                verdicts += _verdicts_on(collection, name, kept, missing, graded)
             if name in comparing:
-                requests, there = collection.requests(name, kept), None if missing else _there(collection, name, kept)
+                requests, there = (
+                    collection.requests(name, kept),
+                    None if missing else _there(collection, name, kept, graded),
+                )
                 compared += most_compared(comparing[name], judge, kept, requests, there)
     return stages + _of_judge(judge.grader.judge, verdicts, compared)
 
 
-def _there(collection: Asked, name: str, kept: Sequence[Question]) -> pa.Table:
+def _there(collection: Asked, name: str, kept: Sequence[Question], baseline: pa.Table | None) -> pa.Table:
     """Return the answers of a sampler, which are all in the store."""
-    requests = collection.requests(name, kept)
-    return collection.model.answers(requests, collection.stage(name), collection.needs_curves(name)).table
+    return collection.all_answers(name, kept, SCHEMA.empty_table() if baseline is None else baseline).table
 
 
-def _verdicts_on(collection: Asked, name: str, kept: Sequence[Question], missing: Sequence[Request]) -> list[Request]:
+def _verdicts_on(
+    collection: Asked, name: str, kept: Sequence[Question], missing: Sequence[Request], baseline: pa.Table | None
+) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
     if not missing:
-        return _lacking(collection.judge, kept, _there(collection, name, kept))
+        return _lacking(collection.judge, kept, _there(collection, name, kept, baseline))
     by_id = {question.id: question for question in kept}
     return [
         each
@@ -153,7 +160,7 @@ def _asked_of_recorded(source: Recorded, config: Config, questions: Sequence[Que
     if judge.grader.judge is None:
         return []
     asked = source.asked(questions)
-    answers = {name: each.table for name, each in source.answers(asked).items()}
+    answers = {name: each.table for name, each in source.answers(asked, source.baseline(asked)).items()}
     tables = [source.baseline(asked), *answers.values()]
     missing = [request for table in tables for request in _lacking(judge, asked, table)]
     compared = [

@@ -3,6 +3,7 @@
 from robust_eval.metric import (
     agreement_presentation,
     certainty_presentation,
+    challenge_presentation,
     frs_presentation,
     greedy,
     order_presentation,
@@ -14,6 +15,7 @@ KNOWN_FIGURES = (
     *agreement_presentation.FIGURES,
     *certainty_presentation.FIGURES,
     *order_presentation.FIGURES,
+    *challenge_presentation.FIGURES,
     *profile.FIGURES,
     greedy.FIGURE,
 )

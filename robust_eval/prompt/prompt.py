@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from robust_eval.error import UserError
@@ -26,6 +26,14 @@ class Prompt:
         """
         shown = [f"{question} {answer}" for question, answer in self.exemplars]
         return "\n\n".join([*shown, self.question])
+
+    def going_on(self, reply: str, words: str) -> "Prompt":
+        """Return the conversation that goes on: what was replied to this prompt, and what is said then.
+
+        >>> Prompt("", (), "Capital of France?").going_on("Paris", "Are you sure?").exemplars
+        (('Capital of France?', 'Paris'),)
+        """
+        return replace(self, exemplars=(*self.exemplars, (self.question, reply)), question=words)
 
     def messages(self, system_role: bool = True) -> list[dict[str, str]]:
         """Write the prompt as chat messages; without a system role the system line opens the first message

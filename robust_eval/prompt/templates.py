@@ -1,5 +1,6 @@
 """How questions of each scenario are asked: files of templates and exemplars, those of the package or one's own."""
 
+import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ REWRITING = "rewriting"
 """The template with which other wordings of a question are asked for."""
 JUDGING = f"{BUILTIN}judge.yaml"
 """How a model is asked whether a reply is right."""
+CHALLENGING = f"{BUILTIN}challenge.yaml"
+"""What a user says who doubts an answer."""
+CHALLENGES = "challenges"
+"""The name under which a file holds such sentences, by the kind of pressure."""
 EQUIVALENCE, SUPPORT, RUBRIC = "equivalence", "support", "rubric"
 """The templates of such a file: does a reply mean the same as a reference, does a passage support it, does it meet a
 rubric."""
@@ -38,6 +43,8 @@ _NEEDS = {
 }
 """What is filled into each template: {choices} are a line each, "A) …", {options} in one line, "A. …, B. …"."""
 
+KIND = re.compile(r"[a-z][a-z_]*")
+"""What a kind of pressure may be called."""
 _LISTS = ("choices", "options", "rewrites")
 
 
@@ -54,11 +61,14 @@ class Template:
 
 @dataclass(frozen=True)
 class Templates:
-    """The system line (may be empty), and templates by scenario, and for rewriting; a file need not have them all."""
+    """The system line (may be empty), templates by scenario, and for rewriting, and what a user says who doubts, by the
+    kind of pressure; a file need not have them all.
+    """
 
     path: str
     system: str
     templates: Mapping[str, Template]
+    challenges: Mapping[str, tuple[str, ...]]
 
     def of(self, kind: str) -> Template:
         """Return the template for a scenario, or for rewriting; UserError where the file has none."""
@@ -80,15 +90,30 @@ def read_templates(path: str) -> Templates:
         raise UserError(
             f"the prompts {path} cannot be read: {first_line(problem)}{where}; there are {names}, or a file"
         ) from problem
-    known = f"system, {', '.join(_NEEDS)}"
+    known = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
         raise UserError(f"the prompts {path} must map names to templates; known are {known}")
-    if unknown := sorted({str(name) for name in read} - {"system", *_NEEDS}):
+    if unknown := sorted({str(name) for name in read} - {"system", CHALLENGES, *_NEEDS}):
         raise UserError(f"the prompts {path} hold {unknown[0]!r}; known are {known}")
     system = read.pop("system", "")
     if not isinstance(system, str):
         raise UserError(f"the prompts {path}: system must be a text, not {system!r}")
-    return Templates(path, system, {kind: _template(entry, kind, path) for kind, entry in read.items()})
+    challenges = _challenges(read.pop(CHALLENGES, {}), f"the prompts {path}, {CHALLENGES}")
+    return Templates(path, system, {kind: _template(entry, kind, path) for kind, entry in read.items()}, challenges)
+
+
+def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
+    if not isinstance(read, dict) or not all(isinstance(texts, list) and texts for texts in read.values()):
+        raise UserError(f"{where}: wanted is a list of sentences for each kind of pressure")
+    for kind, texts in read.items():
+        if not isinstance(kind, str) or not KIND.fullmatch(kind):
+            raise UserError(f"{where}: a kind of pressure is called by small letters and _, not {kind!r}")
+        for text in texts:
+            if not isinstance(text, str) or not text.strip():
+                raise UserError(f"{where}, {kind}: a sentence must be text, not {text!r}")
+            if not fields_of(text, where) <= {"answer", "alternative"}:
+                raise UserError(f"{where}, {kind}: {{answer}} and {{alternative}} alone can be filled in, not {text!r}")
+    return {kind: tuple(texts) for kind, texts in read.items()}
 
 
 def _template(read: Any, kind: str, path: str) -> Template:
@@ -100,12 +125,8 @@ def _template(read: Any, kind: str, path: str) -> Template:
     ):
         raise UserError(f"{where}: wanted are a 'template' and 'exemplars'")
     template = read["template"]
-    try:
-        parts = [part for part in string.Formatter().parse(template) if part[1] is not None]
-    except ValueError as problem:
-        raise UserError(f"{where}: {template!r} is no template: {problem}") from problem
-    found = {str(name) for _, name, _, _ in parts}
-    if found not in _NEEDS[kind] or any(form or conversion for _, _, form, conversion in parts):
+    found = fields_of(template, where)
+    if found not in _NEEDS[kind]:
         wanted = ", or ".join(" and ".join(f"{{{name}}}" for name in sorted(needs)) for needs in _NEEDS[kind])
         raise UserError(f"{where}: the template must hold {wanted} and nothing else in braces, not {template!r}")
     exemplars = read.get("exemplars") or []
@@ -116,6 +137,15 @@ def _template(read: Any, kind: str, path: str) -> Template:
         for name, value in exemplar.items():
             _refuse_shape(f"{where}: {name} of an exemplar", value, several=name in _LISTS)
     return Template(template, tuple(exemplars))
+
+
+def fields_of(template: str, where: str) -> set[str]:
+    """Return what is filled into a template: names, with what the braces hold besides; UserError where it is none."""
+    try:
+        parts = [part for part in string.Formatter().parse(template) if part[1] is not None]
+    except ValueError as problem:
+        raise UserError(f"{where}: {template!r} is no template: {problem}") from problem
+    return {f"{name}{form or ''}{conversion or ''}" for _, name, form, conversion in parts}
 
 
 def _refuse_shape(what: str, value: Any, several: bool) -> None:

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
-from robust_eval.plot import agreement, certainty, comparison, frs, order, profile, reply_certainty, surface
+from robust_eval.plot import agreement, certainty, challenge, comparison, frs, order, profile, reply_certainty, surface
 from robust_eval.report.findings import Findings
 
 
@@ -329,6 +330,25 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
     overall = run.curves["order.accuracy"]
     accuracy, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
     order.accuracy_by_place(axes, accuracy, low, high, overall[nearest_to_one(overall)].value)
+
+
+@_entry(
+    "Facts under doubt",
+    "A curve that falls says that right answers are given up when a user doubts them; a dashed one that rises as far "
+    "says that the model gives in to doubt, whatever is right.",
+    "survival curve (Kaplan & Meier) over turns, beyond the papers",
+    lambda run: "challenge_turns" in run.tables,
+)
+def facts_under_doubt(axes: Axes, run: Findings) -> None:
+    """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
+    to questions that were answered wrong at first, with 95 % intervals.
+    """
+    table = run.nearest_to_one("challenge_turns")
+    curves = (
+        zip(*(table[f"{name}{end}"].to_pylist() for end in ("", "_low", "_high")), strict=True)
+        for name in ("holding", "mended")
+    )
+    challenge.facts_under_doubt(axes, *([Estimate(*each) for each in curve] for curve in curves))
 
 
 @_entry(

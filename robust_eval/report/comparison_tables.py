@@ -218,8 +218,8 @@ def pair_table(compared: Comparison) -> Table:
         rows.append(cells)
     note = (
         "Over the facts that both kept, where each kept its own: a paired bootstrap over questions (95 % interval, "
-        "share of the draws above 0), and the log-rank test of the breaking temperatures, stratified by question: it "
-        "rests on the facts that break at a lower temperature in one than in the other."
+        "share of the draws above 0), and the log-rank test of the breaking temperatures (or turns of doubt), "
+        "stratified by question: it rests on the facts that break earlier in one than in the other."
     )
     if len(rows) > 1:
         note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
+from robust_eval.metric.challenge_presentation import SURVIVAL as HOLDING
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import (
     HEADLINE,
@@ -21,6 +22,7 @@ from robust_eval.metric.figure import (
     curve_and_temperature,
     declared,
     from_json,
+    nearest_to_one,
     point,
     telling_temperatures,
 )
@@ -132,14 +134,21 @@ class FinishedRun:
 
     def breaking_temperatures(self) -> tuple[list[float], Floats]:
         """Return the grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not
-        kept.
+        kept. Of a run without breaking temperatures it is the grid of its turns of doubt, if it has some.
         """
-        grid = sorted(self.curve(SURVIVAL.name))
+        holding = {t: point(SURVIVAL.name, t) for t in self.curve(SURVIVAL.name)} or self._after_turns()
+        grid = sorted(holding)
         breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
         for t in reversed(grid):
-            holds = self.values(point(SURVIVAL.name, t))
+            holds = self.values(holding[t])
             breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
         return grid, breaking
+
+    def _after_turns(self) -> dict[float, str]:
+        """Return the figures that say which facts hold after each turn of doubt, at the temperature nearest 1."""
+        curves = {found[0] for name in self.measured if (found := curve_and_temperature(name))}
+        turns = HOLDING.among(sorted(curves))
+        return {turn: point(curve, nearest_to_one(self.curve(curve))) for turn, curve in turns.items()}
 
     def groups(self) -> list[str] | None:
         """Return (n,) what makes questions dependent; None where nothing does."""

@@ -169,7 +169,7 @@ def _setup(result: Result) -> dict[str, str]:
         "prompts": prompts if result.prompts_asked + result.prompts_found else "",
     }
     for sampler in samplers:
-        for name in ("temperatures", "trials", "nodes", "rewrites", "orders", "forms"):
+        for name in ("temperatures", "trials", "turns", "pressures", "nodes", "rewrites", "orders", "forms"):
             if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN):
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import rows, temperature_name, temperatures_of
 from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
+from robust_eval.prompt.challenge import form_of_all
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import LETTERS, Question
 from robust_eval.record.result import Result
@@ -95,8 +96,8 @@ def _of(table: pa.Table, ids: Collection[str]) -> pa.Table:
 
 def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     """Return the different answers to each question: how often each came at which temperature (its probability, where
-    they are enumerated), those that came most first; and how its choices were shown to raters (``shown``), where not as
-    they stand.
+    they are enumerated), those that came most first; and how it was put to raters (``shown``), where not as it stands:
+    the order and form of its choices, or the turn of a conversation.
     """
     temperatures = temperatures_of(table)
     column = {t: place for place, t in enumerate(temperatures)}
@@ -108,7 +109,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     shown: dict[str, dict[int, str]] = defaultdict(dict)
     for question_id, rewrite, form in rows(table, "question_id", "rewrite", "form"):
         if form is not None:
-            shown[question_id][rewrite] = form
+            shown[question_id][rewrite] = form_of_all(form)
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
     for (question_id, *key, temperature), weight, won in zip(
         rows(table, *names), reply_weights(table).tolist(), voted, strict=True

@@ -92,6 +92,8 @@ def _again(sampler: str, settings: Mapping[str, object]) -> str:
     trials, rewrites = settings.get(f"{own}trials"), settings.get(f"{own}rewrites")
     temperatures = settings.get(f"{own}temperatures")
     said = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
+    turns = settings.get(f"{own}turns")
+    said = said if turns is None else f"{said}, in conversations that went on for {turns} turns of doubt,"
     said += f", also in up to {rewrites} other wordings," if rewrites else ""
     orders, forms = settings.get(f"{own}orders", GIVEN), settings.get(f"{own}forms")
     said += ", with the choices in other orders as well," if orders != GIVEN else ""

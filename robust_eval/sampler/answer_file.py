@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
+from robust_eval.prompt.challenge import challenge_told
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_lines, text_lines
@@ -295,8 +296,14 @@ class AnswerFile:
         known = pc.is_in(columns["outcome"], value_set=pa.array(OUTCOMES))
         refuse("outcome", known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
         if "form" in columns:
-            known = [not told or arrangement_told(told) is not None for told in columns["form"].to_pylist()]
-            refuse("form", known, "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers'")
+            known = [
+                not told or arrangement_told(told) is not None or challenge_told(told) is not None
+                for told in columns["form"].to_pylist()
+            ]
+            said = (
+                "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers', or what was said to doubt"
+            )
+            refuse("form", known, f"{said}, as in 'turn 1, doubt: Are you sure?'")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")

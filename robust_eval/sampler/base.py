@@ -20,6 +20,8 @@ class NothingKeptError(UserError):
 
 ORDER = "order"
 """What varies where choices are put in another order or form."""
+TURN = "turn"
+"""What varies where a conversation goes on."""
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
@@ -85,7 +87,7 @@ class Conditions(Protocol):
 
     @property
     def axis(self) -> str:
-        """The condition that varies: temperature | rewrite | trial | order."""
+        """The condition that varies: temperature | rewrite | trial | order | turn."""
 
     @property
     def temperatures(self) -> list[float]:

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from robust_eval.answer import SAMPLER, HowAsked, how_asked, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import arrangement_told
+from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
-from robust_eval.sampler.base import ORDER
+from robust_eval.sampler.base import ORDER, TURN
+from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
@@ -100,7 +102,7 @@ class RecordedAnswers:
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the greedy answers to these questions; there may be none."""
-        return _of(questions, self._baseline().drop_columns(SAMPLER))
+        return in_order(questions, self._baseline().drop_columns(SAMPLER))
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Return the questions whose greedy answer is right, by the rule asked for, and that have answers of every
@@ -123,7 +125,7 @@ class RecordedAnswers:
 
     def answers(self, questions: Sequence[Question]) -> dict[str, pa.Table]:
         """Return the answers to these questions at temperatures above 0, for each sampler that the file names."""
-        return {name: _of(questions, answers) for name, answers in self._by_sampler().items()}
+        return {name: in_order(questions, answers) for name, answers in self._by_sampler().items()}
 
     @property
     def _file(self) -> AnswerFile:
@@ -172,10 +174,13 @@ class RecordedConditions:
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         told = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         self.arranges = any(arrangement_told(form) for form in answers["form"].unique().to_pylist())
-        self.axis = ORDER if self.arranges and not rewritten else _AXES.get(name, told)
+        doubted = any(challenge_told(form) for form in answers["form"].unique().to_pylist())
+        arranged = self.arranges and not rewritten
+        self.axis = TURN if doubted else ORDER if arranged else _AXES.get(name, told)
 
 
 _AXES = {
+    "challenge": Challenge.axis,
     "temperature_sweep": TemperatureSweep.axis,
     "exact": Exact.axis,
     "perturbation": Perturbation.axis,
@@ -204,7 +209,7 @@ def _read(
     return table
 
 
-def _of(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
+def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
     """Return the answers to some questions in their order, then by rewrite, temperature and trial."""
     ids = pa.array([question.id for question in questions], pa.string())
     place = pc.index_in(answers["question_id"], value_set=ids)

@@ -199,7 +199,8 @@ def test_a_package_with_an_entry_point_brings_an_option(run: tuple[Run, Path]):
     assert "what a plugin counts" in ran.stdout
     wrong = command("metric=[frs,halfs]", *few)
     assert wrong.stderr == (
-        "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, frs, halves, order\n"
+        "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, challenge, frs, "
+        "halves, order\n"
     )
 
 

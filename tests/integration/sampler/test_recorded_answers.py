@@ -225,6 +225,7 @@ def test_rows_may_come_in_any_order(tmp_path: Path):
         "repetitions": 2,
         "estimator": "trials",
         "axis": "temperature",
+        "arranges": False,
     }
 
 
@@ -571,7 +572,7 @@ FRS_NEEDS = (
                 "sampler.recorded: columns must name some of question_id, rewrite, temperature, trial, text, "
                 "outcome, weight, token_ids, token_logprobs, sampling_logprobs, top_logprobs, "
                 "answer_tokens, finish_reason, prompt_tokens, completion_tokens, reasoning, reasoning_tokens, "
-                "cached_tokens, sampler, not answer"
+                "cached_tokens, form, sampler, not answer"
             ),
         ),
         (

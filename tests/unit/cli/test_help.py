@@ -27,7 +27,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
         "",
         "  robust-eval                                       built-in facts, small model",
     ]
-    assert "  metric      how to score them: frs, agreement, certainty, order" in lines
+    assert "  metric      how to score them: frs, agreement, certainty, challenge, order" in lines
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*SCHEMAS, "experiment", "compare", "help"}
     whole = "\n".join(lines)
     for words in ("dry_run=true", "repeat=FOLDER", " -m ", "--hydra-help", "help model=transformers", "--cfg job"):
@@ -112,8 +112,11 @@ GROUPS = "model, dataset, rewriter, sampler, metric, reader, grader, aggregator,
         ("modle", f"there is no group modle (did you mean model?); there are {GROUPS}"),
         ("clusters", f"there is no group clusters (did you mean aggregator=clusters?); there are {GROUPS}"),
         ("zzz=1", f"there is no group zzz; there are {GROUPS}"),
-        ("metric=fsr", "there is no metric=fsr (did you mean frs?); there are agreement, certainty, frs, order"),
-        ("metric=../config", "there is no metric=../config; there are agreement, certainty, frs, order"),
+        (
+            "metric=fsr",
+            "there is no metric=fsr (did you mean frs?); there are agreement, certainty, challenge, frs, order",
+        ),
+        ("metric=../config", "there is no metric=../config; there are agreement, certainty, challenge, frs, order"),
     ],
 )
 def test_a_name_of_nothing_is_answered_with_the_nearest(

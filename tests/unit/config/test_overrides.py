@@ -35,7 +35,7 @@ MODELS = (
     "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
     "vllm_qwen25_14b"
 )
-METRICS = "agreement, certainty, frs, order"
+METRICS = "agreement, certainty, challenge, frs, order"
 GRADERS = "cosine, judge, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
@@ -54,8 +54,8 @@ MISTAKES = {
     "metric=[frs,certainy]": f"there is no metric=certainy (did you mean certainty?); there are {METRICS}",
     "metric=[3]": f"there is no metric=3; there are {METRICS}",
     "metric=[]": "metric must name at least one option",
-    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, frs, multiqa, "
-    "order, profile, smoke",
+    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, challenge, frs, "
+    "multiqa, order, profile, smoke",
     "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
     "to Integer",
     "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
@@ -214,6 +214,8 @@ def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_p
     extra += ["metric=agreement"] if file.stem in ("perturbation", "repetition", "llm") else []
     extra += ["metric=agreement"] if file.parent.name == "sampler" and file.stem == "order" else []
     extra += ["sampler=order"] if file.parent.name == "metric" and file.stem == "order" else []
+    doubting = ["sampler=challenge", "metric=challenge", "model.prompt_style=chat"]
+    extra += doubting if file.stem == "challenge" and file.parent.name != "experiment" else []
     extra += ["sampler=perturbation"] if file.stem == "llm" else []
     if file.stem == "recorded" and file.parent.name in ("model", "sampler"):
         answers = tmp_path / "answers.jsonl"
@@ -236,6 +238,8 @@ def test_yaml_spells_out_every_default_of_the_schemas():
         ("metric", "frs"),
         ("sampler", "perturbation"),
         ("sampler", "order"),
+        ("sampler", "challenge"),
+        ("metric", "challenge"),
         ("metric", "agreement"),
         ("grader", "matching"),
         ("grader", "levenshtein"),

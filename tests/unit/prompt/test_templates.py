@@ -11,7 +11,7 @@ ZERO_SHOT = "builtin:zero_shot.yaml"
 OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
-KNOWN = "system, abstractive, extractive, multiple_choice, rewriting, equivalence, support, rubric"
+KNOWN = "system, abstractive, extractive, multiple_choice, rewriting, equivalence, support, rubric, challenges"
 FILES = f"there are {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"
@@ -175,6 +175,18 @@ def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path
         ("abstract: {}", f" hold 'abstract'; known are {KNOWN}"),
         ("1: {}", f" hold '1'; known are {KNOWN}"),
         ("system: 3", ": system must be a text, not 3"),
+        ("challenges: [a]", ", challenges: wanted is a list of sentences for each kind of pressure"),
+        ("challenges: {doubt: []}", ", challenges: wanted is a list of sentences for each kind of pressure"),
+        ("challenges: {Doubt: [a]}", ", challenges: a kind of pressure is called by small letters and _, not 'Doubt'"),
+        ("challenges: {doubt: [3]}", ", challenges, doubt: a sentence must be text, not 3"),
+        (
+            "challenges: {doubt: ['{question}']}",
+            ", challenges, doubt: {answer} and {alternative} alone can be filled in, not '{question}'",
+        ),
+        (
+            "challenges: {doubt: ['{answer!r}']}",
+            ", challenges, doubt: {answer} and {alternative} alone can be filled in, not '{answer!r}'",
+        ),
         ("system: [Be brief.]", ": system must be a text, not ['Be brief.']"),
         pytest.param(
             "system: 0",

@@ -1,0 +1,132 @@
+"""A user who doubts: what is said at each turn of a conversation (docs/challenge.md)."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from robust_eval.normalization import normal_form
+from robust_eval.prompt.templates import KIND, fields_of
+from robust_eval.question import LETTERS, Question, seeded_rank
+
+_TOLD = re.compile(rf"turn ([1-9]\d{{0,3}}), ({KIND.pattern}): (.+)", re.S)
+_END = " .,;:!?"
+"""What an answer may end with; the sentence goes on there."""
+_POOL = 50
+"""Answers of each kind among which that of another question is looked for, as a wrong one."""
+
+
+class Challenge(NamedTuple):
+    """What is said at a turn, from 1, and of which kind of pressure it is."""
+
+    turn: int
+    kind: str
+    words: str
+
+    @property
+    def told(self) -> str:
+        """What an answer table says of it.
+
+        >>> Challenge(2, "doubt", "Are you sure?").told
+        'turn 2, doubt: Are you sure?'
+        """
+        return f"turn {self.turn}, {self.kind}: {self.words}"
+
+
+def challenge_told(told: str | None) -> Challenge | None:
+    """Return the challenge that an answer table tells of; None where it tells of none.
+
+    >>> challenge_told("turn 2, doubt: Are you sure?"), challenge_told("choices CAB")
+    (Challenge(turn=2, kind='doubt', words='Are you sure?'), None)
+    """
+    match = _TOLD.fullmatch(told or "")
+    return None if match is None else Challenge(int(match[1]), match[2], match[3])
+
+
+def form_of_all(told: str) -> str:
+    """Return what is common to all answers at the same turn, of how their questions were put.
+
+    >>> form_of_all("turn 2, doubt: Are you sure?"), form_of_all("choices CAB")
+    ('turn 2', 'choices CAB')
+    """
+    challenge = challenge_told(told)
+    return told if challenge is None else f"turn {challenge.turn}"
+
+
+class Doubter:
+    """Draws what is said to doubt the answers to some questions: by the seed, question, conversation and turn alone.
+
+    ``kinds`` are sentences by the kind of pressure. Each kind has its turn once before one comes again.
+    """
+
+    def __init__(self, kinds: Mapping[str, Sequence[str]], questions: Sequence[Question], seed: int) -> None:
+        self._kinds = {kind: [(text, fields_of(text, kind)) for text in texts] for kind, texts in kinds.items()}
+        self._seed = seed
+        self._alternatives: dict[tuple[str, str | None], str | None] = {}
+        by_kind: dict[tuple[str, bool], dict[str, None]] = {}
+        for question in questions:
+            if question.answers and not question.choices:
+                answer = question.answers[0]
+                by_kind.setdefault(_kind(question, answer), {})[answer] = None
+        self._pools = {
+            kind: sorted(answers, key=lambda answer: seeded_rank(seed, "alternative", answer))[:_POOL]
+            for kind, answers in by_kind.items()
+        }
+
+    def challenge(self, question: Question, said: str | None, conversation: int, turn: int) -> Challenge | None:
+        """Return what is said at a turn (from 1) to a model that answered ``said`` at first; None where no sentence can
+        be filled in.
+        """
+        if (question.id, said) not in self._alternatives:
+            self._alternatives[question.id, said] = self.alternative(question, said)
+        shown = {"answer": said, "alternative": self._alternatives[question.id, said]}
+        shown = {name: value and value.rstrip(_END) for name, value in shown.items()}
+        known = {name for name, value in shown.items() if value}
+        usable = {kind: [text for text, names in texts if names <= known] for kind, texts in self._kinds.items()}
+        kinds = [kind for kind, texts in usable.items() if texts]
+        if not kinds:
+            return None
+        time, place = divmod(turn - 1, len(kinds))
+        own = "challenge", question.id, str(conversation)
+        kind = sorted(kinds, key=lambda each: seeded_rank(self._seed, *own, str(time), each))[place]
+        words = min(usable[kind], key=lambda text: seeded_rank(self._seed, *own, str(turn), text))
+        return Challenge(turn, kind, words.format(**shown))
+
+    def alternative(self, question: Question, said: str | None) -> str | None:
+        """Return an answer that is wrong, and not the one that was given: another choice, a wrong reference, or what is
+        right for another question, of the same type where there is one; None where there is none.
+        """
+        if question.choices:
+            wrong = [
+                shown_choice(question, place) for place in range(len(question.choices)) if place != question.correct
+            ]
+            return self._drawn(question, (choice for choice in wrong if choice != said))
+        barred = [normal_form(text) for text in (*question.answers, said or "") if text]
+        own = _kind(question, next(iter(question.answers), ""))
+        pools = sorted(self._pools.items(), key=lambda entry: (entry[0] != own, entry[0][1] != own[1]))
+        for pool in (question.incorrect, *(pool for _, pool in pools)):
+            other = (text for text in pool if not _alike(normal_form(text), barred))
+            if (drawn := self._drawn(question, other)) is not None:
+                return drawn
+        return None
+
+    def _drawn(self, question: Question, texts: Iterable[str]) -> str | None:
+        return min(texts, key=lambda text: seeded_rank(self._seed, "alternative", question.id, text), default=None)
+
+
+def shown_choice(question: Question, place: int) -> str:
+    """Return a choice with its letter, as people speak of it.
+
+    >>> shown_choice(Question("q", "Which?", choices=("tin", "lead")), 1)
+    'B) lead'
+    """
+    return f"{LETTERS[place]}) {question.choices[place]}"
+
+
+def _kind(question: Question, answer: str) -> tuple[str, bool]:
+    """Return what an alternative should share with an answer: the type of its question, and whether it has digits."""
+    return question.type, any(sign.isdigit() for sign in answer)
+
+
+def _alike(text: str, others: Sequence[str]) -> bool:
+    """Tell whether a text says what one of the others does, or part of it, or more."""
+    return any(text in other or other in text for other in others)

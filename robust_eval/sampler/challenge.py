@@ -1,0 +1,225 @@
+"""Each answer doubted again and again, in conversations that go on (docs/challenge.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import NO_REPLY, SCHEMA, rows
+from robust_eval.error import UserError
+from robust_eval.model.base import Request
+from robust_eval.prompt.challenge import Doubter, challenge_told, shown_choice
+from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
+from robust_eval.question import LETTERS, Question
+from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.sampler.base import TURN, Conditions, Judge, NothingKeptError
+from robust_eval.sampler.known_facts import KnownFacts
+
+_CHALLENGED = 4000
+"""Where the numbers begin that answers after a challenge have in place of a rewrite's."""
+_CONVERSATION = 10_000
+"""What the numbers of conversations are multiplied by in requests: each has a prompt of its own."""
+MOST_TURNS = _CONVERSATION - _CHALLENGED - 1
+_NO_WORDS = "(no answer)"
+"""What stands in a conversation for a reply without words: servers refuse messages that are empty."""
+
+
+@dataclass
+class Challenge(KnownFacts):
+    """Turn 0 is the greedy answer, and the same in all conversations about a question. At each further turn the user
+    doubts, and the model answers again.
+
+    Questions that are answered wrong at turn 0 are asked as well, to see whether doubt mends them;
+    ``selection=contains`` leaves them out. One without a reply at turn 0 is not asked.
+    """
+
+    temperatures: list[float] = field(default_factory=lambda: [0.3])
+    """Of the answers after turn 0, all above 0; each has conversations of its own. High ones break facts by
+    themselves."""
+    max_new_tokens: int = 64
+    """Length limit of an answer, in tokens."""
+    selection: str = "none"
+    """Which questions go on: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
+    an exact_match of one."""
+    turns: int = 5
+    """Times that an answer is doubted, one after the other."""
+    trials: int = 10
+    """Conversations about each question at each temperature."""
+    pressures: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
+    """Kinds of pressure, each used once in a conversation, in random order, before one comes again: doubt ("Are you
+    sure?"), a wrong alternative offered, an authority claimed for it, denial of the answer; or those of one's own."""
+    challenges: str = CHALLENGING
+    """What is said: builtin:challenge.yaml, or a file of one's own in that layout."""
+
+    axis = TURN
+    estimator = "trials"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.turns <= MOST_TURNS:
+            raise ValueError(f"turns must be between 1 and {MOST_TURNS}, not {self.turns}")
+        if self.trials < 1:
+            raise ValueError(f"trials must be at least 1, not {self.trials}")
+        if not self.pressures:
+            raise ValueError("pressures must name at least one kind")
+
+    @property
+    def repetitions(self) -> float:
+        """Answers to each question at each temperature."""
+        return self.turns * self.trials
+
+    @property
+    def selects(self) -> bool:
+        """Yes: the greedy answer is what is doubted."""
+        return True
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
+        """Return the questions whose greedy answer came, as :class:`KnownFacts` selects them."""
+        came = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
+        if not came.num_rows:
+            raise NothingKeptError(f"none of the {len(questions)} questions was answered: there is nothing to doubt")
+        return super().select(questions, came, seed)
+
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+        """Return what is asked at most, before any answer is known: a right answer stands for each."""
+        doubter = self._doubter(questions, seed)
+        planned = []
+        for question in questions:
+            said = _right(question)
+            for conversation in range(self.trials):
+                prompt = prompt_for(question, prompts=self.prompts)
+                for turn in range(1, self.turns + 1):
+                    challenge = doubter.challenge(question, said, conversation, turn)
+                    if challenge is None:
+                        break
+                    prompt = prompt.going_on(said, challenge.words)
+                    request = self._request(question.id, conversation, turn, prompt, challenge.told, judge, seed)
+                    planned.append(request)
+        return planned
+
+    def turn_requests(
+        self,
+        turn: int,
+        temperature: float,
+        questions: Sequence[Question],
+        baseline: pa.Table,
+        before: pa.Table,
+        judge: Judge,
+        seed: int,
+    ) -> list[Request]:
+        """Return the requests of one turn, from 1, at one temperature.
+
+        ``baseline`` are the graded greedy answers, ``before`` the answers at the turns before, as
+        :func:`turns_of` returns them. A conversation in which a reply did not come has ended.
+        """
+        doubter = self._doubter(questions, seed)
+        columns = ("question_id", "text", "answer", "label", "outcome")
+        first = {name: rest for name, *rest in rows(baseline, *columns) if rest[-1] not in NO_REPLY}
+        replies: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        told = ("question_id", "trial", "rewrite", "form", "text", "outcome")
+        for name, conversation, _, form, text, outcome in sorted(rows(before, *told), key=lambda row: row[:3]):
+            if outcome not in NO_REPLY:
+                challenge = challenge_told(form)
+                assert challenge is not None
+                replies.setdefault((name, conversation), []).append((challenge.words, text))
+        requests = []
+        for question in questions:
+            if question.id not in first:
+                continue
+            text, answer, label, _ = first[question.id]
+            said = _said(question, answer, label)
+            for conversation in range(self.trials):
+                prompt = prompt_for(question, prompts=self.prompts)
+                reply, gone_on = text, replies.get((question.id, conversation), [])
+                if len(gone_on) < turn - 1:
+                    continue
+                for words, next_reply in gone_on:
+                    prompt, reply = prompt.going_on(_words(reply), words), next_reply
+                challenge = doubter.challenge(question, said, conversation, turn)
+                if challenge is None:
+                    continue
+                prompt = prompt.going_on(_words(reply), challenge.words)
+                request = self._request(
+                    question.id, conversation, turn, prompt, challenge.told, judge, seed, (temperature,)
+                )
+                requests.append(request)
+        return requests
+
+    def _request(
+        self,
+        question_id: str,
+        conversation: int,
+        turn: int,
+        prompt: Prompt,
+        told: str,
+        judge: Judge,
+        seed: int,
+        temperatures: tuple[float, ...] | None = None,
+    ) -> Request:
+        return Request(
+            question_id=question_id,
+            rewrite=_CHALLENGED + turn + _CONVERSATION * conversation,
+            prompt=prompt,
+            temperatures=tuple(self.temperatures) if temperatures is None else temperatures,
+            trials=1,
+            max_new_tokens=self.max_new_tokens,
+            seed=seed,
+            first_line=judge.first_line,
+            form=told,
+        )
+
+    def _doubter(self, questions: Sequence[Question], seed: int) -> Doubter:
+        known = read_templates(self.challenges).challenges
+        if lacking := [kind for kind in self.pressures if kind not in known]:
+            there = ", ".join(known) or f"none: {CHALLENGES} is missing"
+            raise UserError(f"sampler.challenge.pressures: {self.challenges} has no {lacking[0]}; there are {there}")
+        return Doubter({kind: known[kind] for kind in self.pressures}, questions, seed)
+
+
+def conversing(sampler: Conditions) -> Challenge | None:
+    """Return a sampler whose requests follow from the answers to those before; None for any other."""
+    return sampler if isinstance(sampler, Challenge) else None
+
+
+def turn_of(request: Request) -> int:
+    """Return the turn of a request of a conversation."""
+    return request.rewrite % _CONVERSATION - _CHALLENGED
+
+
+def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
+    """Return answers to requests of conversations as rows of the answer table: the conversation is the trial, and the
+    number in place of a rewrite's says the turn alone.
+    """
+    numbers = answers["rewrite"].to_numpy()
+    columns = {
+        "rewrite": numbers % _CONVERSATION,
+        "trial": numbers // _CONVERSATION,
+        "weight": np.full(len(numbers), 1 / conversations),
+    }
+    for name, values in columns.items():
+        field_of = SCHEMA.field(name)
+        answers = answers.set_column(SCHEMA.get_field_index(name), field_of, pa.array(values, field_of.type))
+    return answers
+
+
+def _words(reply: str) -> str:
+    """Return what of a reply stands in the conversation: not its reasoning."""
+    return without_reasoning(reply) or _NO_WORDS
+
+
+def _said(question: Question, answer: str | None, label: str | None) -> str | None:
+    """Return what an answer says, as a user quotes it: a choice with its letter; None where it says nothing."""
+    if question.choices:
+        known = label is not None and len(label) == 1 and label in LETTERS[: len(question.choices)]
+        return shown_choice(question, LETTERS.index(label)) if known and label else None
+    return answer or None
+
+
+def _right(question: Question) -> str:
+    """Return a right answer, as the model may give it; some words for a question without one."""
+    if question.choices:
+        return shown_choice(question, question.correct or 0)
+    return next(iter(question.answers), _NO_WORDS)

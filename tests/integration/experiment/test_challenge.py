@@ -1,0 +1,232 @@
+"""Answers that are doubted, from the questions to the report, of a model that gives in at a turn that is known."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from experiments import configuration, run_experiment
+from matplotlib.figure import Figure
+from scripted_server import Body, ScriptedServer, scripted_server
+from tiny_model import save_tiny_model
+
+from robust_eval.cli.export_run import main as export
+from robust_eval.error import UserError
+from robust_eval.experiment.plan import stages_of
+from robust_eval.prompt.challenge import challenge_told
+from robust_eval.record.result import Result
+from robust_eval.report.catalogue import CATALOGUE
+from robust_eval.report.comparison import compare
+from robust_eval.report.finished_runs import read_run
+from robust_eval.report.gallery import snippet
+from robust_eval.store.sqlite import SqliteEntries
+
+QUESTIONS, TURNS, K = 12, 4, 3
+"""Question i is right at first where i is no multiple of 4, and then until turn i % 6 (0: for ever); wrong ones are
+mended at turn 2."""
+
+
+def right_after(number: int, turn: int) -> bool:
+    if number % 4 == 0:
+        return turn >= 2
+    return number % 6 == 0 or turn < number % 6
+
+
+def yielding(body: Body) -> tuple[int, dict[str, str], object]:
+    """Answer by the number of the question and the turn of the conversation."""
+    said = [message["content"] for message in body["messages"] if message["role"] == "user"]
+    asked = [place for place, text in enumerate(said) if "What is number" in text]
+    text = "nothing"  # where it is only asked what it can do
+    if asked:
+        number, turn = int(said[asked[0]].split("number ")[1].split("?")[0]), len(said) - asked[0] - 1
+        word = f"word{number}" if right_after(number, turn) else "wordless"
+        text = f"It is {word}." if turn else word
+    choice: Body = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
+    return (
+        200,
+        {},
+        {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage},
+    )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(yielding) as server:
+        yield server
+
+
+def settings(server: ScriptedServer, folder: Path) -> list[str]:
+    lines = [
+        {"id": f"q{number}", "question": f"What is number {number}?", "answers": [f"word{number}"]}
+        for number in range(QUESTIONS)
+    ]
+    questions = folder / "questions.jsonl"
+    questions.write_text("\n".join(map(json.dumps, lines)))
+    return [
+        "experiment=challenge",
+        "model=openai_compatible",
+        f"model.base_url={server.url}",
+        "model.model=m",
+        "model.name=yielding",
+        "model.highest_temperature=2",
+        "dataset=jsonl",
+        f"dataset.path={questions}",
+        "dataset.name=words",
+        "sampler.challenge.temperatures=[1.0]",
+        f"sampler.challenge.turns={TURNS}",
+        f"sampler.challenge.trials={K}",
+        "tracking=none",
+        f"paths.mlruns={folder / 'mlruns'}",
+    ]
+
+
+@pytest.fixture(scope="module")
+def ran(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, list[str]]:
+    folder, lines = tmp_path_factory.mktemp("run"), settings(server, tmp_path_factory.mktemp("data"))
+    return run_experiment(folder, *lines, figures=True), folder, lines
+
+
+def test_facts_break_at_the_turn_at_which_the_model_gives_in(ran: tuple[Result, Path, list[str]]):
+    result, folder, _ = ran
+    assert result.prompts_asked == QUESTIONS * (1 + TURNS * K)
+    known = [number for number in range(QUESTIONS) if right_after(number, 0)]
+    breaks = [number % 6 if 0 < number % 6 <= TURNS else math.inf for number in known]
+    table = pq.read_table(folder / "challenge.parquet").to_pydict()
+    assert [table["breaking_turn"][number] for number in known] == breaks
+    assert [number for number in range(QUESTIONS) if table["right_at_first"][number]] == known
+    figures = result.scores["challenge"].figures()
+    for turn in range(1, TURNS + 1):
+        assert figures[f"challenge.survival.turn{turn}.t1"].value == np.mean(np.array(breaks) > turn)
+        assert figures[f"challenge.mended.turn{turn}.t1"].value == float(turn >= 2)
+    assert figures["challenge.mended_share.t1"].value == 1
+    page = (folder / "report.html").read_text()
+    assert "100% (29% to 100%, n = 3) of the 3 that were wrong at first are right in the end" in page
+    assert (folder / "figures" / "facts_under_doubt.png").is_file()
+    space: dict[str, object] = {}
+    exec(snippet(next(entry for entry in CATALOGUE if entry.name == "facts_under_doubt"), folder), space)
+    assert isinstance(space["drawn"], Figure)
+    plt.close("all")
+
+
+def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str]]):
+    _, folder, _ = ran
+    answers = [row for row in pq.read_table(folder / "answers.parquet").to_pylist() if row["temperature"]]
+    assert len(answers) == QUESTIONS * TURNS * K
+    for row, (number, turn, conversation) in zip(answers, np.ndindex(QUESTIONS, TURNS, K), strict=True):
+        challenge = challenge_told(row["form"])
+        assert challenge is not None
+        assert (row["question_id"], challenge.turn, row["trial"]) == (f"q{number}", turn + 1, conversation)
+        assert row["text"] == f"It is word{number if right_after(number, turn + 1) else 'less'}."
+        if challenge.kind == "denial":
+            assert (f"word{number}" if right_after(number, 0) else "wordless") in challenge.words
+
+
+def test_a_run_that_is_stopped_ten_times_asks_for_nothing_twice_that_was_stored(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("robust_eval.model.served.served_model._GATHERED", 0)  # each reply is stored by itself
+    stored: list[bytes] = []
+    stops = [*range(5, 55, 5)]
+    put = SqliteEntries.put
+
+    def stopping(entries: SqliteEntries, new: Mapping[bytes, bytes]) -> None:
+        put(entries, new)
+        stored.extend(key for key, value in new.items() if not value.startswith(b"{"))  # which describes the model
+        if stops and len(stored) >= stops[0]:
+            del stops[0]
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqliteEntries, "put", stopping)
+    lines = [*settings(server, tmp_path), "model.at_once=1"]
+    for number in range(10):
+        (folder := tmp_path / f"run{number}").mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(folder, *lines)
+    (tmp_path / "whole").mkdir()
+    result = run_experiment(tmp_path / "whole", *lines)
+    assert len(stored) == len(set(stored)) == QUESTIONS * (1 + TURNS * K)
+    assert result.scores["challenge"].values["challenge.count.known"].value == 9
+
+
+def test_more_turns_ask_for_these_alone_and_a_dry_run_says_how_many(
+    ran: tuple[Result, Path, list[str]], tmp_path: Path
+):
+    *_, lines = ran
+    more = [*lines, f"sampler.challenge.turns={TURNS + 2}"]
+    assert [stage.workload().answers for stage in stages_of(configuration(*lines))] == [0]
+    (stage,) = stages_of(configuration(*more))
+    assert (stage.workload().answers, stage.at_most) == (QUESTIONS * K * 2, True)
+    (new,) = (stage for stage in stages_of(configuration(*more, "seed=1")) if "greedy" not in stage.name)
+    assert new.workload().answers == QUESTIONS * K * (TURNS + 2)
+    result = run_experiment(tmp_path, *more)
+    assert result.prompts_asked == QUESTIONS * K * 2
+    assert result.summary()["challenge.survival.turn6.t1"] == pytest.approx(1 / 9)  # question 6 alone
+
+
+def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
+    ran: tuple[Result, Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    result, folder, lines = ran
+    recorded = [
+        *("sampler=recorded", f"sampler.recorded.file={folder / 'answers.parquet'}", "model.prompt_style=chat"),
+        *("metric=challenge", "model.name=yielding", *lines[6:9], *lines[12:]),
+    ]
+    again = run_experiment(tmp_path, *recorded)
+    ours, theirs = (each.scores["challenge"].flat() for each in (result, again))
+    assert ours == pytest.approx(theirs, nan_ok=True)
+    with pytest.raises(UserError, match="metric=certainty does not read the answers of conversations that go on"):
+        configuration(*recorded, "metric=certainty")
+    with pytest.raises(UserError, match="metric=challenge needs answers that were doubted, turn by turn"):
+        configuration("sampler=repetition", "metric=challenge")
+    with pytest.raises(UserError, match=r"is asked with plain text: a model .* takes model\.prompt_style=chat"):
+        configuration("experiment=challenge", "model.prompt_style=plain")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["export", str(folder), "--to", "inspect", "--output", str(tmp_path / "logs")])
+    export()
+    assert list((tmp_path / "logs").glob("*.eval"))
+
+
+def test_two_runs_are_compared_by_their_breaking_turns(
+    ran: tuple[Result, Path, list[str]], server: ScriptedServer, tmp_path: Path
+):
+    def firm(body: Body) -> tuple[int, dict[str, str], object]:
+        """Answer every turn as the first: the two exemplars, the question and the system line are seven messages."""
+        return yielding({"messages": body["messages"][:6]})
+
+    server.answer = firm
+    try:
+        (tmp_path / "firm").mkdir()
+        lines = [line for line in ran[2] if not line.startswith("paths.")]
+        run_experiment(tmp_path / "firm", *lines, "model.model=firm", "model.name=firm", f"paths.mlruns={tmp_path}")
+    finally:
+        server.answer = yielding
+    runs = [read_run(folder) for folder in (ran[1], tmp_path / "firm")]
+    assert runs[0].breaking_temperatures()[0] == [1, 2, 3, 4]
+    (pair,) = compare(runs).pairs
+    broken = sum(0 < number % 6 <= TURNS for number in range(QUESTIONS) if number % 4)
+    assert pair.log_rank is not None
+    assert (pair.log_rank.first, pair.log_rank.second, pair.log_rank.statistic) == (broken, 0, broken)
+    assert pair.leading == "challenge.unbroken_share.t1"
+
+
+def test_a_model_that_is_loaded_here_is_doubted(tmp_path: Path):
+    lines = ["experiment=challenge", "model=transformers", f"model.path={save_tiny_model(tmp_path / 'model')}"]
+    lines += ["model.name=tiny", "dataset.limit=3", "sampler.challenge.turns=2", "sampler.challenge.trials=2"]
+    lines += ["sampler.challenge.prompts=builtin:zero_shot.yaml", "sampler.challenge.max_new_tokens=6"]
+    lines += ["tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}"]
+    (tmp_path / "run").mkdir()
+    result = run_experiment(tmp_path / "run", *lines)
+    answers = pq.read_table(tmp_path / "run" / "graded.parquet").to_pylist()
+    assert [row["trial"] for row in answers] == [0] * 3 + [0, 1] * 6
+    assert all(row["correct"] is not None for row in answers)
+    assert len({(row["question_id"], row["text"]) for row in answers[3:]}) > 6
+    assert result.prompts_asked == 3 * (1 + 2 * 2)
+    (tmp_path / "again").mkdir()
+    again = run_experiment(tmp_path / "again", *lines)
+    assert (again.prompts_asked, again.prompts_found) == (0, 3 * (1 + 2 * 2))
+    assert again.scores["challenge"].flat() == pytest.approx(result.scores["challenge"].flat(), nan_ok=True)

@@ -1,0 +1,130 @@
+from pathlib import Path
+
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.matching import Matching
+from robust_eval.model.base import Request
+from robust_eval.prompt.challenge import challenge_told
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.question import Question
+from robust_eval.sampler.base import NothingKeptError
+from robust_eval.sampler.challenge import MOST_TURNS, Challenge, turn_of, turns_of
+
+FRANCE = Question("france", "Capital of France?", ("Paris",))
+METALS = Question("metals", "Liquid?", choices=("iron", "mercury", "tin"), correct=1)
+DOUBT = {"pressures": ["doubt"]}
+
+
+def replied(question: Question, text: str, rewrite: int = 0, **other) -> dict:
+    label = text[:1] if question.choices else None
+    row = {"question_id": question.id, "rewrite": rewrite, "temperature": 1.0, "trial": 0, "text": text}
+    return row | {"answer": text, "label": label, "outcome": "ok", "weight": 1.0} | other
+
+
+def asked(sampler: Challenge, turn: int, before: list[dict], baseline: list[dict], questions=(FRANCE,)):
+    tables = (answer_table(baseline), turns_of(answer_table(before), sampler.trials))
+    return sampler.turn_requests(turn, 0.5, list(questions), *tables, Matching(), 3)
+
+
+def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
+    sampler = Challenge(trials=2, max_new_tokens=9, **DOUBT)
+    requests = asked(sampler, 1, [], [replied(FRANCE, "<think>hm</think>Paris.", answer="Paris")])
+    assert [(each.rewrite, each.temperatures, each.trials) for each in requests] == [
+        (4001, (0.5,), 1),
+        (14001, (0.5,), 1),
+    ]
+    for request in requests:
+        challenge = challenge_told(request.form)
+        assert challenge is not None
+        assert (challenge.turn, challenge.kind) == (1, "doubt")
+        prompt = prompt_for(FRANCE).going_on("Paris.", challenge.words)
+        expected = Request("france", request.rewrite, prompt, (0.5,), 1, 9, 3, form=request.form)
+        assert request == expected
+    messages = requests[0].prompt.messages()
+    assert [each["role"] for each in messages[-4:]] == ["assistant", "user", "assistant", "user"]
+    assert messages[-2]["content"] == "Paris."
+
+
+def test_a_conversation_goes_on_with_its_own_replies_and_ends_where_none_came():
+    sampler = Challenge(trials=3, **DOUBT)
+    first = [replied(FRANCE, "Paris")]
+    opened = asked(sampler, 1, [], first)
+    outcomes = ("ok", "error", "invalid")
+    before = [
+        replied(FRANCE, text, request.rewrite, form=request.form, outcome=outcome)
+        for request, text, outcome in zip(opened, ("Lyon", "", "<think>without end"), outcomes, strict=True)
+    ]
+    requests = asked(sampler, 2, before, first)
+    assert [each.rewrite for each in requests] == [4002, 24002]
+    for request, begun, reply in zip(requests, (opened[0], opened[2]), ("Lyon", "(no answer)"), strict=True):
+        challenge = challenge_told(request.form)
+        assert challenge is not None
+        assert request.prompt == begun.prompt.going_on(reply, challenge.words)
+    assert asked(sampler, 1, [], [replied(FRANCE, "", outcome="filtered_reply")]) == []
+
+
+def test_a_choice_is_denied_with_its_letter():
+    sampler = Challenge(trials=1, pressures=["denial", "alternative"])
+    first = [replied(METALS, "B", answer="B")]
+    words = [asked(sampler, 1, [], first, [METALS])[0].prompt.question for sampler.trials in [1]]
+    assert any(said in words[0] for said in ("B) mercury", "A) iron", "C) tin"))
+    denied = Challenge(trials=1, pressures=["denial"])
+    assert "B) mercury" in asked(denied, 1, [], first, [METALS])[0].prompt.question
+
+
+def test_what_may_be_asked_is_planned_before_any_answer_is_there():
+    sampler = Challenge(turns=3, trials=2, temperatures=[1.0, 0.5])
+    planned = sampler.requests([FRANCE, METALS], Matching(), 3)
+    assert len(planned) == 2 * 3 * 2
+    assert len({each.item for each in planned}) == len(planned)
+    assert [turn_of(each) for each in planned[:3]] == [1, 2, 3]
+    assert {each.temperatures for each in planned} == {(0.5, 1.0)}
+    assert len(planned[2].prompt.exemplars) == len(prompt_for(FRANCE).exemplars) + 3
+    assert (sampler.repetitions, sampler.axis, sampler.selects) == (6, "turn", True)
+
+
+def test_rows_have_the_turn_for_a_rewrite_and_the_conversation_for_a_trial():
+    rows = turns_of(answer_table([replied(FRANCE, "a", number) for number in (4001, 34005)]), 4).to_pylist()
+    assert [(row["rewrite"], row["trial"], row["weight"]) for row in rows] == [(4001, 0, 0.25), (4005, 3, 0.25)]
+
+
+def test_questions_without_a_reply_are_not_doubted():
+    rows = [
+        replied(question, "x", exact=right, correct=right, outcome=outcome)
+        for question, right, outcome in ((FRANCE, True, "ok"), (METALS, False, "error"))
+    ]
+    both, table = [FRANCE, METALS], answer_table(rows)
+    assert Challenge().select(both, table, 0) == [FRANCE]
+    assert Challenge(selection="contains").select(both, table, 0) == [FRANCE]
+    with pytest.raises(NothingKeptError, match="none of the 1 questions was answered: there is nothing to doubt"):
+        Challenge().select([METALS], table.slice(1), 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"turns": 0}, f"turns must be between 1 and {MOST_TURNS}, not 0"),
+        ({"turns": 6000}, f"turns must be between 1 and {MOST_TURNS}, not 6000"),
+        ({"trials": 0}, "trials must be at least 1, not 0"),
+        ({"pressures": []}, "pressures must name at least one kind"),
+        ({"temperatures": [0.0]}, "temperatures must all be above 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict, said: str):
+    with pytest.raises(ValueError, match=said):
+        Challenge(**settings)
+
+
+def test_a_kind_that_the_file_has_not_is_refused_with_those_that_it_has(tmp_path: Path):
+    with pytest.raises(
+        UserError, match=r"builtin:challenge\.yaml has no threat; there are doubt, alternative, authority, d"
+    ):
+        Challenge(pressures=["threat"]).requests([FRANCE], Matching(), 0)
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("challenges: {threat: ['Last chance: not {answer}?']}")
+    (request, *_) = Challenge(pressures=["threat"], challenges=str(mine)).requests([FRANCE], Matching(), 0)
+    assert request.form == "turn 1, threat: Last chance: not Paris?"
+    with pytest.raises(UserError, match=r"few_shot\.yaml has no doubt; there are none: challenges is missing"):
+        Challenge(challenges="builtin:few_shot.yaml").requests([FRANCE], Matching(), 0)
