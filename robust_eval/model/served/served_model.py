@@ -354,7 +354,8 @@ class ServedModel(LanguageModel):
         settings = self.settings
         assert self._capabilities is not None
         self.gate.begin()
-        room = asyncio.Semaphore(_WAITING * settings.at_once)
+        # A tree is many requests, some of them at once, and is kept when it is whole: those that are begun are few.
+        room = asyncio.Semaphore(settings.at_once if exactly else _WAITING * settings.at_once)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
             answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
             if exactly:

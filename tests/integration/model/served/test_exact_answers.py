@@ -12,46 +12,17 @@ from api_server import api_server
 from experiments import run_experiment
 from scripted_server import ScriptedServer, scripted_server
 from table_server import TableServer
-from toy_language import ALL, DEPTH, GRID, MATCHER, Table, truth
+from toy_language import ALL, GRID, MATCHER, Table, truth
+from toy_served import CAN, NAMED, request, stored
 
-from robust_eval.answer import Answers, rows
-from robust_eval.engine.local import Local
+from robust_eval.answer import rows
 from robust_eval.error import UserError
 from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.model.base import Enumeration, Reply, Request
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel
-from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.sqlite import SqliteStore
-from robust_eval.store.stored_model import StoredModel
-
-CAN = Capabilities(
-    limit="max_tokens",
-    system_role=True,
-    greedy=True,
-    truncation_off={},
-    highest_temperature=2.0,
-    top_logprobs=5,
-    tempered_logprobs=False,
-    choices=10,
-    seed=True,
-)
-
-
-def request(number: int = 0, nodes: int = 128, draws: int = 10, depth: int = DEPTH) -> Request:
-    return Request(
-        question_id=f"q{number}",
-        rewrite=0,
-        prompt=Prompt("", (), f"Question: {number}?\nAnswer:"),
-        temperatures=GRID,
-        trials=0,
-        max_new_tokens=depth,
-        seed=3,
-        matcher=MATCHER,
-        enumeration=Enumeration(nodes, ALL, None, draws),
-    )
 
 
 @contextmanager
@@ -59,8 +30,7 @@ def served(
     server: TableServer, can: Capabilities | None = None, **settings: object
 ) -> Iterator[tuple[ServedModel, ScriptedServer]]:
     with scripted_server(server) as script:
-        named = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0}
-        model = OpenAI(**{**named, "base_url": script.url, **settings}).load()
+        model = OpenAI(**{**NAMED, "base_url": script.url, **settings}).load()
         whole = server.shown == len(server.pieces)
         model._capabilities = can or replace(CAN, top_logprobs=server.shown, whole_vocabulary=whole)
         yield model, script
@@ -148,12 +118,6 @@ def test_what_keeps_a_server_from_being_asked_is_said_before(
         assert not script.bodies
 
 
-def stored(server: TableServer, entries: object, script: ScriptedServer, requests: Sequence[Request]) -> Answers:
-    named = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0}
-    config = OpenAI(**{**named, "base_url": script.url})
-    return StoredModel(config, Local(), entries, Stopwatch()).answers(requests, "test", needs_curves=True)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("changes", ["silent", "after_temperature"])
 def test_a_server_that_changes_its_mind_about_log_probabilities_makes_errors_that_are_asked_again(
     changes: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -162,16 +126,16 @@ def test_a_server_that_changes_its_mind_about_log_probabilities_makes_errors_tha
     monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: CAN.to_text())
     requests = [request(number, nodes=20) for number in range(4)]
     with scripted_server(server) as script, SqliteStore(str(tmp_path / "store")).open() as entries:
-        whole = stored(server, entries, script, requests[:1])
+        whole = stored(entries, script.url, requests[:1])
         first = len(script.bodies)
         server.changes_after = (changes, len(script.bodies) + first)
-        spoilt = stored(server, entries, script, requests)
+        spoilt = stored(entries, script.url, requests)
         assert "error" in {outcome for _, outcome in rows(spoilt.table, "question_id", "outcome")}
         setattr(server, changes, False)
         server.changes_after = None
-        mended = stored(server, entries, script, requests)
+        mended = stored(entries, script.url, requests)
         before = len(script.bodies)
-        again = stored(server, entries, script, requests)
+        again = stored(entries, script.url, requests)
         assert len(script.bodies) == before
     assert {outcome for _, outcome in rows(mended.table, "question_id", "outcome")} == {"ok", "empty"}
     assert again.curves.equals(mended.curves)

@@ -1,0 +1,212 @@
+"""What a block of questions costs a device: a model of it, checked against counters here, and worked out for an H100.
+
+    python benchmarks/costs.py [--questions 4] [--quick] [--json FILE]
+
+While the embedded model answers on the CPU, every kernel is counted, with its FLOP and the bytes that it reads and
+writes, and every place where the processor would wait for a device. The formulas beside them are those of
+docs/performance.md. The second table puts the shapes of larger models into the formulas, with what was counted here of
+prefixes, kernels and waits. It has not been run on a GPU.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from support.command import Command, write_figures
+from support.counted_model import GRADER, CountedModel, answered, setting
+from support.op_counter import counted
+
+from robust_eval.model.base import Reply, Request
+from robust_eval.sampler.exact import Exact
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
+
+FLOPS, BANDWIDTH, MEMORY = 989e12, 3.35e12, 80e9
+"""Of an H100 (SXM): dense bfloat16, and its memory; NVIDIA's data sheet."""
+KERNEL, WAIT = 5e-6, 20e-6
+"""Seconds of the processor for a kernel that it launches, and for one that it waits for: assumed, not measured."""
+IN_FLIGHT = 16
+"""Questions of a block in the second table."""
+LEVELS = 5
+LOGIT = 4
+"""Bytes of a logit, which is float32 whatever the weights are."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a transformer: ``groups`` of ``heads`` share keys and values, each of ``size``."""
+
+    layers: int
+    hidden: int
+    heads: int
+    groups: int
+    size: int
+    inner: int
+    vocabulary: int
+    item: int = 2
+    """Bytes of a weight."""
+
+    @property
+    def weights(self) -> int:
+        """The weights of all layers."""
+        attention = self.hidden * self.size * 2 * (self.heads + self.groups)
+        return self.layers * (attention + 3 * self.hidden * self.inner)
+
+    @property
+    def head(self) -> int:
+        return self.vocabulary * self.hidden
+
+    @property
+    def cached(self) -> int:
+        """Bytes of the keys and values of a token."""
+        return 2 * self.layers * self.groups * self.size * self.item
+
+    def flop(self, tokens: float, rows: float, attended: float) -> float:
+        """FLOP of ``tokens`` through the layers and ``rows`` through the head; pairs of tokens that attend."""
+        return 2 * self.weights * tokens + 2 * self.head * rows + 4 * self.layers * self.heads * self.size * attended
+
+
+LARGER = {
+    "1B": Shape(16, 2048, 32, 8, 64, 8192, 128_256),
+    "8B": Shape(32, 4096, 32, 8, 128, 14_336, 128_256),
+    "14B": Shape(48, 5120, 40, 8, 128, 13_824, 152_064),
+}
+"""Llama 3.2 1B, Llama 3.1 8B, Qwen2.5 14B."""
+
+
+def main() -> None:
+    command = Command(__doc__)
+    command.add_argument("--questions", type=int, default=4, help="that are in flight together")
+    options = command.options(questions=1)
+    settings, facts = setting("float32")
+    model = CountedModel(settings)
+    asked = facts[: options.questions]
+    exact, tree = Exact(nodes=24 if options.quick else Exact.nodes), TemperatureSweep(trials=2 if options.quick else 10)
+    ways: dict[str, list[Request]] = {
+        "exact": exact.requests(asked, GRADER, 0),
+        "tree": tree.requests(asked, GRADER, 0),
+        "draws_alone": [replace(request, matcher=None) for request in tree.requests(asked, GRADER, 0)],
+    }
+    shape = shape_of(model)
+    figures: dict[str, float] = {"questions": len(asked), "in_flight": IN_FLIGHT}
+    replies: list[Reply] = []
+    for way, requests in ways.items():
+        replies = list(answered(model.loaded, requests))  # once before: what is checked once is no part of it
+        figures |= {f"{way}_{name}": value for name, value in of_run(model, shape, requests).items()}
+    written = [len(one.token_ids or ()) for reply in replies for one in reply.completions]
+    figures["trials_tokens"] = sum(max(0, length - 1) for length in written) / len(asked)
+    figures["prompt_tokens"] = float(np.mean([reply.completions[0].prompt_tokens for reply in replies]))
+    for name, larger in LARGER.items():
+        figures |= {f"{name}_{key}": value for key, value in worked_out(larger, figures).items()}
+    console = Console(width=110)
+    console.print(counters(figures, list(ways)))
+    console.print(on_gpu(figures))
+    write_figures(options.json, figures)
+
+
+def shape_of(model: CountedModel) -> Shape:
+    config = model.network.config
+    heads, hidden = config.num_attention_heads, config.hidden_size
+    return Shape(
+        config.num_hidden_layers,
+        hidden,
+        heads,
+        config.num_key_value_heads,
+        hidden // heads,
+        config.intermediate_size,
+        model.network.get_output_embeddings().weight.shape[0],
+        4,
+    )
+
+
+def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> dict[str, float]:
+    """What was counted while the requests were answered, and what the formulas say; by question or by level."""
+    before = model.work()
+    with counted(model.network.base_model, model.network.get_output_embeddings()) as counter:
+        replies = list(answered(model.loaded, requests))
+    work, total = model.work() - before, counter.total
+    prompt = float(np.mean([reply.completions[0].prompt_tokens or 0 for reply in replies]))
+    rows, tokens, passes = work["head_tokens"], work["tokens"], work["passes"]
+    flop = shape.flop(tokens, rows, tokens * (prompt + requests[0].max_new_tokens / 2))
+    found = total["body_flop"] + total["head_flop"]
+    return {
+        "prefixes": rows / len(requests),
+        "tokens": tokens / len(requests),
+        "gflop": found / len(requests) / 1e9,
+        "flop_over_formula": found / flop,
+        "kernels_a_pass_and_layer": total["body_kernels"] / passes / shape.layers,
+        "kernels_outside_a_prefix": total["outside_kernels"] / rows,
+        "waits_a_prefix": (total["outside_waits"] + total["body_waits"]) / rows,
+        "weights_share": passes * shape.weights * shape.item / total["body_bytes"],
+        "passes_a_question": passes / len(requests),
+        "rows_a_prefix": total["outside_bytes"] / rows / (shape.vocabulary * LOGIT),
+    }
+
+
+def worked_out(shape: Shape, figures: dict[str, float]) -> dict[str, float]:
+    """What a block of questions takes on the GPU, in milliseconds, by cause, and how many questions fit and pay."""
+    found: dict[str, float] = {}
+    prompt = figures["prompt_tokens"]
+    for way in ("exact", "tree", "trials"):
+        # of the prompt's last token, too, there are logits, and it is the first of the prefixes
+        drawn = figures["trials_tokens"] if way == "trials" else figures[f"{way}_prefixes"] - 1
+        tokens, rows = prompt + drawn, drawn + 1
+        passes = LEVELS + 1
+        read = LEVELS * prompt if way != "trials" else drawn * prompt  # keys and values of prompts
+        logits = (figures[f"{way}_rows_a_prefix"] if way != "trials" else 0) * rows * shape.vocabulary * LOGIT
+        weights = (shape.weights + shape.head) * shape.item
+        flop = IN_FLIGHT * shape.flop(tokens, rows, tokens * (prompt + LEVELS / 2))
+        size = passes * weights + IN_FLIGHT * (read * shape.cached + logits)
+        found |= {f"{way}_flop_ms": 1e3 * flop / FLOPS, f"{way}_bytes_ms": 1e3 * size / BANDWIDTH}
+        if way != "trials":
+            kernels = passes * shape.layers * figures[f"{way}_kernels_a_pass_and_layer"]
+            kernels += IN_FLIGHT * rows * figures[f"{way}_kernels_outside_a_prefix"]
+            found[f"{way}_kernels_ms"] = 1e3 * KERNEL * kernels
+            found[f"{way}_waits_ms"] = 1e3 * WAIT * IN_FLIGHT * rows * figures[f"{way}_waits_a_prefix"]
+        found[f"{way}_fit"] = float((MEMORY - weights) / 2 // ((prompt + drawn) * 2 * shape.cached))
+        found[f"{way}_pay"] = FLOPS / BANDWIDTH * shape.item / 2 * LEVELS / drawn
+    return found
+
+
+def counters(figures: dict[str, Any], ways: Sequence[str]) -> Table:
+    columns = {
+        "prefixes": ("prefixes", ".0f"),
+        "tokens": ("tokens", ".0f"),
+        "GFLOP": ("gflop", ".1f"),
+        "over the formula": ("flop_over_formula", ".3f"),
+        "kernels a layer": ("kernels_a_pass_and_layer", ".1f"),
+        "outside, a prefix": ("kernels_outside_a_prefix", ".1f"),
+        "waits a prefix": ("waits_a_prefix", ".2f"),
+        "rows of logits": ("rows_a_prefix", ".0f"),
+        "weights in bytes": ("weights_share", ".0%"),
+    }
+    shown = Table(title=f"Counted here, {figures['questions']} questions in flight", title_justify="left")
+    shown.add_column("way", no_wrap=True)
+    for title in columns:
+        shown.add_column(title, justify="right")
+    for way in ways:
+        cells = [format(figures[f"{way}_{name}"], form) for name, form in columns.values()]
+        shown.add_row(way.replace("_", " "), *cells)
+    return shown
+
+
+def on_gpu(figures: dict[str, Any]) -> Table:
+    title = f"An H100 by the formulas, {figures['in_flight']} questions in flight: milliseconds, and questions"
+    shown = Table(title=title, title_justify="left")
+    for column in ("model", "way", "FLOP", "bytes", "kernels", "waits", "fit", "pay from"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for name in LARGER:
+        for way in ("exact", "tree", "trials"):
+            cells = []
+            for key, form in (("flop_ms", ".1f"), ("bytes_ms", ".1f"), ("kernels_ms", ".0f"), ("waits_ms", ".0f")):
+                value = figures.get(f"{name}_{way}_{key}")
+                cells.append("" if value is None else format(value, form))
+            fit, pay = (figures[f"{name}_{way}_{key}"] for key in ("fit", "pay"))
+            shown.add_row(name, way, *cells, f"{fit:.0f}", f"{pay:.0f}")
+    return shown
+
+
+if __name__ == "__main__":
+    main()

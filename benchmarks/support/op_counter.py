@@ -1,0 +1,85 @@
+"""Counts what a computation asks of a device, whichever device it runs on: operations, and places where it waits."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+PRODUCTS = ("linear", "_linear_pointwise", "matmul", "mm", "bmm")
+READS = ("cpu", "item", "tolist", "__int__", "__float__", "__bool__")
+"""Methods of a tensor for which a processor waits until the device has computed it."""
+SIZED = ("nonzero", "_unique2", "unique_dim", "masked_select", "bincount")
+"""Operations whose result has a size that only the device knows, so that the processor waits for it."""
+NUMBERS = ("item", "_local_scalar_dense")
+"""Operations that read a number."""
+
+
+class OpCounter(TorchDispatchMode):
+    """Counts, by the part of the computation that is going on, kernels, FLOP of matrix products, and bytes that kernels
+    read and write. Views of tensors cost nothing, and do not count.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = "outside"
+        self.total: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.split("::")[1]
+        view = any(each.alias_info and not each.alias_info.is_write for each in func._schema.returns)
+        if view or "empty" in name or name in NUMBERS:
+            return result
+        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+        made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+        self.count("kernels", 1)
+        self.count("bytes", sum(each.numel() * each.element_size() for each in (*given, *made)))
+        if name in PRODUCTS:
+            self.count("flop", 2 * given[0].shape[-1] * made[0].numel())
+        if "scaled_dot_product" in name:  # keys by queries, and weights by values
+            self.count("flop", 4 * made[0].numel() * given[1].shape[-2])
+        if name in SIZED:
+            self.count("waits", 1)
+        return result
+
+    def count(self, what: str, number: int) -> None:
+        self.total[f"{self.part}_{what}"] += number
+
+
+@contextmanager
+def counted(body: torch.nn.Module, head: torch.nn.Module) -> Iterator[OpCounter]:
+    """Count while the context lasts, apart: in the ``body`` of a model, in its output ``head``, and outside."""
+    counter = OpCounter()
+
+    def part(name: str) -> Any:
+        def enter(*_: Any) -> None:
+            counter.part = name
+
+        return enter
+
+    def reading(method: Any) -> Any:
+        def read(tensor: Tensor, *given: Any, **options: Any) -> Any:
+            counter.count("waits", 1)
+            return method(tensor, *given, **options)
+
+        return read
+
+    hooks = [body.register_forward_pre_hook(part("body")), body.register_forward_hook(part("outside"))]
+    hooks += [head.register_forward_pre_hook(part("head")), head.register_forward_hook(part("outside"))]
+    patches = [patch.object(Tensor, name, reading(getattr(Tensor, name))) for name in READS]
+    try:
+        for each in patches:
+            each.start()
+        with counter:
+            yield counter
+    finally:
+        for each in patches:
+            each.stop()
+        for hook in hooks:
+            hook.remove()

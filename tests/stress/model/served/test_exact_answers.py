@@ -1,0 +1,114 @@
+"""Curves of a model behind a server, by a run that is killed again and again: what is stored is not asked again."""
+
+import os
+import re
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_server import Body, scripted_server
+from shell import PROJECT, Shell
+from table_server import TableServer
+from toy_language import Table
+from toy_served import CAN, request, stored, stored_model
+
+from robust_eval.store.sqlite import SqliteStore
+
+KILLS, QUESTIONS = 10, 12
+FIRST = 10
+"""The number of the first question: texts then have the order of numbers, in which they are asked."""
+ASK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from toy_served import CAN, request, stored
+from robust_eval.model.served import served_model
+from robust_eval.store.sqlite import SqliteStore
+served_model.remembered = lambda *_: CAN.to_text()
+with SqliteStore(sys.argv[2]).open() as entries:
+    stored(entries, sys.argv[3], [request(number, nodes=20) for number in range(*map(int, sys.argv[4:]))])
+"""
+
+
+@dataclass
+class KillingServer(TableServer):
+    """Kills the process that asks in the middle of its second question, once the first is in the ``store``."""
+
+    store: Path = Path()
+    stored: int = 0
+    victim: int = 0
+    asked: list[int] = field(default_factory=list)
+    begun: threading.Event = field(default_factory=threading.Event)
+    one: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
+        with self.one:
+            self.asked += map(int, re.findall(r"Question: (\d+)\?", str(body.get("prompt", body.get("content")))))
+            if self.asked.count(self.asked[-1]) != 3 or len({*self.asked}) != 2:
+                return super().__call__(body)
+            assert self.begun.wait(60)
+            wait_until_stored(self.store, self.stored + 1)
+            os.kill(self.victim, signal.SIGKILL)
+            return 503, {}, {"error": {"message": "too late"}}
+
+    def lives_again(self) -> None:
+        self.stored, self.asked = number_stored(self.store), []
+        self.begun.clear()
+
+    def meet(self, process: int) -> None:
+        self.victim = process
+        self.begun.set()
+
+
+def wait_until_stored(store: Path, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while number_stored(store) < number:
+        assert time.monotonic() < deadline, f"{number_stored(store)} of {number} entries are stored"
+        time.sleep(0.002)
+
+
+def number_stored(store: Path) -> int:
+    """The entries of a store that another process has open: for each question its answers and, at once, its curve."""
+    (file,) = store.glob("*.sqlite") or [None]
+    if file is None:
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+        (number,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+    return int(number)
+
+
+def test_curves_of_a_run_that_is_killed_ten_times_are_those_of_one_that_is_not(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: CAN.to_text())
+    requests = [request(number, nodes=20) for number in range(FIRST, FIRST + QUESTIONS)]
+    with scripted_server(TableServer(Table(3), ids=False)) as script:
+        with SqliteStore(str(tmp_path / "undisturbed")).open() as entries:
+            undisturbed = stored(entries, script.url, requests)
+        script.answer = server = KillingServer(Table(3), ids=False, store=tmp_path / "store")
+        left = []
+        for _ in range(KILLS):
+            with SqliteStore(str(tmp_path / "store")).open() as entries:
+                missing = stored_model(entries, script.url).missing(requests, needs_curves=True)
+            left.append(len(missing))
+            server.lives_again()
+            words = [str(tmp_path / "store"), script.url, str(FIRST), str(FIRST + QUESTIONS)]
+            ended = shell.python(["-c", ASK, str(PROJECT / "tests" / "support"), *words], tmp_path, server.meet)
+            assert ended.returncode == -signal.SIGKILL, ended.stderr
+            assert {*server.asked} <= {int(each.question_id[1:]) for each in missing}
+        assert left == list(range(QUESTIONS, QUESTIONS - KILLS, -1))
+        script.answer = TableServer(Table(3), ids=False)
+        with SqliteStore(str(tmp_path / "store")).open() as entries:
+            found = stored(entries, script.url, requests)
+            before = len(script.bodies)
+            again = stored(entries, script.url, requests)
+            assert len(script.bodies) == before
+    assert found.curves.equals(undisturbed.curves)
+    assert again.table.equals(found.table)
+    assert found.table.equals(undisturbed.table)
