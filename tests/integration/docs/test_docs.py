@@ -44,7 +44,7 @@ FEWER = {
     "sampler=exact": "sampler.nodes=24",
     "sampler.selection=none": "sampler.trials=2",
     "experiment=order": "sampler.order.forms=[dots]",
-    "experiment=challenge": "sampler.challenge.trials=1",
+    "experiment=challenge": "sampler.turns=2 sampler.trials=1 sampler.max_new_tokens=8",
 }
 """What is added to a command that has such a word, unless it brings a sampler of its own for MultiQ&A."""
 SHUFFLED = "dataset.shuffle=true"
@@ -164,7 +164,7 @@ def small(words: list[str]) -> list[str]:
             value = str(min(limit, int(value)))
         changed.append(f"{key}={value}" if "=" in word else word)
     own = "experiment=multiqa" in words and any(word.startswith("sampler=") for word in words)
-    fewer = [] if dry or own else next(([most] for word, most in FEWER.items() if word in words), [])
+    fewer = [] if dry or own else next((most.split() for word, most in FEWER.items() if word in words), [])
     limited = any(word.startswith("dataset.limit=") for word in words)
     few = [] if limited else [f"dataset.limit={limit}"]
     shuffled = [SHUFFLED] if "experiment=multiqa" in words else []

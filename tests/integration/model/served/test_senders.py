@@ -135,6 +135,15 @@ def test_what_a_process_was_given_that_dies_is_asked_again(server: ScriptedServe
     assert senders() == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whoever starts the tests in the background of a shell has them ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_run_that_is_interrupted_ends_its_processes_and_goes_on(server: ScriptedServer, tmp_path: Path):
     expected, _ = ask(model(server.url), 1, questions(30))
     server.received.clear()
