@@ -67,23 +67,20 @@ def asked_words(result: Result) -> str:
     when = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
     model = f"{known.get('model.name', 'The model')}{f' ({where})' if where else ''}"
     again = "; ".join(dict.fromkeys(_again(name, known) for name in result.graded))
-    kept = (
-        "all of them" if len(result.kept) == len(result.candidates()) else f"{len(result.kept):,} of {_known(result)}"
-    )
     once = "once at temperature 0, and " if result.baseline.num_rows else ""
     data = known.get("dataset.name", "the data set")
-    return f"{model} was asked {len(result.candidates()):,} questions of {data}{when}: {once}{kept} {again}."
+    return f"{model} was asked {len(result.candidates()):,} questions of {data}{when}: {once}{_kept(result)} {again}."
 
 
-def _known(result: Result) -> str:
-    """Return of which questions some were kept: those that were answered right, or all."""
-    standing = standings(result)
+def _kept(result: Result) -> str:
+    """Say which questions were asked again."""
+    kept, standing = len(result.kept), standings(result)
+    if kept == len(result.candidates()):
+        return "all of them"
     right = sum(each.endswith((", right", ", no exact match")) for each in standing)
-    return (
-        "them"
-        if "kept, right" not in standing or len(result.kept) > standing.count("kept, right")
-        else f"the {right:,} that it answered right"
-    )
+    if not kept or standing.count("kept, right") < kept:
+        return f"{kept:,} of them"
+    return f"{'the' if kept == right else f'{kept:,} of the'} {right:,} that it answered right,"
 
 
 def _again(sampler: str, settings: Mapping[str, object]) -> str:

@@ -1,9 +1,12 @@
 import math
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from robust_eval.metric.estimate import Estimate, bounds, interval, with_interval
-from robust_eval.report.wording import few
+from robust_eval.question import Question
+from robust_eval.report.wording import asked_words, few
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,37 @@ def test_an_estimate_without_bounds_is_shown_without():
     narrow = Estimate(0.65, 0.64958, 0.65022)
     assert (interval(narrow), with_interval(narrow)) == ("0.6496 to 0.6502", "0.650 (0.6496 to 0.6502)")
     assert with_interval(Estimate(math.nan)) == "undefined"
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("abcd", "all of them"),
+        ("abc", "the 3 that it answered right,"),
+        ("ab", "2 of the 3 that it answered right,"),
+        ("ad", "2 of them"),
+        ("", "0 of them"),
+    ],
+)
+def test_it_is_said_which_questions_were_asked_again(kept: str, said: str):
+    questions = {name: Question(name, f"What is {name}?", ("x",)) for name in "abcd"}
+    verdicts = {"a": (True, True), "b": (True, True), "c": (True, False), "d": (False, False)}
+    rows = [
+        {"question_id": name, "correct": right, "exact": exact, "outcome": "ok"}
+        for name, (right, exact) in verdicts.items()
+    ]
+    settings = {"trials": 10, "temperatures": [0.2, 2.0]}
+    result = SimpleNamespace(
+        asked=list(questions.values()),
+        kept=[questions[name] for name in kept],
+        candidates=lambda: list(questions.values()),
+        baseline=pa.Table.from_pylist(rows),
+        graded={"sweep": None},
+        description={"model.name": "m", "dataset.name": "letters"}
+        | {f"sampler.sweep.{name}": value for name, value in settings.items()},
+        origin={"time": "1 May 2026, 10:00"},
+    )
+    assert asked_words(result) == (  # type: ignore[arg-type]
+        f"m was asked 4 questions of letters on 1 May 2026: once at temperature 0, and {said} 10 times at each of 2 "
+        "temperatures (0.2 to 2)."
+    )
