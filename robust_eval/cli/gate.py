@@ -176,9 +176,7 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
     def takes(early: bool, questions: Sequence[object]) -> Deciding:
         taken.append(Deciding(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
-            log.warning(
-                "%d questions are left out, because the baseline was not asked them: it sets the questions", others
-            )
+            log.warning("questions that are left out, because the baseline was not asked them: %d", others)
         return taken[-1]
 
     folder.mkdir(parents=True, exist_ok=True)

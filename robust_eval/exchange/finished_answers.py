@@ -109,7 +109,7 @@ class FinishedAnswers:
             if question_id == before:
                 parts += [
                     f"t={t}",
-                    *([form_of_all(rows[0]["form"]) if rows[0]["form"] else f"rewrite {rewrite}"] if rewrite else []),
+                    *_put(rewrite, rows[0]["form"]),
                     *([sampler] if several else []),
                 ]
             before = question_id
@@ -135,6 +135,12 @@ class FinishedAnswers:
     def enumerated(self) -> bool:
         """Whether answers weigh what they are likely, and are no trials."""
         return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
+
+
+def _put(rewrite: int, form: str | None) -> Iterator[str]:
+    """Yield how a question was put, where not as it stands."""
+    if rewrite:
+        yield form_of_all(form) if form else f"rewrite {rewrite}"
 
 
 def _untaken(name: str, taken: Set[str]) -> str:

@@ -169,23 +169,23 @@ class Asked:
             requests, stage = self.requests(name, questions), self.stage(name)
             if not requests:
                 continue
-            if conversing(self.samplers[name]):
-                found[name] = self.all_answers(name, questions, baseline)
-            elif name in self.undecided:
+            if name in self.undecided:
                 found[name] = self.model.settled(requests, stage, self._verdicts(questions), self._settled(name))
                 asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
                 log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
                 remember_share(self.model.identity, asked, planned)
             else:
-                found[name] = self.all_answers(name, questions, baseline)
+                found[name] = self.all_answers(name, requests, questions, baseline)
         return found
 
-    def all_answers(self, sampler: str, questions: Sequence[Question], baseline: pa.Table) -> Answers:
-        """Ask for all answers of a sampler."""
+    def all_answers(
+        self, sampler: str, requests: Sequence[Request], questions: Sequence[Question], baseline: pa.Table
+    ) -> Answers:
+        """Ask for all answers of a sampler, whose ``requests`` about the questions these are."""
         stage, challenge = self.stage(sampler), conversing(self.samplers[sampler])
         if challenge is not None:
             return self._conversing(challenge, questions, baseline).answers(stage)
-        return self.model.answers(self.requests(sampler, questions), stage, self.needs_curves(sampler))
+        return self.model.answers(requests, stage, self.needs_curves(sampler))
 
     def _conversing(self, challenge: Challenge, questions: Sequence[Question], baseline: pa.Table) -> Conversing:
         return Conversing(challenge, self.model, self.judge, self.seed, questions, baseline)

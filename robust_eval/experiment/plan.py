@@ -127,17 +127,16 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             if judge.grader.asks:
                 verdicts += _verdicts_on(collection, name, kept, missing, graded)
             if name in comparing:
-                requests, there = (
-                    collection.requests(name, kept),
-                    None if missing else _there(collection, name, kept, graded),
-                )
+                requests = collection.requests(name, kept)
+                there = None if missing else _there(collection, name, kept, graded)
                 compared += most_compared(comparing[name], judge, kept, requests, there)
     return stages + _of_judge(judge.grader.judge, verdicts, compared)
 
 
 def _there(collection: Asked, name: str, kept: Sequence[Question], baseline: pa.Table | None) -> pa.Table:
     """Return the answers of a sampler, which are all in the store."""
-    return collection.all_answers(name, kept, SCHEMA.empty_table() if baseline is None else baseline).table
+    greedy = SCHEMA.empty_table() if baseline is None else baseline
+    return collection.all_answers(name, collection.requests(name, kept), kept, greedy).table
 
 
 def _verdicts_on(

@@ -49,11 +49,14 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
         return Path(name)
     if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
         return Path(stands_for)
+    if stands_for is not None:
+        return tracked.fetched(stands_for)
     try:
-        return tracked.fetched(stands_for or name)
+        return tracked.fetched(name)
+    except OutageError:
+        raise
     except UserError as problem:
-        there = baselines(mlruns)
-        if stands_for is not None or not there or isinstance(problem, OutageError):
+        if not (there := baselines(mlruns)):
             raise
         raise UserError(f"there is no baseline {name} (there are {', '.join(there)}); {problem}") from problem
 

@@ -59,7 +59,7 @@ class Differences(NamedTuple):
 
 class Judged(NamedTuple):
     """The verdict on one figure. ``needed`` facts decide, of which ``n`` are there; the means are those of shared facts
-    at which both runs have the figure. ``p_mcnemar`` is that of knowledge; ``alike`` says that all differ equally.
+    at which both runs have the figure. ``p_mcnemar`` is that of knowledge; ``unchanged`` says that no fact differs.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Judged(NamedTuple):
     high: float
     needed: float
     p_mcnemar: float | None = None
-    alike: bool = False
+    unchanged: bool = False
 
     @property
     def more(self) -> float:
@@ -202,9 +202,9 @@ def _judged(figure: Differences, level: float, bounds: tuple[float, float], fail
         float(each[defined].mean()) if n else math.nan for each in (figure.baseline, figure.candidate, values)
     )
     p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
-    alike = n > 0 and bool((values[defined] == values[defined][0]).all())
+    unchanged = n > 0 and not values[defined].any()
     said = figure.name, figure.label, figure.margin
-    return Judged(*said, outcome, n, one, other, between, low, high, needed, p, alike)
+    return Judged(*said, outcome, n, one, other, between, low, high, needed, p, unchanged)
 
 
 def _needed_at_any_time(figure: Differences, level: float) -> float:
@@ -256,7 +256,7 @@ def sentence(judged: Judged) -> str:
     if math.isinf(judged.needed) or judged.more == 0:
         return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
     more = f"about {judged.more:,.0f} more"
-    if judged.alike:
+    if judged.unchanged:
         return f"{found}: not decided; no fact differs, which says little of so few: {more} would do for this margin."
     return f"{found}: not decided; as facts differ here, it takes {more} of them for this margin."
 

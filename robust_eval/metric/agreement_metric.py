@@ -37,7 +37,7 @@ from robust_eval.metric.figure import point
 from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width
 from robust_eval.metric.reliability import cronbach_interval
 from robust_eval.metric.robustness import QuestionRobustness, guessing, question_robustness
-from robust_eval.metric.score import Correction, Floats, Measured, Score, question_groups
+from robust_eval.metric.score import Correction, Floats, Measured, Score, question_groups, share_of
 from robust_eval.question import Question
 
 
@@ -360,5 +360,4 @@ def same_labels(labels: NDArray[np.int64]) -> Floats:
     both = given.astype(float).T @ given
     numbers = np.arange(labels.max(initial=0) + 1)
     same = sum(((labels == number).astype(float).T @ (labels == number) for number in numbers), np.zeros(both.shape))
-    shares: Floats = np.divide(same, both, out=np.full(both.shape, np.nan), where=both > 0)
-    return shares
+    return share_of(same, both)

@@ -30,7 +30,7 @@ from robust_eval.metric.challenge_presentation import (
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one, point
 from robust_eval.metric.frs import TOLERANCE, breaking_temperature
-from robust_eval.metric.score import Floats, Measured, Metric, Score, question_groups, verdicts
+from robust_eval.metric.score import Floats, Measured, Metric, Score, question_groups, share_of, verdicts
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
@@ -175,12 +175,7 @@ def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns:
             given_up[0, place] += 1 - verdict
             given_up[1, place] += 1
         before[place, conversation] = turn, verdict
-    return Doubted(_share(right, replies), {kind: _share(*sums) for kind, sums in sorted(had.items())})
-
-
-def _share(part: Floats, whole: Floats) -> Floats:
-    shares: Floats = np.divide(part, whole, out=np.full(part.shape, math.nan), where=whole > 0)
-    return shares
+    return Doubted(share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(had.items())})
 
 
 def _where(known: NDArray[np.bool_], values: ArrayLike) -> Floats:

@@ -16,7 +16,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.order_presentation import BIAS, EVERY, FIGURES, FORM, ONE_CHOICE, PLACE, RIGHT, Q, presentation
 from robust_eval.metric.position_bias import cochran_q, place_bias
-from robust_eval.metric.score import Floats, Measured, Metric, Score, mean_estimate, question_groups, verdicts
+from robust_eval.metric.score import Floats, Measured, Metric, Score, mean_estimate, question_groups, share_of, verdicts
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER
@@ -131,18 +131,13 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
             of_form[arrangement.form][(1, *at)] += 1
     return [
         Places(
-            _share(right[number], replies[number]),
+            share_of(right[number], replies[number]),
             first[number],
-            {form: _share(sums[0, number], sums[1, number]) for form, sums in of_form.items()},
+            {form: share_of(sums[0, number], sums[1, number]) for form, sums in of_form.items()},
             labels[number],
         )
         for number in range(len(temperatures))
     ]
-
-
-def _share(right: Floats, replies: Floats) -> Floats:
-    shares: Floats = np.divide(right, replies, out=np.full(right.shape, np.nan), where=replies > 0)
-    return shares
 
 
 def _over_places(statistic: Callable[..., Floats], places: Places) -> Floats:

@@ -322,6 +322,12 @@ def estimate(
     return Estimate(float(statistic(*chosen)), *with_width(low, high))
 
 
+def share_of(part: Floats, whole: Floats) -> Floats:
+    """Return part / whole of arrays of one shape; NaN where there is no whole."""
+    found: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return found
+
+
 @cache
 def proportion(count: int, of: int) -> Estimate:
     """Return a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.

@@ -173,8 +173,8 @@ class RecordedConditions:
         self.estimator = "exact" if enumerated else "trials"
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         told = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
-        self.arranges = any(arrangement_told(form) for form in answers["form"].unique().to_pylist())
-        doubted = any(challenge_told(form) for form in answers["form"].unique().to_pylist())
+        forms = answers["form"].unique().to_pylist()
+        self.arranges, doubted = (any(map(read, forms)) for read in (arrangement_told, challenge_told))
         arranged = self.arranges and not rewritten
         self.axis = TURN if doubted else ORDER if arranged else _AXES.get(name, told)
 

@@ -347,7 +347,7 @@ def test_questions_that_the_baseline_was_not_asked_are_left_out_which_is_said(
     (place / "more.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     status, found = gated("dataset.path=more.jsonl")
     assert (status, found["shared_questions"]) == (0, QUESTIONS)
-    assert "7 questions are left out, because the baseline was not asked them" in caplog.text
+    assert "questions that are left out, because the baseline was not asked them: 7" in caplog.text
 
 
 def test_a_damaged_baseline_is_a_mistake(gated: Gate, place: Path, capsys: pytest.CaptureFixture[str]):

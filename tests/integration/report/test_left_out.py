@@ -10,7 +10,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
-from robust_eval.report.left_out import left_out
+from robust_eval.report.left_out import left_out, unread
 
 DENOMINATOR = "What a filter kept back and what failed is in no denominator."
 
@@ -74,6 +74,13 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
         "2 replies cut by the length limit, and graded as far as they go.",
         "3 questions have no answer entropy: none of their replies answers anything.",
     ]
+
+
+def test_replies_without_an_answer_are_counted_by_what_they_lack():
+    assert unread({"invalid.no_letter": 2.0, "invalid.several_letters": 1.0, "outcomes.ok": 7.0}) == (
+        "3 replies, none of which counts as right (no letter: 2, several letters: 1)"
+    )
+    assert unread({"outcomes.ok": 7.0}) == ""
 
 
 def test_the_page_says_so_where_nothing_was_left_out(result: Result, tmp_path: Path):

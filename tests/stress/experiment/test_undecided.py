@@ -2,17 +2,16 @@
 
 import os
 import signal
-import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fading_server import UNDECIDED, FadingServer, answers, ask, scored, settings
+from open_store import stored_values, wait_until
 from scripted_server import Body, ScriptedServer, scripted_server
 from shell import PROJECT, Shell
 
@@ -40,7 +39,7 @@ class KillingServer(FadingServer):
                 return super().__call__(body)
             if not self.killed.is_set():
                 assert self.begun.wait(60)
-                wait_until_stored(self.stored_in, self.answered.total())
+                wait_until(partial(number_stored, self.stored_in), self.answered.total())
                 os.kill(self.victim, signal.SIGKILL)
                 self.killed.set()
         return 503, {}, {"error": {"message": "too late", "code": None}}
@@ -50,21 +49,10 @@ class KillingServer(FadingServer):
         self.begun.set()
 
 
-def wait_until_stored(mlruns: Path, number: int) -> None:
-    deadline = time.monotonic() + 60
-    while number_stored(mlruns) < number:
-        assert time.monotonic() < deadline, f"{number_stored(mlruns)} of {number} answers are stored"
-        time.sleep(0.002)
-
-
 def number_stored(mlruns: Path) -> int:
     """The answers in a store that another process has open."""
-    (file,) = mlruns.glob("store/*.sqlite") or [None]
-    if file is None:
-        return 0
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
-        values = connection.execute("SELECT value FROM entries").fetchall()
-    return sum(from_bytes(value, SCHEMA).num_rows for (value,) in values if not value.startswith(b"{"))
+    values = stored_values(mlruns / "store")
+    return sum(from_bytes(value, SCHEMA).num_rows for value in values if not value.startswith(b"{"))
 
 
 @pytest.fixture(autouse=True)

@@ -141,6 +141,9 @@ def test_what_is_not_decided_says_whether_facts_differ():
         "which says little of so few: about 123 more would do for this margin."
     )
     assert "as facts differ here, it takes about" in said["differing"]
+    (moved,) = judge([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
+    assert not moved.unchanged
+    assert "no fact differs" not in sentence(moved)
 
 
 def test_with_looks_the_sequence_decides():

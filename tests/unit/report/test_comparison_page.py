@@ -456,6 +456,15 @@ def test_the_opening_speaks_of_each_data_set_that_several_measured():
     assert said.startswith("None of the 4 can be told from any other by mean FRS, d = 1 (6 pairs, each on the 2 to 3 ")
 
 
+def test_a_ranking_of_runs_that_cannot_be_told_apart_says_that_its_order_may_be_chance(tmp_path):
+    physics = measured(SMALL, model__name="small", dataset__name="physics")
+    other = measured(LARGE, model__name="large", dataset__name="physics")
+    write_comparison(compare([*frs_runs(), other, physics]), tmp_path)
+    page = (tmp_path / "comparison.html").read_text()
+    assert "which may be chance: all share a letter, and none can be told from any other." in page
+    assert "The best first" not in page
+
+
 def test_the_opening_does_not_compare_scores_of_different_weights():
     small, other, _ = frs_runs()
     other.settings["model.name"] = "large"

@@ -56,6 +56,13 @@ def test_the_first_sentence_says_what_kind_of_difference_there_is():
     assert first(run(0, 0.1), run(name="large")).startswith("small and large cannot be told apart: mean FRS, d = 1 ")
 
 
+def test_values_that_would_look_alike_beside_their_difference_have_a_digit_more():
+    apart = first(run(0.0006, 0.0002), run(0.0014, name="large"))  # both round to 0.451
+    assert re.search(r"is 0\.4514 in the first and 0\.4506 in the second, a difference of \+0\.001 \(", apart)
+    alike = first(run(0.0006, 0.0002), run(0.0008, name="large"))
+    assert re.search(r"is 0\.451 in the first and 0\.451 in the second, a difference of 0\.000 \(", alike)
+
+
 def test_runs_that_differ_in_d_alone_are_no_two():
     other = measured({"frs.d5": (BASE, (0.5, 0.0, 1.0))}, metric__frs__d=5, **{TRIALS: 10})
     assert first(run(), other) == (

@@ -3,16 +3,14 @@
 import os
 import re
 import signal
-import sqlite3
 import threading
-import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from open_store import stored_values, wait_until
 from scripted_server import Body, scripted_server
 from shell import PROJECT, Shell
 from table_server import TableServer
@@ -53,34 +51,21 @@ class KillingServer(TableServer):
             if self.asked.count(self.asked[-1]) != 3 or len({*self.asked}) != 2:
                 return super().__call__(body)
             assert self.begun.wait(60)
-            wait_until_stored(self.store, self.stored + 1)
+            wait_until(self.entries, self.stored + 1)
             os.kill(self.victim, signal.SIGKILL)
             return 503, {}, {"error": {"message": "too late"}}
 
+    def entries(self) -> int:
+        """For each question its answers and, written at once, its curve."""
+        return len(stored_values(self.store))
+
     def lives_again(self) -> None:
-        self.stored, self.asked = number_stored(self.store), []
+        self.stored, self.asked = self.entries(), []
         self.begun.clear()
 
     def meet(self, process: int) -> None:
         self.victim = process
         self.begun.set()
-
-
-def wait_until_stored(store: Path, number: int) -> None:
-    deadline = time.monotonic() + 60
-    while number_stored(store) < number:
-        assert time.monotonic() < deadline, f"{number_stored(store)} of {number} entries are stored"
-        time.sleep(0.002)
-
-
-def number_stored(store: Path) -> int:
-    """The entries of a store that another process has open: for each question its answers and, at once, its curve."""
-    (file,) = store.glob("*.sqlite") or [None]
-    if file is None:
-        return 0
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
-        (number,) = connection.execute("SELECT count(*) FROM entries").fetchone()
-    return int(number)
 
 
 def test_curves_of_a_run_that_is_killed_ten_times_are_those_of_one_that_is_not(
