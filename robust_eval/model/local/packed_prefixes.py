@@ -17,6 +17,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from robust_eval.model.local.output_head import OutputHead
 from robust_eval.model.local.prefix_rows import SharedPrompt
+from robust_eval.model.local.prompt_tree import PromptTree
 
 ATTENTION = "answer_tree"
 TOKENS_AT_A_TIME = 32
@@ -30,7 +31,7 @@ class Level:
     ``place`` (n,) is each token's place in a (questions × width) rectangle, ``ancestors`` (n, depth) the positions of
     its ancestors and itself in ``keys`` and ``values``, (groups, all answer tokens of the block so far, size) by layer.
     ``prompt`` holds the prompts' keys and values by layer, (groups × questions, longest prompt, size); ``padding`` (n,
-    longest prompt) is true at those that do not belong to a token's own prompt; None where all are equally long.
+    longest prompt) is true at those that do not belong to a token's own prompt; None where all of them do.
     """
 
     questions: int
@@ -44,8 +45,9 @@ class Level:
 
 
 class PackedPrefixes:
-    """The prompts but for their last tokens in a rectangle, padded on the right, where causal attention does not see
-    it; then those last tokens, and after them all prefixes of each level of the answers, in one packed row.
+    """The prompts but for their last tokens as a tree, each of its stages in a rectangle, padded on the right, where
+    causal attention does not see it; then those last tokens, and after them all prefixes of each level of the answers,
+    in one packed row.
 
     For models whose every layer attends to the whole sequence: see :func:`agrees_with_plain_passes`.
     """
@@ -55,26 +57,50 @@ class PackedPrefixes:
         self._shared = SharedPrompt(model, shared)
 
     @torch.inference_mode()
-    def roots(self, prompts: Sequence[Sequence[int]]) -> OutputHead:
+    def roots(self, prompts: Sequence[Sequence[int]], deepest: bool = False) -> OutputHead:
         """Return logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one
         more.
+
+        What several of them begin with is evaluated once, where that is cheaper, or in any case where ``deepest``.
         """
         device = self._model.device
-        cache = self._shared.repeated(len(prompts))
-        own = [list(prompt)[self._shared.length : -1] for prompt in prompts]
-        width = max(map(len, own))
-        if width:
-            padded = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in own], device=device)
-            self._model.base_model(input_ids=padded, past_key_values=cache, use_cache=True)
-        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
+        own = [prompt[self._shared.length : -1] for prompt in prompts]
+        self._read(PromptTree.of(own, cheapest=not deepest))
         self._lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-        self._padded = len(set(map(len, own))) > 1
         self._question = torch.arange(len(prompts), device=device)
         self._ancestors = torch.empty((len(prompts), 0), dtype=torch.long, device=device)
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
         self._stored = 0
         return self.children(self._question, torch.tensor([prompt[-1] for prompt in prompts], device=device))
+
+    def _read(self, tree: PromptTree) -> None:
+        """Evaluate what follows the shared tokens. Keep keys and values of each sequence, and which are padding."""
+        device = self._model.device
+        cache = self._shared.repeated(len(tree.stages[0].tokens))
+        padding = torch.zeros((len(tree.stages[0].tokens), self._shared.length), dtype=torch.bool, device=device)
+        for number, stage in enumerate(tree.stages):
+            if number:
+                parents = torch.tensor(stage.parents, device=device)
+                cache.reorder_cache(parents)
+                padding = padding[parents]
+            if not stage.width:
+                continue
+            tokens = torch.tensor([[*run, *[0] * (stage.width - len(run))] for run in stage.tokens], device=device)
+            places = torch.arange(stage.width, device=device)
+            gaps: dict[str, Tensor] = {}
+            if padding.any():
+                gaps["attention_mask"] = torch.cat([~padding, torch.ones_like(tokens, dtype=torch.bool)], dim=1)
+                gaps["position_ids"] = (~padding).sum(dim=1, keepdim=True) + places
+            self._model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True, **gaps)
+            lengths = torch.tensor([len(run) for run in stage.tokens], device=device)
+            padding = torch.cat([padding, places >= lengths[:, None]], dim=1)
+        if tree.leaves != list(range(len(padding))):
+            leaves = torch.tensor(tree.leaves, device=device)
+            cache.reorder_cache(leaves)
+            padding = padding[leaves]
+        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
+        self._padding = padding if padding.any() else None
 
     @torch.inference_mode()
     def children(self, parents: Tensor, tokens: Tensor) -> OutputHead:
@@ -99,7 +125,7 @@ class PackedPrefixes:
             place=self._question * width + torch.arange(count, device=tokens.device) - first[self._question],
             ancestors=self._ancestors,
             prompt=self._prompt,
-            padding=self._padding() if self._padded else None,
+            padding=None if self._padding is None else self._padding[self._question],
             keys=self._keys,
             values=self._values,
         )
@@ -114,10 +140,6 @@ class PackedPrefixes:
         self._question, self._ancestors = self._question[:wanted], self._ancestors[:wanted]
         return OutputHead(self._model, output, wanted)
 
-    def _padding(self) -> Tensor:
-        places = torch.arange(int(self._lengths.max()), device=self._lengths.device)
-        return places >= self._lengths[self._question][:, None]
-
 
 @torch.inference_mode()
 def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
@@ -125,14 +147,18 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
 
     What a model's library says it supports is not to be trusted: sliding windows, recurrent layers and attention with
     extra terms can differ in silence. Compared are the logits two tokens deep with passes over the whole sequences,
-    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths.
+    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths. A twin of the
+    longest, with another token before its last, begins like it.
     """
     prompts = [list(prompt) for prompt in prompts[:2]]
+    prompts.append([*prompts[-1][:-2], prompts[-1][0], prompts[-1][-1]])
     device = model.device
-    parents = torch.tensor([0, 0, len(prompts) - 1], device=device)
+    parents = torch.tensor([0, len(prompts) - 2, len(prompts) - 1], device=device)
     try:
         packed = PackedPrefixes(model, shared)
-        first = packed.roots(prompts)[:][parents].topk(3, dim=-1).indices[torch.arange(3), torch.arange(3)]
+        first = (
+            packed.roots(prompts, deepest=True)[:][parents].topk(3, dim=-1).indices[torch.arange(3), torch.arange(3)]
+        )
         second = packed.children(parents, first)[:].argmin(dim=-1)  # any token will do; an unlikely one tests as well
         found = packed.children(torch.arange(3, device=device), second)[:]
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
