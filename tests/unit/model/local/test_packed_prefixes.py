@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from architectures import FULL_ATTENTION, OTHERS, tiny
@@ -23,7 +24,7 @@ def differences(evaluator: type, model: torch.nn.Module, shared: list[int], prom
     expected = [[*sequences]]
     for parents, tokens in zip(PARENTS, TOKENS, strict=True):
         sequences = [[*sequences[parent], token] for parent, token in zip(parents, tokens, strict=True)]
-        found.append(prefixes.children(torch.tensor(parents), torch.tensor(tokens))[:])
+        found.append(prefixes.children(np.array(parents), np.array(tokens))[:])
         expected.append(sequences)
     return [
         max(
