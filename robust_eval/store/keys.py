@@ -8,6 +8,9 @@ from typing import Any
 
 from robust_eval.model.base import Choices, Enumeration, Item, Matcher, Request
 
+EXACT = 2
+"""Version of the trees of models that are loaded here; of a server, and of choices, all answers are as they were."""
+
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
     """Return the key of the answers to each of several requests."""
@@ -34,6 +37,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "judge": judge and judge.identity,
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
             "enumeration": enumeration and _enumerated(enumeration, request.temperatures),
+            **({"exact": EXACT} if enumeration and not enumeration.choices and "server" not in identity else {}),
         }
     )
 

@@ -36,9 +36,10 @@ and what is assumed of the few that no sample says anything of."""
 PRIOR = 1.0
 """How many observations that assumption is worth in the standard error. Without it one that happened to see none of the
 rare prefixes that do lead to a right answer would claim to be certain."""
-CERTIFIED_UP_TO, CERTIFIED_LOW, CERTIFIED_ALL = 0.8, 0.5, 0.25
-"""Parts of the nodes that may serve the bounds, at temperatures up to this, at which they can be tight, and at all;
-they serve the estimate as well."""
+RANKED = 0.5
+"""The part of the nodes that goes to the likeliest prefixes, at temperatures up to RANKED_UP_TO, at which bounds can be
+tight."""
+RANKED_UP_TO = 1.0
 STEERS_BEYOND = 0.1
 """What say a temperature that only the curve shows has in how the nodes are spent; one that is asked for has 1."""
 
@@ -50,7 +51,6 @@ class Node:
     ``logprobs`` (tokens, T) are those of its tokens, ``weight`` is its probability over that with which it was kept.
     ``value`` is what its subtree adds to the estimated probability of a right answer, ``spread`` how uncertain that was
     held to be. ``kept`` is the probability with which the node was kept, ``chance`` the product of its ancestors'.
-    What follows ``certified`` ones enters the bounds.
     """
 
     parent: "Node | None"
@@ -62,7 +62,6 @@ class Node:
     spread: float = 0.0
     kept: float = 1.0
     chance: float = 1.0
-    certified: bool = True
 
 
 @dataclass(frozen=True)
@@ -137,6 +136,8 @@ class _Tree:
         assert request.enumeration is not None
         self.temperatures = request.enumeration.temperatures
         self.steers = [1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures]
+        warmest = max(RANKED_UP_TO, request.temperatures[0])
+        self._cold = [t in request.temperatures and t <= warmest for t in self.temperatures]
         self.matcher = request.matcher
         self.vocabulary = vocabulary
         self._depth = request.max_new_tokens
@@ -197,9 +198,9 @@ class _Tree:
             if last:
                 wrong = np.maximum(1 - right, 0)
             node.value = node.value + node.weight * (right + OPEN_IS_RIGHT * open_)
-            if node.certified:
-                self._lower += node.weight * right
-                self._wrong += node.weight * wrong
+            probability = np.exp(node.logprobs.sum(axis=0))
+            self._lower += probability * right
+            self._wrong += probability * wrong
             parts = ((right, True), (wrong, False), (OPEN_IS_RIGHT * open_, True))
             for token, (mass, is_right) in zip(chosen, parts, strict=True):
                 if token is not None:
@@ -212,17 +213,16 @@ class _Tree:
     def _descend(self, step: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
         """Choose the next level's prefixes by their ``scores`` (n, V): how much it matters to evaluate each."""
         budget = self._budget[step]
-        certified = self._certified(budget, logits, scores, generation)
-        scores.view(-1)[torch.from_numpy(certified).to(scores.device)] = 0
-        kept = thin(scores.flatten(), budget - len(certified), float(self._uniforms[step]))
-        probability = dict.fromkeys(certified.tolist(), 1.0)
+        likeliest = self._likeliest_prefixes(int(RANKED * budget), logits, scores, generation)
+        scores.view(-1)[torch.from_numpy(likeliest).to(scores.device)] = 0
+        kept = thin(scores.flatten(), budget - len(likeliest), float(self._uniforms[step]))
+        probability = dict.fromkeys(likeliest.tolist(), 1.0)
         probability |= dict(zip(kept.index.tolist(), kept.probability.tolist(), strict=True))
         places = np.array(sorted(probability), dtype=np.intp)
         rows, tokens = np.divmod(places, logits.shape[1])
         logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation)
-        sure = set(certified.tolist())
         self.level = [
-            self._child(row, token, logprob, probability[place], place in sure)
+            self._child(row, token, logprob, probability[place])
             for place, row, token, logprob in zip(
                 places.tolist(), rows.tolist(), tokens.tolist(), logprobs, strict=True
             )
@@ -230,7 +230,7 @@ class _Tree:
         self._levels.append(self.level)
         return rows
 
-    def _child(self, row: int, token: int, logprob: Floats, kept: float, certified: bool) -> Node:
+    def _child(self, row: int, token: int, logprob: Floats, kept: float) -> Node:
         parent, kinds = self.level[row], self._kinds[row]
         weight = parent.weight * np.exp(logprob) / kept
         value, spread = np.zeros_like(weight), SPREAD_OTHER
@@ -248,32 +248,28 @@ class _Tree:
             spread=spread,
             kept=kept,
             chance=parent.chance * parent.kept,
-            certified=certified,
         )
 
-    def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
-        """Return places in (rows × V) of the prefixes that are kept so that the bounds rest on them.
+    def _likeliest_prefixes(self, count: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
+        """Return places in (rows × V) of the ``count`` likeliest prefixes that go on.
 
-        These are all whose probability, averaged over the temperatures up to CERTIFIED_UP_TO or over all of them,
-        reaches a threshold that depends on nothing but the budget: a larger one certifies the same prefixes and more,
-        so that the bounds can only become tighter. They exclude one another, so their number is limited as well: a
-        part CERTIFIED_LOW of the budget for the former, CERTIFIED_ALL for the latter.
+        They are ranked by their mean probability over the temperatures that are asked for, up to RANKED_UP_TO, among
+        those whose beginnings were all kept for certain.
         """
-        temperatures = np.array(self.temperatures)
-        low = temperatures <= max(CERTIFIED_UP_TO, temperatures[0])
-        low_threshold, threshold = (1 / max(0.5, part * budget) for part in (CERTIFIED_LOW, CERTIFIED_ALL))
-        places: list[Ids] = []
-        for row, node in enumerate(self.level):
-            if node.certified:
-                tokens = logits[row].topk(min(budget, logits.shape[1])).indices.cpu().numpy()
-                rows = np.full(len(tokens), row)
-                logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation)
-                probability = node.weight * np.exp(logprobs)
-                reached = probability[:, low].mean(axis=1) >= low_threshold
-                reached |= probability.mean(axis=1) >= threshold
-                goes_on = (scores[row, torch.from_numpy(tokens).to(scores.device)] > 0).cpu().numpy()
-                places.append(row * logits.shape[1] + tokens[reached & goes_on])
-        return np.concatenate([np.empty(0, dtype=np.intp), *places])
+        sure = [row for row, node in enumerate(self.level) if node.kept * node.chance == 1]
+        if not count or not sure:
+            return np.empty(0, dtype=np.intp)
+        cold = self._cold
+        at = torch.tensor(sure, device=logits.device)
+        goes_on = logits[at].masked_fill(scores[at] == 0, -torch.inf)
+        values, ids = goes_on.topk(min(count, logits.shape[1]), dim=1)
+        place, column = torch.nonzero(values > -torch.inf).T
+        rows, tokens = at[place].cpu().numpy(), ids[place, column].cpu().numpy()
+        temperatures = np.array(self.temperatures)[cold].tolist()
+        logprobs = tempered_logprobs(logits, rows, tokens, self._log_total[:, cold], temperatures, generation)
+        weight = np.stack([node.weight[cold] for node in self.level])[rows]
+        order = np.argsort(-(weight * np.exp(logprobs)).mean(axis=1), kind="stable")[:count]
+        return np.asarray(rows[order] * logits.shape[1] + tokens[order])
 
     def result(self) -> Enumerated:
         """Return the accuracy at every temperature, with its standard error and bounds, and the answers behind it."""
