@@ -5,7 +5,7 @@ share goes through the model once, each question's own tokens once, and then, le
 the answers to many questions once, whatever the number of trials. One row of logits serves all temperatures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robust_eval.model.base import Curve, Request
+from robust_eval.model.base import COMMON, Curve, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.combined import CombinedEstimate
-from robust_eval.model.local.draw import LEVELS, answer_uniforms, draw
+from robust_eval.model.local.common_draw import CommonNumbers
+from robust_eval.model.local.draw import LEVELS, Independent, Picks, answer_uniforms, draw
 from robust_eval.model.local.output_head import rows_at_once
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import Ids
@@ -84,7 +85,7 @@ def sample_answers(
     conditions = [(request, *condition) for request in requests for condition in request.wanted]
     temperature = torch.tensor([t for _, t, _ in conditions], dtype=torch.float64, device=device)
     limit = torch.tensor([r.max_new_tokens for r, _, _ in conditions], device=device)
-    uniforms = torch.from_numpy(_uniforms(conditions, width)).to(device)
+    numbers = _numbers(conditions, width, vocabulary)
     reading = _Reading(requests, vocabulary, generation)
 
     count = len(conditions)
@@ -108,7 +109,7 @@ def sample_answers(
             here = (node >= first) & (node < first + len(raw))
             own, row = alive[here], node[here] - first
             logits = generation.penalized(raw, occurred[first : first + len(raw)])
-            drawn = draw(logits, row, temperature[own], uniforms[own, step], generation)
+            drawn = draw(logits, row, temperature[own], numbers(step, own), generation)
             normaliser = raw.logsumexp(dim=-1)
             tokens[own, step] = drawn.tokens
             token_logprobs[own, step] = raw[row, drawn.tokens] - normaliser[row]
@@ -150,7 +151,7 @@ class _Reading:
         self._generation = generation
         self._first = np.cumsum([0, *(request.answers for request in requests)])
         self._estimates = [
-            CombinedEstimate(request.matcher, request.temperatures, request.trials, vocabulary)
+            CombinedEstimate(request.matcher, request.temperatures, request.trials, vocabulary, request.coupling)
             if request.matcher and 0 not in request.temperatures
             else None
             for request in requests
@@ -251,6 +252,18 @@ def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *ar
             )
         )
     return paths
+
+
+def _numbers(
+    conditions: Sequence[tuple[Request, float, int]], width: int, vocabulary: Vocabulary
+) -> Callable[[int, Tensor], Picks]:
+    """Return what picks the tokens at a step of some answers (a,)."""
+    device = vocabulary.ends.device
+    if conditions and conditions[0][0].coupling == COMMON:
+        answers = [(request, trial) for request, _, trial in conditions]
+        return CommonNumbers(answers, width, len(vocabulary.ends), device).at
+    uniforms = torch.from_numpy(_uniforms(conditions, width)).to(device)
+    return lambda step, own: Independent(uniforms[own, step])
 
 
 def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:

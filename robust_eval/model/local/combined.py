@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robust_eval.model.base import Curve, Floats, Matcher
+from robust_eval.model.base import COMMON, INDEPENDENT, Curve, Floats, Matcher
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
 from robust_eval.model.local.token_outcomes import next_kinds
@@ -28,11 +28,19 @@ from robust_eval.model.token_texts import Ids, Mask
 class CombinedEstimate:
     """Gathers what the draws to one prompt, k at each of T temperatures, say about every temperature."""
 
-    def __init__(self, matcher: Matcher, temperatures: Sequence[float], trials: int, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        matcher: Matcher,
+        temperatures: Sequence[float],
+        trials: int,
+        vocabulary: Vocabulary,
+        coupling: str = INDEPENDENT,
+    ) -> None:
         self._matcher = matcher
         self._temperatures = temperatures
         self._trials = trials
         self._vocabulary = vocabulary
+        self._coupling = coupling
         self._by_draw = np.zeros((len(temperatures) * trials, len(temperatures)))
         self._logprobs = np.zeros((1, len(temperatures)))  # of the level's prefixes
         self._settled = np.zeros(1, dtype=bool)
@@ -85,12 +93,16 @@ class CombinedEstimate:
         self._following = []
 
     def curve(self) -> Curve:
-        """Return the estimate at each temperature; its standard error is that of draws in strata, one for each
-        temperature.
+        """Return the estimate at each temperature.
+
+        Its standard error is that of draws in strata, one for each temperature; where the draws of a trial share their
+        random numbers, that of whole trials.
         """
         strata = self._by_draw.reshape(len(self._temperatures), self._trials, -1)
         error = np.full(len(self._temperatures), np.nan)
-        if self._trials > 1:
+        if self._trials > 1 and self._coupling == COMMON:
+            error = strata.mean(axis=0).std(axis=0, ddof=1) / np.sqrt(self._trials)
+        elif self._trials > 1:
             error = np.sqrt((strata.var(axis=1, ddof=1) * self._trials).sum(axis=0)) / len(self._by_draw)
         bounds = np.zeros(len(self._temperatures)), np.ones(len(self._temperatures))
         return Curve(np.array(self._temperatures), self._by_draw.mean(axis=0), error, *bounds)
