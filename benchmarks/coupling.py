@@ -53,7 +53,7 @@ def main() -> None:
             common = CommonNumbers([(FACT, trial) for trial in range(answers)], 1, 1 + wrong, logits.device)
             picks: dict[str, Sequence[Picks]] = {
                 INDEPENDENT: [Independent(of_temperature) for of_temperature in uniforms],
-                COMMON: [common.at(0, torch.arange(answers))] * len(GRID),
+                COMMON: [common.at(0, np.arange(answers))] * len(GRID),
             }
             cells = []
             for coupling in COUPLINGS:
@@ -74,9 +74,9 @@ def independent_uniforms(answers: int) -> list[torch.Tensor]:
 
 def shares(logits: torch.Tensor, picks: Sequence[Picks], answers: int) -> Floats:
     """The share of right trials (facts, temperatures) of facts that all have the same curve."""
-    node = torch.zeros(answers, dtype=torch.long)
+    node = np.zeros(answers, dtype=np.intp)
     tokens = [
-        draw(logits, node, torch.full((answers,), t, dtype=torch.float64), of_temperature).tokens
+        draw(logits, node, np.full(answers, t), of_temperature).tokens
         for t, of_temperature in zip(GRID.tolist(), picks, strict=True)
     ]
     return np.asarray((torch.stack(tokens, dim=1) == 0).double().view(-1, TRIALS, len(GRID)).mean(dim=1).numpy())

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import torch
 from architectures import tiny
 
@@ -19,7 +20,7 @@ def read_texts() -> TokenTexts:
 
 
 def vocabulary(size: int) -> Vocabulary:
-    ends = torch.zeros(size, dtype=torch.bool)
+    ends = np.zeros(size, dtype=bool)
     ends[list(ENDS)] = True
     return Vocabulary(ends, ~ends, read_texts)
 

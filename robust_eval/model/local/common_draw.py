@@ -17,6 +17,7 @@ from torch import Tensor
 
 from robust_eval.model.base import COMMON, Request
 from robust_eval.model.local.draw import BLOCK, PART, Picked, stream_key
+from robust_eval.model.token_texts import Ids
 
 _LIKELY = 8
 """Parts of which the tokens race first, to find what the others have to beat."""
@@ -45,11 +46,11 @@ class CommonNumbers:
         self._parts = -(-vocabulary // BLOCK) * (BLOCK // PART)
         self._step = -1
 
-    def at(self, step: int, own: Tensor) -> "Common":
+    def at(self, step: int, own: Ids) -> "Common":
         """Return what picks the tokens at this step of the answers ``own`` (a,)."""
         if step != self._step:
             self._step, self._numbers = step, _Numbers(self._keys[:, step], self._parts)
-        return Common(self._numbers, self._trial[own])
+        return Common(self._numbers, self._trial[torch.from_numpy(own).to(self._trial.device)])
 
 
 class _Numbers:

@@ -16,7 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
+from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4
 """Lowest temperature that logits are divided by (Fastowski et al., Eq. 2); 0 itself is greedy."""
@@ -24,7 +26,9 @@ PART = 16
 BLOCK = PART * PART
 LEVELS = 3
 """Uniform numbers that one token takes: for its block, its part of the block, and its place in the part."""
-_PAIRS_AT_ONCE = 16  # (node, temperature) pairs whose weights are held at once: 16 × 150,000 tokens are 10 MB
+PAIRS_AT_ONCE = {False: 16, True: 1024}
+"""(Node, temperature) pairs whose weights are held at once: 16 × 150,000 tokens are 10 MB; on CUDA (True) many, for
+there every call costs the same."""
 
 
 def answer_uniforms(
@@ -89,10 +93,8 @@ class Independent:
         return Picked(block * BLOCK + part * PART + place, leaf.gather(1, place[:, None]).squeeze(1))
 
 
-def draw(
-    logits: Tensor, node: Tensor, temperature: Tensor, picks: Picks, generation: Generation | None = None
-) -> Drawn:
-    """Draw one token for each of a answers.
+def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generation: Generation | None = None) -> Drawn:
+    """Draw one token for each of a answers; the device is never waited for, unless it is to pick tokens.
 
     Parameters
     ----------
@@ -102,7 +104,7 @@ def draw(
         (a,) and (a,): the row that an answer continues, and its temperature (0: the most probable token, the first of
         equals). Equal (node, temperature) pairs are evaluated once.
     picks
-        Picks the tokens with random numbers of the answers.
+        Picks the tokens with random numbers of the answers, on the device of the logits.
     generation
         Truncation; None or its default draws from the whole vocabulary.
 
@@ -111,33 +113,37 @@ def draw(
     p_i ∝ exp(log P_i / max(t, ε)) (Fastowski et al., Eq. 2). Weights are float32 relative to the largest; all sums
     over the vocabulary are float64.
     """
-    tokens = torch.empty_like(node)
-    logprobs = torch.zeros(len(node), dtype=torch.float64, device=logits.device)
-    greedy = temperature == 0
-    tokens[greedy] = logits[node[greedy]].argmax(dim=-1)
+    device = logits.device
+    tokens = torch.empty(len(node), dtype=torch.long, device=device)
+    logprobs = torch.zeros(len(node), dtype=torch.float64, device=device)
+    greedy = torch.from_numpy(np.flatnonzero(temperature == 0)).to(device)
+    if len(greedy):
+        tokens[greedy] = logits[torch.from_numpy(node[temperature == 0]).to(device)].argmax(dim=-1)
 
-    sampled = torch.nonzero(~greedy).squeeze(1)
-    levels, level = torch.unique(temperature[sampled], return_inverse=True)
-    pairs, pair = torch.unique(node[sampled] * len(levels) + level, return_inverse=True)
-    order = torch.argsort(pair, stable=True)
-    bounds = torch.bincount(pair, minlength=len(pairs)).cumsum(0).tolist()
+    sampled = np.flatnonzero(temperature != 0)
+    levels, level = np.unique(temperature[sampled], return_inverse=True)
+    pairs, pair = np.unique(node[sampled] * len(levels) + level, return_inverse=True)
+    order = np.argsort(pair, kind="stable")
+    bounds = np.bincount(pair, minlength=len(pairs)).cumsum()
     largest = logits.amax(dim=-1, keepdim=True).float()
-    for start in range(0, len(pairs), _PAIRS_AT_ONCE):
-        stop = min(start + _PAIRS_AT_ONCE, len(pairs))
-        answers = order[bounds[start - 1] if start else 0 : bounds[stop - 1]]
-        chunk = pairs[start:stop]
-        rows = chunk // len(levels)
+    at_once = PAIRS_AT_ONCE[logits.is_cuda]
+    for start in range(0, len(pairs), at_once):
+        chunk = pairs[start : start + at_once]
+        own = order[bounds[start - 1] if start else 0 : bounds[start + len(chunk) - 1]]
+        answers = torch.from_numpy(sampled[own]).to(device)
+        rows = torch.from_numpy(chunk // len(levels)).to(device)
         scaled = logits[rows].float()  # a copy, so that what follows can happen in place
         scaled -= largest[rows]
-        scaled /= levels[chunk % len(levels), None].clamp(min=EPSILON).to(scaled.dtype)
+        divisors = torch.from_numpy(np.maximum(levels[chunk % len(levels)], EPSILON)).to(device, scaled.dtype)
+        scaled /= divisors[:, None]
         if generation is not None and generation.truncates:
             scaled = generation.truncated(scaled)
         weights = _in_blocks(scaled.exp_())
         sums = weights.sum(dim=-1, dtype=torch.float64)
-        row, own = pair[answers] - start, sampled[answers]
-        picked = picks.pick(weights, sums, row, own)
-        tokens[own] = picked.tokens
-        logprobs[own] = picked.weights.log() - sums.sum(dim=-1)[row].log()
+        row = torch.from_numpy(pair[own] - start).to(device)
+        picked = picks.pick(weights, sums, row, answers)
+        tokens[answers] = picked.tokens
+        logprobs[answers] = picked.weights.log() - sums.sum(dim=-1)[row].log()
     return Drawn(tokens, logprobs)
 
 

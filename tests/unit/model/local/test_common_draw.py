@@ -27,9 +27,8 @@ def numbers(trials: int, vocabulary: int, seed: int = 0) -> CommonNumbers:
 
 
 def drawn(logits: torch.Tensor, temperature: float, trials: int, seed: int = 0, step: int = 0) -> np.ndarray:
-    node, t = torch.zeros(trials, dtype=torch.long), torch.full((trials,), temperature, dtype=torch.float64)
-    picks = numbers(trials, logits.shape[-1], seed).at(step, torch.arange(trials))
-    return draw(logits[None], node, t, picks).tokens.numpy()
+    picks = numbers(trials, logits.shape[-1], seed).at(step, np.arange(trials))
+    return draw(logits[None], np.zeros(trials, dtype=np.intp), np.full(trials, temperature), picks).tokens.numpy()
 
 
 @pytest.mark.parametrize("size", [2, 256, 257, 1000])
@@ -57,7 +56,7 @@ def test_the_winner_is_that_of_a_race_of_all_tokens(temperature: float):
 
 def all_numbers(trials: int, vocabulary: int) -> torch.Tensor:
     """The numbers (trials, vocabulary) of all tokens at the first step."""
-    whole = numbers(trials, vocabulary).at(0, torch.arange(trials))._numbers
+    whole = numbers(trials, vocabulary).at(0, np.arange(trials))._numbers
     parts = whole.least.shape[1]
     return whole.of(torch.arange(trials)[:, None], torch.arange(parts).expand(trials, parts)).flatten(1)[:, :vocabulary]
 
