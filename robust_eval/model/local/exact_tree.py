@@ -41,7 +41,8 @@ RANKED = 0.5
 tight."""
 RANKED_UP_TO = 1.0
 STEERS_BEYOND = 0.1
-"""What say a temperature that only the curve shows has in how the nodes are spent; one that is asked for has 1."""
+"""What say a temperature that only the curve shows has in how the nodes are spent, beside one that is asked for. Each
+has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right, and the less is unsure."""
 
 
 @dataclass(eq=False)
@@ -135,7 +136,8 @@ class _Tree:
         assert request.matcher is not None
         assert request.enumeration is not None
         self.temperatures = request.enumeration.temperatures
-        self.steers = [1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures]
+        said = [1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures]
+        self.steers = [say * float(np.exp(-t)) for say, t in zip(said, self.temperatures, strict=True)]
         warmest = max(RANKED_UP_TO, request.temperatures[0])
         self._cold = [t in request.temperatures and t <= warmest for t in self.temperatures]
         self.matcher = request.matcher
