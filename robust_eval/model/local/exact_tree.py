@@ -45,7 +45,8 @@ RANKED = 0.5
 tight."""
 RANKED_UP_TO = 1.0
 STEERS_BEYOND = 0.1
-"""What say a temperature that only the curve shows has in how the nodes are spent; one that is asked for has 1."""
+"""What say a temperature that only the curve shows has in how the nodes are spent, beside one that is asked for. Each
+has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right."""
 
 
 @dataclass
@@ -189,7 +190,8 @@ class _Tree:
         assert request.matcher is not None
         assert request.enumeration is not None
         self.temperatures = request.enumeration.temperatures
-        self.steers = np.array([1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures])
+        said = np.array([1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures])
+        self.steers = said * np.exp(-np.array(self.temperatures))
         warmest = max(RANKED_UP_TO, request.temperatures[0])
         self._cold = np.array([t in request.temperatures and t <= warmest for t in self.temperatures])
         self._matcher = request.matcher

@@ -238,6 +238,7 @@ ORIGINAL = request("a", temperatures=(0.5, 1.0), matcher=PARIS, seed=3)
         replace(ORIGINAL, max_new_tokens=6),
         replace(ORIGINAL, top_logprobs=2),
         replace(ORIGINAL, whole=False),
+        replace(ORIGINAL, coupling="common"),
         replace(ORIGINAL, enumeration=Enumeration(9, (0.5, 1.0))),
     ],
 )
