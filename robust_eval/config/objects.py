@@ -16,7 +16,7 @@ from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.figure import declared
 from robust_eval.record.settings import SEVERAL
-from robust_eval.sampler.base import TURN
+from robust_eval.sampler.base import THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
@@ -91,6 +91,10 @@ def _without_orders(config: Config) -> Config:
     return replace(config, metric={name: each for name, each in config.metric.items() if name != profile.ORDERED})
 
 
+_OF_CONVERSATIONS = {TURN: "goes on with a conversation", THOUGHT: "has the model think as in a conversation"}
+"""What samplers do that need a model which is asked as in a conversation, by what they vary."""
+
+
 def _check_asked(config: Config, asked: str) -> None:
     """Raise UserError unless there is a model to ask, samplers share their prompts, and a metric reads each."""
     if config.model.recorded:
@@ -102,11 +106,11 @@ def _check_asked(config: Config, asked: str) -> None:
     if len(set(prompts.values())) > 1:
         said = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
         raise UserError(f"the samplers of a run ask with the same prompts, not {said}: set them alike")
-    doubting = next((name for name, sampler in config.sampler.items() if sampler.axis == TURN), None)
-    if doubting is not None and not config.model.terms().chat:
+    talking = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
+    if talking is not None and not config.model.terms().chat:
         raise UserError(
-            f"sampler={doubting} goes on with a conversation, and model {config.model.name} is asked with plain text: "
-            "a model that was trained for conversations takes model.prompt_style=chat"
+            f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} is "
+            "asked with plain text: a model that was trained for conversations takes model.prompt_style=chat"
         )
     read = sources(config.metric, config.sampler)
     if unread := [name for name in config.sampler if name not in read.values()]:

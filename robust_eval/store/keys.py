@@ -33,6 +33,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "top_logprobs": request.top_logprobs,
             "judge": judge and judge.identity,
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
+            **({} if request.thought is None else {"thought": asdict(request.thought)}),
             "enumeration": enumeration and _enumerated(enumeration, request.temperatures),
         }
     )
