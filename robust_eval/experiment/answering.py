@@ -18,6 +18,7 @@ from robust_eval.experiment.undecided import refuse_undecided, remember_share, u
 from robust_eval.grader.judge import Judge
 from robust_eval.metric.frs import settled
 from robust_eval.model.base import ALL, Request, Temperatures
+from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER, Conditions, Sampler, greedy_requests
@@ -309,11 +310,9 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
         refuse_undecided(config, config.recorded)
         return Recorded(config.recorded)
     wanted = max(metric.top_logprobs for metric in config.metric.values())
-    takes = model.temperatures(highest(list(config.sampler.values())))
-    samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in config.sampler.items()}
-    for name, sampler in samplers.items():
-        if (thoughtful := thinking(sampler)) is not None:
-            samplers[name] = thinking_of(name, thoughtful, config.model.remote, config.model.name)
+    samplers = {name: _for_model(name, sampler, config.model) for name, sampler in config.sampler.items()}
+    takes = model.temperatures(highest(list(samplers.values())))
+    samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
     asking = undecided(config, samplers)
     could = [name for name in samplers if name not in asking and not why_all(config, samplers, name)]
     collection = Asked(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
@@ -323,6 +322,11 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
             *(config.model.name, MAJORITY_OF),
         )
     return collection
+
+
+def _for_model(name: str, sampler: Sampler, model: ModelConfig) -> Sampler:
+    thoughtful = thinking(sampler)
+    return sampler if thoughtful is None else thinking_of(name, thoughtful, model.remote, model.name)
 
 
 def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:

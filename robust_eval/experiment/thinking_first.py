@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_eval.answer import CURVES, SCHEMA, Answers
+from robust_eval.answer import SCHEMA, Answers
 from robust_eval.grader.judge import Judge
 from robust_eval.model.base import Request
 from robust_eval.question import Question
@@ -26,8 +26,8 @@ class ThinkingFirst:
         """Ask for the thoughts, and then for the answers, as far as they are not stored; the answers are ordered by
         question, thought and temperature.
         """
-        table = self.model.answers(self._requests(f"{stage}, thoughts"), stage, needs_curves=False).table
-        return Answers(in_order(self.questions, table), CURVES.empty_table())
+        found = self.model.answers(self._requests(f"{stage}, thoughts"), stage, needs_curves=False)
+        return found._replace(table=in_order(self.questions, found.table))
 
     def missing(self) -> list[Request]:
         """Return what may still be asked for at most: all answers, where a thought is not stored."""

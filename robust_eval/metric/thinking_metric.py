@@ -43,17 +43,22 @@ from robust_eval.prompt.thought import Budget, ascending, thought_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
 
+_ITEM = ("question_id", "rewrite")
+"""The columns that tell one request from the others."""
+
 
 @dataclass(frozen=True)
 class Traced:
     """The answers to n questions at one temperature, with each of B budgets after each of K thoughts.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
-    ``tokens`` is (n, B), how many tokens a thought has with the answer after it; NaN where they are not counted.
+    ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), how many
+    tokens a thought has with the answer after it; NaN where they are not counted.
     """
 
     right: Floats
     replies: Floats
+    error: Floats
     tokens: Floats
 
     @property
@@ -65,7 +70,9 @@ class Traced:
     def variance(self, exact: bool) -> Variance:
         """Return where right and wrong vary, with the largest budget."""
         right, replies = self.right[:, -1], self.replies[:, -1]
-        return exact_variance(share_of(right, replies)) if exact else drawn_variance(right, replies)
+        if exact:
+            return exact_variance(share_of(right, replies), self.error[:, -1])
+        return drawn_variance(right, replies)
 
 
 @dataclass
@@ -98,7 +105,10 @@ class ThoughtAndAnswer(Metric):
         ids, groups = [question.id for question in questions], question_groups(questions)
         budgets, exact = budgets_of(measured.graded), measured.estimator == "exact"
         temperatures = temperatures_of(measured.graded)
-        traced = [by_trace(ids, at_temperature(measured.graded, t), budgets, exact) for t in temperatures]
+        traced = [
+            by_trace(ids, at_temperature(measured.graded, t), budgets, exact, at_temperature(measured.curves, t))
+            for t in temperatures
+        ]
         own = [of_budget(figure, budget) for budget in budgets if isinstance(budget, str) for figure in OF_BUDGETS]
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
 
@@ -117,7 +127,10 @@ class ThoughtAndAnswer(Metric):
         add(UNSETTLED.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
         for t, b in zip(temperatures, breaking, strict=True):
             known = b[~np.isnan(b)]
-            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(float(np.median(known)) if len(known) else math.nan)
+            median = float(np.median(known)) if len(known) else math.nan
+            if math.isinf(median):
+                median, result.reasons[point(MEDIAN.name, t)] = math.nan, "more than the largest"
+            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(median)
             result.of_questions[point(MEDIAN.name, t)] = len(known)
         for place, budget in enumerate(budgets):
             accurate, tokens, enough = (of_budget(figure, budget).name for figure in OF_BUDGETS)
@@ -200,30 +213,41 @@ def budgets_of(graded: pa.Table) -> list[Budget]:
     return ascending(found)
 
 
-def by_trace(question_ids: Sequence[str], graded: pa.Table, budgets: Sequence[Budget], exact: bool) -> Traced:
-    """Return the answers at one temperature; those that are enumerated (``exact``) count what they are likely."""
+def by_trace(
+    question_ids: Sequence[str],
+    graded: pa.Table,
+    budgets: Sequence[Budget],
+    exact: bool = False,
+    curves: pa.Table | None = None,
+) -> Traced:
+    """Return the answers at one temperature; those that are enumerated (``exact``) count what they are likely, of which
+    the ``curves`` have the errors.
+    """
+    errors = {} if curves is None else {(name, at): se for name, at, se in rows(curves, *_ITEM, "standard_error")}
     row = {question_id: place for place, question_id in enumerate(question_ids)}
     column = {budget: place for place, budget in enumerate(budgets)}
     found = []
-    columns = rows(graded, "question_id", "trial", "form", "weight", "completion_tokens")
-    for (name, trial, told, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
+    columns = rows(graded, *_ITEM, "trial", "form", "weight", "completion_tokens")
+    for (name, item, trial, told, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
         thought = thought_told(told)
         if thought is None or name not in row:
             continue
         number = trial if thought.trace is None else thought.trace
         for budget in thought.budgets:
-            found.append((row[name], column[budget], number, weight if exact else 1.0, verdict, tokens))
-    shape = (len(row), len(budgets), max((number for _, _, number, *_ in found), default=0) + 1)
-    right, replies = np.zeros((2, *shape))
+            place = row[name], column[budget], number
+            found.append((place, weight if exact else 1.0, verdict, tokens, errors.get((name, item), 0.0) ** 2))
+    shape = (len(row), len(budgets), max((place[-1] for place, *_ in found), default=0) + 1)
+    right, replies, error = np.zeros((3, *shape))
     counted, weighed = np.zeros((2, *shape[:2]))
-    for question, budget, number, weight, verdict, tokens in found:
+    for place, weight, verdict, tokens, square in found:
+        error[place] = square
         if not math.isnan(verdict):
-            right[question, budget, number] += weight * verdict
-            replies[question, budget, number] += weight
+            right[place] += weight * verdict
+            replies[place] += weight
         if tokens is not None:
-            counted[question, budget] += weight * tokens
-            weighed[question, budget] += weight
-    return Traced(right, replies, share_of(counted, weighed))
+            counted[place[:2]] += weight * tokens
+            weighed[place[:2]] += weight
+    return Traced(right, replies, error, share_of(counted, weighed))
 
 
 def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:

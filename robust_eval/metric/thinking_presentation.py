@@ -130,8 +130,8 @@ def presentation(score: Score, budgets: Sequence[Budget], breaking: Floats, betw
             "breaking budget",
             "the smallest budget with which, and with every larger one, enough answers are right"
             + ("" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})")
-            + f", {at_words(t)}",
-            breaking,
+            + f", {at_words(t)}; undefined where it takes more than the largest",
+            np.where(np.isinf(breaking), np.nan, breaking),
             digits=0,
         )
     ]

@@ -46,11 +46,12 @@ def drawn_variance(right: ArrayLike, answers: ArrayLike) -> Variance:
     return Variance(np.where(known, between, np.nan), np.where(known, inside, np.nan))
 
 
-def exact_variance(right: ArrayLike) -> Variance:
+def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance:
     """Estimate both of n questions from the probability ``right`` (n, K) of a right answer after each of K thoughts,
     which were drawn; NaN where there is none, and of a question with fewer than two.
 
-    It is what :func:`drawn_variance` tends to with more and more answers after each thought.
+    It is what :func:`drawn_variance` tends to with more and more answers after each thought. Where probabilities are
+    estimated, the square of their standard error (n, K) is taken off what lies between thoughts, and added within.
 
     Examples
     --------
@@ -58,11 +59,12 @@ def exact_variance(right: ArrayLike) -> Variance:
     Variance(between=array([0.125]), within=array([0.125]))
     """
     p = np.asarray(right, dtype=float)
+    noise = np.where(np.isnan(p), np.nan, squared_error)
     thoughts = np.count_nonzero(~np.isnan(p), axis=1)
     known = thoughts >= 2
     between, within = np.full((2, len(p)), np.nan)
-    between[known] = np.nanvar(p[known], axis=1, ddof=1)
-    within[known] = np.nanmean(p[known] * (1 - p[known]), axis=1)
+    between[known] = np.nanvar(p[known], axis=1, ddof=1) - np.nanmean(noise[known], axis=1)
+    within[known] = np.nanmean((p * (1 - p) + noise)[known], axis=1)
     return Variance(between, within)
 
 

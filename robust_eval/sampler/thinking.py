@@ -82,6 +82,10 @@ class Thinking(KnownFacts):
         """Answers to each question at each temperature, with each budget."""
         return math.inf if self.exact else self.traces * max(1, self.answers if self.here else 1)
 
+    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
+        """Return the questions that :class:`KnownFacts` selects; without a selection all, whatever was answered."""
+        return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
+
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """Return what is asked of a service; of a model that is loaded here, the most that is asked of it: each trace
         may have something else at every budget.
