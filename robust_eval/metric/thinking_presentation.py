@@ -26,12 +26,17 @@ ACCURACY = Figure(
 OF_BETWEEN = Figure(
     "thinking.share_between",
     "share of the variance between thoughts",
+    limits=(-math.inf, 1.0),
     mean=False,
     short="varies between thoughts",
     explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
 )
 OF_WITHIN = Figure(
-    "thinking.share_within", "share of the variance within answers after a thought", shown=RUN, mean=False
+    "thinking.share_within",
+    "share of the variance within answers after a thought",
+    limits=(0.0, math.inf),
+    shown=RUN,
+    mean=False,
 )
 BETWEEN = Figure("thinking.between", "variance of right answers between thoughts", shown=RUN)
 WITHIN = Figure("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)

@@ -189,13 +189,13 @@ def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     several = [
         "experiment=profile",
         "sampler.rewrites=3",
-        "sampler.selection=contains",
+        "sampler.estimator=combined",
         "metric.invalid=as_label",
         place,
     ]
     assert checked_overrides(several).overrides[1:4] == [
         "sampler.perturbation.rewrites=3",
-        "sampler.temperature_sweep.selection=contains",
+        "sampler.temperature_sweep.estimator=combined",
         "metric.certainty.invalid=as_label",
     ]
 
