@@ -22,8 +22,8 @@ def run_with_stops(
     """Run an experiment that is interrupted when entries were stored so many times, and goes on each time; return what
     it found in the end, and the keys of all entries, as often as they were stored.
 
-    Requests are sent one after the other, and each reply is stored by itself. ``stopped`` is called at each stop with
-    the number of answers that are stored.
+    Requests are sent one after the other, and each reply is stored by itself. ``stopped`` is called when a run that was
+    stopped is over, with the number of answers that are stored.
     """
     monkeypatch.setattr("robust_eval.model.served.served_model._GATHERED", 0)
     stored: list[bytes] = []
@@ -38,7 +38,6 @@ def run_with_stops(
         answers.update({key: from_bytes(value, SCHEMA).num_rows for key, value in tables.items()})
         if left and len(stored) >= left[0]:
             del left[0]
-            stopped(sum(answers.values()))
             raise KeyboardInterrupt
 
     monkeypatch.setattr(SqliteEntries, "put", stopping)
@@ -46,5 +45,6 @@ def run_with_stops(
         (place := folder / f"run{number}").mkdir()
         with pytest.raises(KeyboardInterrupt):
             run_experiment(place, *lines, "model.at_once=1")
+        stopped(sum(answers.values()))
     (folder / "whole").mkdir()
     return run_experiment(folder / "whole", *lines, "model.at_once=1"), stored
