@@ -211,7 +211,7 @@ MISTAKES = {
     "experiment=profile sampler.trials=3": "there is no setting sampler.trials; sampler has temperature_sweep, "
     "perturbation, repetition, order, challenge",
     "experiment=profile model=recorded model.name=mine": "model=recorded cannot be asked, as "
-    "sampler=temperature_sweep,perturbation,repetition,order does: choose another model, or sampler=recorded "
+    "sampler=temperature_sweep,perturbation,repetition,order,challenge does: choose another model, or sampler=recorded "
     "sampler.file=…",
 }
 
