@@ -16,7 +16,7 @@ from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.figure import declared
 from robust_eval.record.settings import SEVERAL
-from robust_eval.sampler.base import TURN
+from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
@@ -55,7 +55,7 @@ def to_config(composed: DictConfig) -> Config:
         config = Config(**settings)
     except ValueError as problem:
         raise UserError(first_line(problem)) from problem
-    config = _without_orders(config)
+    config = _as_profile(config)
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
             f"rewriter=llm writes rewrites, which sampler={asked} does not ask: choose sampler=perturbation, or "
@@ -79,16 +79,30 @@ def to_config(composed: DictConfig) -> Config:
     return config
 
 
-def _without_orders(config: Config) -> Config:
-    """Return the configuration without the metric of orders, where it stands beside all three methods of a profile and
-    no choices are put in other orders: a profile is of as many methods as there are answers for.
+def _as_profile(config: Config) -> Config:
+    """Return the configuration without what stands beside all three methods of a profile and has no answers: a profile
+    is of as many methods as there are answers for.
+
+    These are the metric of orders where no choices are put in other orders, and samplers of conversations, with their
+    metrics, where a model is asked with plain text.
     """
-    if not config.metric.keys() >= {*profile.METHODS, profile.ORDERED}:
+    if not config.metric.keys() >= {*profile.METHODS}:
         return config
-    conditions = config.sampler if config.recorded is None else config.recorded.conditions()
-    if any(each.arranges for each in conditions.values()):
-        return config
-    return replace(config, metric={name: each for name, each in config.metric.items() if name != profile.ORDERED})
+    sampler = config.sampler
+    if not config.model.recorded and not config.model.terms().chat:
+        sampler = {name: each for name, each in sampler.items() if each.axis not in _OF_CONVERSATIONS}
+    conditions = sampler if config.recorded is None else config.recorded.conditions()
+    axes = {each.axis for each in conditions.values()} | {ORDER for each in conditions.values() if each.arranges}
+    lacking = [name for name in profile.OTHERS if name in config.metric and config.metric[name].axis not in axes]
+    return replace(
+        config,
+        sampler=sampler,
+        metric={name: each for name, each in config.metric.items() if name not in lacking},
+    )
+
+
+_OF_CONVERSATIONS = {TURN: "goes on with a conversation", THOUGHT: "has the model think as in a conversation"}
+"""What samplers do that need a model which is asked as in a conversation, by what they vary."""
 
 
 def _check_asked(config: Config, asked: str) -> None:
@@ -102,11 +116,11 @@ def _check_asked(config: Config, asked: str) -> None:
     if len(set(prompts.values())) > 1:
         said = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
         raise UserError(f"the samplers of a run ask with the same prompts, not {said}: set them alike")
-    doubting = next((name for name, sampler in config.sampler.items() if sampler.axis == TURN), None)
-    if doubting is not None and not config.model.terms().chat:
+    talking = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
+    if talking is not None and not config.model.terms().chat:
         raise UserError(
-            f"sampler={doubting} goes on with a conversation, and model {config.model.name} is asked with plain text: "
-            "a model that was trained for conversations takes model.prompt_style=chat"
+            f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} is "
+            "asked with plain text: a model that was trained for conversations takes model.prompt_style=chat"
         )
     read = sources(config.metric, config.sampler)
     if unread := [name for name in config.sampler if name not in read.values()]:

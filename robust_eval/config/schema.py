@@ -39,6 +39,7 @@ from robust_eval.metric.challenge_metric import Doubt
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
+from robust_eval.metric.thinking_metric import ThoughtAndAnswer
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
@@ -63,6 +64,7 @@ from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.repetition import Repetition
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
@@ -89,6 +91,7 @@ _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
     "perturbation": Perturbation,
     "order": ChoiceOrders,
     "challenge": Challenge,
+    "thinking": Thinking,
     "repetition": Repetition,
     "recorded": RecordedAnswers,
 }
@@ -98,6 +101,7 @@ _METRICS: dict[str, type[Metric]] = {
     "agreement": AnswerAgreement,
     "order": ChoiceOrder,
     "challenge": Doubt,
+    "thinking": ThoughtAndAnswer,
 }
 _GRADERS: dict[str, type[Grader]] = {
     "matching": Matching,

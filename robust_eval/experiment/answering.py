@@ -13,16 +13,19 @@ import pyarrow as pa
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Undecided, rows
 from robust_eval.config.config import Config
 from robust_eval.experiment.conversing import Conversing
+from robust_eval.experiment.thinking_first import ThinkingFirst
 from robust_eval.experiment.undecided import refuse_undecided, remember_share, undecided, why_all
 from robust_eval.grader.judge import Judge
 from robust_eval.metric.frs import settled
 from robust_eval.model.base import ALL, Request, Temperatures
+from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER, Conditions, Sampler, greedy_requests
-from robust_eval.sampler.challenge import Challenge, conversing
+from robust_eval.sampler.challenge import conversing
 from robust_eval.sampler.possible import highest, possible
 from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.sampler.thinking import thinking, thinking_of
 from robust_eval.store.stored_model import StoredModel
 from robust_eval.store.waves import Settled
 
@@ -130,6 +133,8 @@ class Asked:
         requests = greedy_requests(
             questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
         )
+        if (thoughtful := thinking(sampler)) is not None:
+            requests = [thoughtful.greedy(request) for request in requests]
         if self.takes.greedy:
             return requests
         if not any(each.selects for each in self.samplers.values()):
@@ -182,13 +187,25 @@ class Asked:
         self, sampler: str, requests: Sequence[Request], questions: Sequence[Question], baseline: pa.Table
     ) -> Answers:
         """Ask for all answers of a sampler, whose ``requests`` about the questions these are."""
-        stage, challenge = self.stage(sampler), conversing(self.samplers[sampler])
-        if challenge is not None:
-            return self._conversing(challenge, questions, baseline).answers(stage)
+        stage, following = self.stage(sampler), self._following(sampler, questions, baseline)
+        if following is not None:
+            return following.answers(stage)
         return self.model.answers(requests, stage, self.needs_curves(sampler))
 
-    def _conversing(self, challenge: Challenge, questions: Sequence[Question], baseline: pa.Table) -> Conversing:
-        return Conversing(challenge, self.model, self.judge, self.seed, questions, baseline)
+    def _following(
+        self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
+    ) -> Conversing | ThinkingFirst | None:
+        """Return how a sampler is asked for whose requests follow from answers; None for any other.
+
+        A conversation without a ``baseline`` has nothing to begin with.
+        """
+        found = self.samplers[sampler]
+        challenge, thoughtful = conversing(found), thinking(found)
+        if challenge is not None and baseline is not None:
+            return Conversing(challenge, self.model, self.judge, self.seed, questions, baseline)
+        if thoughtful is not None and thoughtful.here:
+            return ThinkingFirst(thoughtful, self.model, self.judge, self.seed, questions)
+        return None
 
     def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
@@ -197,9 +214,11 @@ class Asked:
         all, where they follow from a graded ``baseline`` that is not there.
         """
         requests = self.requests(sampler, questions)
-        challenge = conversing(self.samplers[sampler])
-        if challenge is not None:
-            missing = requests if baseline is None else self._conversing(challenge, questions, baseline).missing()
+        following = self._following(sampler, questions, baseline)
+        if following is not None:
+            missing = following.missing()
+        elif baseline is None and conversing(self.samplers[sampler]) is not None:
+            missing = requests
         elif sampler in self.undecided:
             missing = self.model.unsettled(requests, self._verdicts(questions), self._settled(sampler))
         else:
@@ -291,8 +310,9 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
         refuse_undecided(config, config.recorded)
         return Recorded(config.recorded)
     wanted = max(metric.top_logprobs for metric in config.metric.values())
-    takes = model.temperatures(highest(list(config.sampler.values())))
-    samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in config.sampler.items()}
+    samplers = {name: _for_model(name, sampler, config.model) for name, sampler in config.sampler.items()}
+    takes = model.temperatures(highest(list(samplers.values())))
+    samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
     asking = undecided(config, samplers)
     could = [name for name in samplers if name not in asking and not why_all(config, samplers, name)]
     collection = Asked(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
@@ -302,6 +322,11 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
             *(config.model.name, MAJORITY_OF),
         )
     return collection
+
+
+def _for_model(name: str, sampler: Sampler, model: ModelConfig) -> Sampler:
+    thoughtful = thinking(sampler)
+    return sampler if thoughtful is None else thinking_of(name, thoughtful, model.remote, model.name)
 
 
 def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:

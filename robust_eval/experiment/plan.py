@@ -20,7 +20,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.runtime.stopwatch import Stopwatch
-from robust_eval.sampler.base import TURN
+from robust_eval.sampler.base import THOUGHT, TURN
 from robust_eval.store.keys import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
@@ -120,7 +120,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             number, missing = collection.missing(name, kept, graded)
             if not number:
                 continue
-            at_most = uncertain or name in collection.undecided or collection.samplers[name].axis == TURN
+            at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
             curves = collection.needs_curves(name)
             stages.append(Stage(collection.stage(name), model, number, missing, curves, at_most, undecided))

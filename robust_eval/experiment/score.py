@@ -11,9 +11,9 @@ from robust_eval.experiment.answered import Answered
 from robust_eval.experiment.corrected import Scored
 from robust_eval.metric.corrected_score import NAME as CORRECTED
 from robust_eval.metric.greedy import greedy_accuracy
-from robust_eval.metric.profile import METHODS, profile
+from robust_eval.metric.profile import METHODS, OTHERS, profile
 from robust_eval.metric.score import Measured, Score
-from robust_eval.sampler.base import ORDER, Conditions
+from robust_eval.sampler.base import Conditions
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,9 @@ def score(
     scores = {name: config.metric[name].score(kept, measured(sampler), config.seed) for name, sampler in read.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
         scores = {"profile": profile(kept, scores, config.seed), **scores}
-        if ORDER not in read:
-            log.info("the profile is of three methods: no choices were asked in other orders")
+        joined = [name for name in (*METHODS, *OTHERS) if name in read]
+        if len(joined) < len(METHODS) + len(OTHERS):
+            log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
     elif read.keys() >= {*METHODS} and len(answered.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
     if baseline.num_rows:  # recorded answers need not have any

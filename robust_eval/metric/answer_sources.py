@@ -4,14 +4,23 @@ from collections.abc import Mapping
 
 from robust_eval.error import UserError
 from robust_eval.metric.score import Metric
-from robust_eval.sampler.base import ORDER, TURN, Conditions
+from robust_eval.sampler.base import ORDER, THOUGHT, TURN, Conditions
 
 _NO_ORDERS = (
     "metric=order needs answers to choices in several orders or forms: choose sampler=order, or "
     "sampler.orders=rotations with sampler=perturbation"
 )
-_NO_TURNS = "metric=challenge needs answers that were doubted, turn by turn: choose sampler=challenge"
-_TURNS = "metric={} does not read the answers of conversations that go on: metric=challenge does"
+_OWN = {
+    TURN: (
+        "metric=challenge needs answers that were doubted, turn by turn: choose sampler=challenge",
+        "metric={} does not read the answers of conversations that go on: metric=challenge does",
+    ),
+    THOUGHT: (
+        "metric=thinking needs answers after thoughts of known length: choose sampler=thinking",
+        "metric={} does not read the answers after thoughts of several lengths: metric=thinking does",
+    ),
+}
+"""What varies in answers that one metric alone reads, which reads no others: what it lacks, what others are told."""
 
 
 def sources(metrics: Mapping[str, Metric], answered: Mapping[str, Conditions]) -> dict[str, str]:
@@ -29,8 +38,9 @@ def _source(metric_name: str, metric: Metric, answered: Mapping[str, Conditions]
         try:
             if metric.axis == ORDER and not conditions.arranges:
                 raise UserError(_NO_ORDERS)
-            if (metric.axis == TURN) != (conditions.axis == TURN):
-                raise UserError(_NO_TURNS if metric.axis == TURN else _TURNS.format(metric_name))
+            for axis, (lacks, other) in _OWN.items():
+                if (metric.axis == axis) != (conditions.axis == axis):
+                    raise UserError(lacks if metric.axis == axis else other.format(metric_name))
             metric.check(conditions.temperatures, conditions.repetitions)
         except UserError as problem:
             lacking = lacking or problem

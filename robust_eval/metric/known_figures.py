@@ -8,6 +8,7 @@ from robust_eval.metric import (
     greedy,
     order_presentation,
     profile,
+    thinking_presentation,
 )
 
 KNOWN_FIGURES = (
@@ -16,6 +17,7 @@ KNOWN_FIGURES = (
     *certainty_presentation.FIGURES,
     *order_presentation.FIGURES,
     *challenge_presentation.FIGURES,
+    *thinking_presentation.FIGURES,
     *profile.FIGURES,
     greedy.FIGURE,
 )

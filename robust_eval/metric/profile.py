@@ -1,5 +1,5 @@
-"""How firmly each fact is held under temperature, rewording and repetition, side by side; where there are choices, in
-other orders of these as well.
+"""How firmly each fact is held under temperature, rewording and repetition, side by side; where there are answers, in
+other orders of choices, under doubt and after thinking as well.
 
 The methods answer one question in several ways: does what the model says withstand pressure? No paper has asked all of
 them about the same facts. Here they are joined by question, with how far they agree.
@@ -14,27 +14,35 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from robust_eval.answer import at_temperature
+from robust_eval.metric.challenge_presentation import SURVIVAL as HOLDING
 from robust_eval.metric.correlation import spearman
 from robust_eval.metric.estimate import Estimate, bounds
 from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
-from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.frs_presentation import FRS, SURVIVAL
 from robust_eval.metric.interval import SHARE, bootstrap_draws, with_width
 from robust_eval.metric.order_presentation import RIGHT
 from robust_eval.metric.presentation import Presentation
+from robust_eval.metric.pressure import Pressure, breaks_first, share_of_steps
 from robust_eval.metric.score import Floats, Score, question_groups
+from robust_eval.metric.thinking_presentation import ACCURACY as AFTER_THOUGHT
 from robust_eval.question import Question
 from robust_eval.runtime.rounding import number
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""
-ORDERED = "order"
-"""The metric that is joined to them where there are choices."""
+ORDERED, DOUBTED, THOUGHT_OF = "order", "challenge", "thinking"
+OTHERS = (ORDERED, DOUBTED, THOUGHT_OF)
+"""The metrics that are joined to them where there are answers for them: to choices in other orders, under doubt, and
+after thinking.
+"""
 _CALLED = {
     "frs": "FRS",
     "worst": "worst case",
     "right_share": "wordings right",
     "entropy": "answer entropy",
     "orders_right": "orders right",
+    "turns_held": "turns of doubt held",
+    "thought_right": "right after thinking",
 }
 """What is correlated, and how a person calls it."""
 _PAIRS = [pair for pair in combinations(_CALLED, 2) if pair != ("worst", "right_share")]
@@ -55,6 +63,18 @@ FIRM_IN_ORDER = Figure(
     more_is_better=True,
     short="withstand all four",
 )
+FIRM_IN_DOUBT = Figure(
+    "profile.firm_in_doubt",
+    "share of facts that withstand all three, and all doubt",
+    limits=SHARE,
+    more_is_better=True,
+    short="withstand doubt as well",
+)
+FIRST = {
+    name: Figure(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
+    for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
+}
+"""By the kind of pressure; facts that two kinds break as soon count for both."""
 _LACKING = Figure(
     "profile.count.undefined",
     "facts that lack one of the three",
@@ -66,6 +86,8 @@ _LACKING = Figure(
 FIGURES = (
     FIRM,
     FIRM_IN_ORDER,
+    FIRM_IN_DOUBT,
+    *FIRST.values(),
     *(
         Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
         for one, other in _PAIRS
@@ -79,8 +101,8 @@ MOST_DEFINED = 0.95
 
 
 def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int) -> Score:
-    """Return what the scores of the three :data:`METHODS` say of the same questions, and that of :data:`ORDERED` of
-    those with choices, where there is one.
+    """Return what the scores of the three :data:`METHODS` say of the same questions, and those of :data:`OTHERS` that
+    there are of the questions that they are about.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
     and the share of raters that are right, which orders the questions that have one wrong; and the entropy (nats) of
@@ -92,23 +114,31 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
-    ``profile.firm_in_order`` is the share, of questions with choices, of those that are firm and right in every order.
+    ``profile.firm_in_order`` is the share, of questions with choices, of those that are firm and right in every order,
+    ``profile.firm_in_doubt`` of those that are firm and withstand all doubt. ``profile.first.*`` are the shares of
+    facts that each kind of pressure breaks first (:func:`~robust_eval.metric.pressure.breaks_first`).
     Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
     values = joined(scores)
-    ordered = values.get("orders_right")
-    firmness = ranks(values["frs"], values["right_share"], values["entropy"], ordered)
+    others = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
+    firmness = ranks(values["frs"], values["right_share"], values["entropy"], *others)
     known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
     firm = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
     score.add_share(FIRM.name, np.where(known, firm, np.nan), groups, seed)
-    if ordered is not None:
-        both = known & ~np.isnan(ordered)
-        score.add_share(FIRM_IN_ORDER.name, np.where(both, firm & (ordered == 1), np.nan), groups, seed)
+    for figure, name in ((FIRM_IN_ORDER, "orders_right"), (FIRM_IN_DOUBT, "turns_held")):
+        if name in values:
+            both = known & ~np.isnan(values[name])
+            score.add_share(figure.name, np.where(both, firm & (values[name] == 1), np.nan), groups, seed)
+    pressures = _pressures(values, breaking, sorted(scores["frs"].curves.get(SURVIVAL.name, {})))
+    first = breaks_first(pressures)
+    for pressure in pressures:
+        named = [np.nan if name is None else float(pressure.name in name.split(", ")) for name in first]
+        score.add_share(FIRST[pressure.name].name, np.array(named), groups, seed)
     for one, other in _PAIRS:
-        if other in values:
+        if one in values and other in values:
             of = known & ~np.isnan(values[other])
             labels = None if groups is None else np.asarray(groups)[of]
             name = f"profile.spearman.{one}_{other}"
@@ -119,13 +149,14 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
         **values,
         "breaking_temperature": breaking,
         **{f"rank_{name}": firmness[:, column] for column, name in enumerate(joined_methods(scores))},
+        "breaks_first": first,
         "disagreement": np.fmax.reduce(firmness, axis=1) - np.fmin.reduce(firmness, axis=1),
     }
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
     claims = [f"holds {score.formatted(FIRM.name, '.0%')} of those facts under every pressure"] if known.any() else []
-    title = "All three methods" if ordered is None else "All four methods"
+    title = f"All {('three', 'four', 'five', 'six')[len(others)]} methods"
     score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
     return score
 
@@ -140,7 +171,7 @@ def _sentence(score: Score, known: int) -> str:
     return (
         f"{asked}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
         f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
-        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}"
+        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
     )
 
 
@@ -150,6 +181,30 @@ def _sentence_of_orders(score: Score) -> str:
     if not n:
         return ""
     return f" Of the {n} with choices {score.formatted(FIRM_IN_ORDER.name, '.0%')} are right in every order as well."
+
+
+def _sentence_of_doubt(score: Score) -> str:
+    """Say how many of the facts that were doubted withstand that as well; nothing where none was."""
+    n = score.n(FIRM_IN_DOUBT.name)
+    return f" {score.formatted(FIRM_IN_DOUBT.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
+
+
+def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[Pressure]:
+    """Return what each fact withstands of every kind of pressure that there is."""
+
+    def all_right(name: str, share: Floats) -> Pressure:
+        return Pressure(name, share, np.where(np.isnan(share), np.nan, share == 1))
+
+    repeated = 1 - values["error_rate"]
+    whole = np.where(np.isnan(repeated), np.nan, (repeated == 1) & (values["unanswered"] == 0))
+    unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking))
+    found = [
+        Pressure("temperature", share_of_steps(breaking, grid), unbroken),
+        all_right("rewording", values["right_share"]),
+        Pressure("repetition", repeated, whole),
+    ]
+    others = (("order", "orders_right"), ("doubt", "turns_held"), ("thinking", "thought_right"))
+    return found + [all_right(name, values[key]) for name, key in others if key in values]
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
@@ -168,12 +223,12 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
 
 def joined_methods(scores: Mapping[str, Score]) -> list[str]:
     """Return the names of the metrics that are joined out of these scores."""
-    return [name for name in (*METHODS, ORDERED) if name in scores]
+    return [name for name in (*METHODS, *OTHERS) if name in scores]
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
-    """Return (n,) figures of the same n questions out of the scores of the three :data:`METHODS`, and of
-    :data:`ORDERED` if it is there.
+    """Return (n,) figures of the same n questions out of the scores of the three :data:`METHODS`, and of those of
+    :data:`OTHERS` that are there.
     """
     frs, agreement, certainty = (scores[name] for name in METHODS)
     smallest = next(iter(FRS.among(frs.by_question).values()))
@@ -191,10 +246,24 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
     if ORDERED in scores:
         order = scores[ORDERED]
         values["orders_right"] = order.by_question[point(RIGHT.name, nearest_to_one(order.curves[RIGHT.name]))]
+    if DOUBTED in scores:
+        values["turns_held"] = _turns_held(scores[DOUBTED])
+    if THOUGHT_OF in scores:
+        thinking = scores[THOUGHT_OF]
+        at = nearest_to_one(thinking.curves[AFTER_THOUGHT.name])
+        values["thought_right"] = thinking.by_question[point(AFTER_THOUGHT.name, at)]
     return values
 
 
-def ranks(frs: Floats, right_share: Floats, entropy: Floats, orders_right: Floats | None = None) -> Floats:
+def _turns_held(doubt: Score) -> Floats:
+    """Return (n,) the share of the turns of doubt before which a fact has not broken; NaN where that is not known."""
+    turns = HOLDING.among(doubt.curves)
+    t = nearest_to_one(next(doubt.curves[name] for name in turns.values()))
+    held: Floats = np.column_stack([doubt.by_question[point(name, t)] for name in turns.values()]).mean(axis=1)
+    return held
+
+
+def ranks(frs: Floats, right_share: Floats, entropy: Floats, *others: Floats) -> Floats:
     """Return how firmly each question is held beside the others, by each method: the share of questions that is held
     less, of which equally firm ones count half.
 
@@ -202,23 +271,22 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats, orders_right: Float
     ----------
     frs, right_share, entropy
         (n,) of each question; a high entropy is little firmness. NaN where undefined.
-    orders_right
-        (n,) share of the orders of its choices that is answered right; NaN where it has none.
+    others
+        (n,) each, shares that say the more firmness the higher, as of the orders of choices that are answered right;
+        NaN of a question that a method is not about.
 
     Returns
     -------
-    (n, 3), with ``orders_right`` (n, 4), in [0, 1]; NaN in the row of a question that lacks one of the first three: it
-    is not compared. The fourth compares those that have choices.
+    (n, 3 + others), in [0, 1]; NaN in the row of a question that lacks one of the first three: it is not compared. The
+    others compare those that they are about.
 
     Examples
     --------
     >>> ranks(np.array([1.0, 0.5, 0.2]), np.array([1.0, 1.0, 0.5]), np.array([0.0, 0.7, 0.3])).tolist()
     [[1.0, 0.75, 1.0], [0.5, 0.75, 0.0], [0.0, 0.0, 0.5]]
     """
-    firmness = np.column_stack([frs, right_share, -entropy])
-    known = ~np.isnan(firmness).any(axis=1)
-    if orders_right is not None:
-        firmness = np.column_stack([firmness, orders_right])
+    known = ~np.isnan(np.column_stack([frs, right_share, entropy])).any(axis=1)
+    firmness = np.column_stack([frs, right_share, -entropy, *others])
     found = np.full(firmness.shape, np.nan)
     for column, values in enumerate(firmness.T):
         compared = known & ~np.isnan(values)

@@ -188,7 +188,7 @@ class Metric(Protocol):
     @property
     def axis(self) -> str:
         """What must vary between answers for the metric to say what it is meant to: temperature | rewrite | trial |
-        order | turn.
+        order | turn | thought.
         """
 
     @property

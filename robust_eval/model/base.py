@@ -77,6 +77,19 @@ class Enumeration:
 
 
 @dataclass(frozen=True)
+class Thought:
+    """What a model thinks before it answers.
+
+    ``tokens`` are those that it has thought: it answers behind them. None: it is to think first. Then a model that is
+    loaded here gives its thoughts alone, as replies, and a service answers as well. ``most`` is how much it may think:
+    a number of tokens, or a word of the service; None where it has thought.
+    """
+
+    tokens: tuple[int, ...] | None = None
+    most: int | str | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """All answers that are wanted to one prompt.
 
@@ -112,6 +125,8 @@ class Request:
     """The number of the first trial that is wanted at each temperature."""
     form: str | None = None
     """What the answer table says of how the question is put; None: as it stands. Nothing else reads it."""
+    thought: Thought | None = None
+    """What the model thinks before it answers; None: it is as its settings say."""
 
     @property
     def item(self) -> Item:
@@ -232,6 +247,11 @@ class LanguageModel(Protocol):
         needs log-probabilities.
         """
         refuse_coupling(self.description()["name"], requests)
+        if any(request.thought for request in requests):
+            raise UserError(
+                f"{self.description()['name']} cannot be told how much to think: sampler=thinking asks models that are "
+                "loaded here, and servers"
+            )
         if curves or any(request.enumeration or request.least_logprobs for request in requests):
             raise UserError(
                 f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "

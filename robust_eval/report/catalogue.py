@@ -15,10 +15,20 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
-from robust_eval.plot import agreement, certainty, challenge, comparison, frs, order, profile, reply_certainty, surface
+from robust_eval.plot import (
+    agreement,
+    certainty,
+    challenge,
+    comparison,
+    frs,
+    order,
+    profile,
+    reply_certainty,
+    surface,
+    thinking,
+)
 from robust_eval.report.findings import Findings
 
 
@@ -343,12 +353,35 @@ def facts_under_doubt(axes: Axes, run: Findings) -> None:
     """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
     to questions that were answered wrong at first, with 95 % intervals.
     """
-    table = run.nearest_to_one("challenge_turns")
-    curves = (
-        zip(*(table[f"{name}{end}"].to_pylist() for end in ("", "_low", "_high")), strict=True)
-        for name in ("holding", "mended")
-    )
-    challenge.facts_under_doubt(axes, *([Estimate(*each) for each in curve] for curve in curves))
+    challenge.facts_under_doubt(axes, *(run.estimates("challenge_turns", name) for name in ("holding", "mended")))
+
+
+@_entry(
+    "Accuracy and price by the budget of thinking",
+    "A curve that rises says that thought helps; where it is flat, more of it is paid for nothing.",
+    "budgets of thinking, beyond the papers",
+    lambda run: "thinking_budgets" in run.tables,
+)
+def accuracy_by_budget(axes: Axes, run: Findings) -> None:
+    """The share of right answers with each budget, that of the known facts which need no more, and the tokens that an
+    answer takes with its thought, with 95 % intervals.
+    """
+    table = run.nearest_to_one("thinking_budgets")
+    accuracy, enough = (run.estimates("thinking_budgets", name) for name in ("accuracy", "enough"))
+    thinking.accuracy_by_budget(axes, table["budget"].to_pylist(), accuracy, enough, table["tokens"].to_numpy())
+
+
+@_entry(
+    "What varies: the thought, or the answer after it",
+    "Points that lie high are questions whose answer depends on what was thought; those far to the right vary after "
+    "one and the same thought.",
+    "analysis of variance, beyond the papers",
+    lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
+)
+def variance_of_questions(axes: Axes, run: Findings) -> None:
+    """The variance of right and wrong between thoughts of each question, against that within the answers after one."""
+    table = run.nearest_to_one("thinking")
+    thinking.variance_of_questions(axes, table["between"].to_numpy(), table["within"].to_numpy())
 
 
 @_entry(

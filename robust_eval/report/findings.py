@@ -54,6 +54,14 @@ class Findings:
         rows = self.tables[table]
         return at_temperature(rows, nearest_to_one(temperatures_of(rows)))
 
+    def estimates(self, table: str, column: str) -> list[Estimate]:
+        """Return the estimates in a column of a table, beside which their bounds stand, at the temperature nearest
+        to 1.
+        """
+        found = self.nearest_to_one(table)
+        columns = (found[f"{column}{end}"].to_pylist() for end in ("", "_low", "_high"))
+        return [Estimate(*each) for each in zip(*columns, strict=True)]
+
 
 class TablesIn(Mapping[str, pa.Table]):
     """The tables in the folder of a run; each is read when it is wanted, with UserError where it cannot be."""

@@ -51,10 +51,12 @@ DATA_LIMIT = 1_600_000
 """Characters that the data of the questions may take of a page, compressed."""
 LONGEST = (TEXT, 200, 100, 50)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
-
 CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
 """Where in a page the corrected figures begin and end: labels may come when the run has long finished."""
-SAMPLED = ("temperatures", "trials", "coupling", "turns", "pressures", "nodes", "rewrites", "orders", "forms")
+SAMPLED = (
+    *("temperatures", "trials", "coupling", "turns", "pressures", "traces", "trace_temperature", "budgets", "answers"),
+    *("nodes", "rewrites", "orders", "forms"),
+)
 """Settings of samplers that a page names, where they are not what a reader takes them to be."""
 
 
@@ -172,17 +174,7 @@ def _setup(result: Result) -> dict[str, str]:
         "prompts": prompts if result.prompts_asked + result.prompts_found else "",
     }
     for sampler in samplers:
-        for name in (
-            "temperatures",
-            "trials",
-            "coupling",
-            "turns",
-            "pressures",
-            "nodes",
-            "rewrites",
-            "orders",
-            "forms",
-        ):
+        for name in SAMPLED:
             if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN, INDEPENDENT):
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words

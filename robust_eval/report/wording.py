@@ -91,6 +91,9 @@ def _again(sampler: str, settings: Mapping[str, object]) -> str:
     said = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
     turns = settings.get(f"{own}turns")
     said = said if turns is None else f"{said}, in conversations that went on for {turns} turns of doubt,"
+    traces, budgets = settings.get(f"{own}traces"), settings.get(f"{own}budgets")
+    if traces is not None and isinstance(budgets, list):
+        said += f" after {traces} thoughts with a budget of {', '.join(map(str, budgets))}"
     said += f", also in up to {rewrites} other wordings," if rewrites else ""
     orders, forms = settings.get(f"{own}orders", GIVEN), settings.get(f"{own}forms")
     said += ", with the choices in other orders as well," if orders != GIVEN else ""

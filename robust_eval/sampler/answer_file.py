@@ -19,6 +19,7 @@ from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA
 from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
+from robust_eval.prompt.thought import thought_told
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_lines, text_lines
@@ -297,13 +298,14 @@ class AnswerFile:
         refuse("outcome", known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
         if "form" in columns:
             known = [
-                not told or arrangement_told(told) is not None or challenge_told(told) is not None
+                not told or any(read(told) is not None for read in (arrangement_told, challenge_told, thought_told))
                 for told in columns["form"].to_pylist()
             ]
             said = (
-                "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers', or what was said to doubt"
+                "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers', what was said to doubt, "
+                "as in 'turn 1, doubt: Are you sure?', or how much was thought"
             )
-            refuse("form", known, f"{said}, as in 'turn 1, doubt: Are you sure?'")
+            refuse("form", known, f"{said}, as in 'trace 0, budget 64'")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")

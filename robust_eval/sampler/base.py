@@ -22,6 +22,8 @@ ORDER = "order"
 """What varies where choices are put in another order or form."""
 TURN = "turn"
 """What varies where a conversation goes on."""
+THOUGHT = "thought"
+"""What varies where a model thinks before it answers."""
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
@@ -87,7 +89,7 @@ class Conditions(Protocol):
 
     @property
     def axis(self) -> str:
-        """The condition that varies: temperature | rewrite | trial | order | turn."""
+        """The condition that varies: temperature | rewrite | trial | order | turn | thought."""
 
     @property
     def temperatures(self) -> list[float]:

@@ -87,7 +87,10 @@ class KnownFacts:
                 f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
             )
-        chosen = [question for question in questions if question.id in kept]
+        return self.taken([question for question in questions if question.id in kept], seed)
+
+    def taken(self, chosen: list[Question], seed: int) -> list[Question]:
+        """Return no more than ``max_questions`` of these, which keep their order."""
         if len(chosen) > self.max_questions:
             indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
             chosen = [chosen[index] for index in sorted(indices)]

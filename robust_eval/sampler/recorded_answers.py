@@ -17,9 +17,10 @@ from robust_eval.answer import SAMPLER, HowAsked, how_asked, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
+from robust_eval.prompt.thought import thought_told
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
-from robust_eval.sampler.base import ORDER, TURN
+from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
@@ -27,6 +28,7 @@ from robust_eval.sampler.known_facts import SELECTIONS
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.repetition import Repetition
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.sampler.thinking import Thinking
 
 log = logging.getLogger(__name__)
 
@@ -174,13 +176,15 @@ class RecordedConditions:
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         told = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
-        self.arranges, doubted = (any(map(read, forms)) for read in (arrangement_told, challenge_told))
-        arranged = self.arranges and not rewritten
-        self.axis = TURN if doubted else ORDER if arranged else _AXES.get(name, told)
+        readers = (arrangement_told, challenge_told, thought_told)
+        self.arranges, doubted, thought = (any(map(read, forms)) for read in readers)
+        arranged = ORDER if self.arranges and not rewritten else None
+        self.axis = TURN if doubted else THOUGHT if thought else arranged or _AXES.get(name, told)
 
 
 _AXES = {
     "challenge": Challenge.axis,
+    "thinking": Thinking.axis,
     "temperature_sweep": TemperatureSweep.axis,
     "exact": Exact.axis,
     "perturbation": Perturbation.axis,

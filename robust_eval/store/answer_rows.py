@@ -24,8 +24,10 @@ def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table
 
 def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
     """Return the rows of a table of answers that the request asks for, in its order; None where some are missing."""
-    if table is None or request.enumeration is not None:
-        return table
+    if table is None:
+        return None
+    if request.enumeration is not None:
+        return _formed(table, request)
     conditions, there = list(product(request.temperatures, range(request.trials))), _conditions(table)
     if there == conditions:
         return _weighted(table, request)
@@ -71,11 +73,15 @@ def _conditions(table: pa.Table) -> list[Condition]:
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
     """Return the answers with what they weigh among those of the request, and how that put the question."""
-    columns: dict[str, pa.Array] = {}
     if table["weight"].to_pylist() != [1 / request.trials] * table.num_rows:
-        columns["weight"] = pa.array(np.full(table.num_rows, 1 / request.trials))
-    if request.form is not None:
-        columns["form"] = pa.array([request.form] * table.num_rows, pa.string())
-    for name, values in columns.items():
-        table = table.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
-    return table
+        weights = pa.array(np.full(table.num_rows, 1 / request.trials))
+        table = table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weights)
+    return _formed(table, request)
+
+
+def _formed(table: pa.Table, request: Request) -> pa.Table:
+    """Return the answers with how the request put the question."""
+    if request.form is None:
+        return table
+    told = pa.array([request.form] * table.num_rows, pa.string())
+    return table.set_column(SCHEMA.get_field_index("form"), SCHEMA.field("form"), told)

@@ -37,6 +37,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "judge": judge and judge.identity,
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
             **({} if request.coupling == INDEPENDENT else {"coupling": request.coupling}),
+            **({} if request.thought is None else {"thought": asdict(request.thought)}),
             "enumeration": enumeration and _enumerated(enumeration, request.temperatures),
             **({"exact": EXACT} if enumeration and not enumeration.choices and "server" not in identity else {}),
         }

@@ -46,11 +46,31 @@ class Thinking:
             ids = ids[:-1]  # it ended its reply, and not its thought
         return [*prompt, *ids, *self.tokenizer(f"\n{self.end}{_AFTER}", add_special_tokens=False).input_ids]
 
+    def behind(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        """Return the tokens after which the model answers: prompt, the tokens of a thought, and the end of thinking."""
+        own_line = "" if self._text(tokens).endswith("\n") else "\n"
+        end = self.tokenizer(f"{own_line}{self.end}{_AFTER}", add_special_tokens=False).input_ids
+        return [*prompt, *tokens, *end]
+
+    def alone(self, thought: Completion) -> Completion:
+        """Return a thought as a reply of its own, of which ``answer_tokens`` stand before the tag that ends it."""
+        ids = list(thought.token_ids or ())
+        before, ended, _ = self._text(ids).partition(self.end)
+        own = len(ids) - (thought.finish_reason == "stop" and not ended)  # it may have ended its reply instead
+        while ended and len(self._text(ids[:own])) > len(before):
+            own -= 1
+        return replace(thought, text=self._text(ids[:own], whole=False), answer_tokens=own)
+
     def answer(self, request: Request, thought: Completion) -> Request:
         """Return the request for the one answer that follows on a thought, with random numbers of its own."""
         seed = request.seed + _APART * (thought.trial + 1)
         one = replace(request, temperatures=(thought.temperature,), trials=1, first_trial=0, seed=seed)
         return replace(one, matcher=None, whole=True)
+
+    def after(self, answer: Completion, tokens: Sequence[int]) -> Completion:
+        """Return an answer with the thought of these tokens, behind which it was given."""
+        text = self._text(tokens, whole=False).strip()
+        return replace(answer, reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
 
     def with_thought(self, answer: Completion, thought: Completion) -> Completion:
         """Return an answer with what was thought before it, in the place of the thought."""

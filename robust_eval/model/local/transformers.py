@@ -15,6 +15,7 @@ from robust_eval.model.local.embedded import CONVERSION, converted_model, packag
 from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
 from robust_eval.model.local.settings import TransformersSettings
+from robust_eval.model.local.thoughts import by_question
 from robust_eval.model.local.tokenizer_file import tokenizer_file
 from robust_eval.model.workload import Terms
 
@@ -88,6 +89,8 @@ class Transformers(TransformersSettings, ModelConfig):
 
     def divide(self, requests: Sequence[Request]) -> Division:
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
+        if requests[0].thought is not None:
+            return Division(by_question(requests), None)
         tokenizer = self._tokenizer()
         encode = PromptEncoder(tokenizer, self.prompt_style, self.chat_template, self.thinking(tokenizer))
         encoded = encode.in_order(requests)

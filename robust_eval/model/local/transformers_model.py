@@ -21,6 +21,7 @@ from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_
 from robust_eval.model.local.prefix_rows import PrefixRows
 from robust_eval.model.local.prompt_encoder import PromptEncoder
 from robust_eval.model.local.settings import TransformersSettings
+from robust_eval.model.local.thoughts import Thoughts, by_question
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,14 @@ class TransformersModel(LanguageModel):
         }
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds."""
+        """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds, and
+        those with other thoughts than the settings say.
+        """
+        if self._thinking is not None and any(request.thought for request in requests):
+            raise UserError(
+                f"model {self.config.name} thinks as model.thinking_budget says, and sampler=thinking has budgets of "
+                "its own: leave out model.thinking_budget"
+            )
         if self._thinks and (curves or any(request.enumeration for request in requests)):
             raise UserError(
                 f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact and "
@@ -86,6 +94,9 @@ class TransformersModel(LanguageModel):
         if not requests:
             return
         requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
+        if requests[0].thought is not None:
+            yield from self._of_thoughts(requests, missing)
+            return
         if self._thinks:
             for request in (request for request in requests if request.item in missing):
                 yield [Reply(request, self._thoughtful(request))]
@@ -114,15 +125,31 @@ class TransformersModel(LanguageModel):
         thinking = self._thinking
         assert thinking is not None
         prompt = self._encode(request.prompt)
-        thoughts = self._written([(prompt, thinking.request(request))], (thinking.end.encode(),))[0]
+        (written,) = self._written([(prompt, thinking.request(request))], (thinking.end.encode(),))
+        thoughts = written.completions
         behind = [(thinking.prompt(prompt, thought), thinking.answer(request, thought)) for thought in thoughts]
-        answers = self._written(behind)
-        return [thinking.with_thought(answer, thought) for (answer,), thought in zip(answers, thoughts, strict=True)]
+        answers = [answer for reply in self._written(behind) for answer in reply.completions]
+        return [thinking.with_thought(answer, thought) for answer, thought in zip(answers, thoughts, strict=True)]
 
-    def _written(
-        self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
-    ) -> list[list[Completion]]:
-        """Return the completions of each request, in their order; ``stop`` are strings that end them besides."""
+    def _of_thoughts(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
+        """Yield the thoughts about each question alone, or the answers behind them, which share its prompt.
+
+        Those about one question are written together, whichever are missing, and no other question has a part in it.
+        """
+        thoughts = Thoughts(self.tokenizer, self.config.chat_template)
+        for together in by_question(self._readable(requests)):
+            if all(request.item not in missing for request in together):
+                continue
+            alone = together[0].thought is not None and together[0].thought.tokens is None
+            encoded = [(thoughts.prompt(request), request) for request in together]
+            yield [
+                reply._replace(completions=thoughts.read(reply.request, reply.completions))
+                for reply in self._written(encoded, thoughts.stop if alone else ())
+                if reply.request.item in missing
+            ]
+
+    def _written(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
+        """Return the reply to each request, in their order; ``stop`` are strings that end them besides."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
         beside = Beside.of(ascending)
@@ -130,10 +157,10 @@ class TransformersModel(LanguageModel):
         size = bytes_per_question(self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens)
         fit = max(1, free_memory(self.model.device) // 2 // (size // beside.answers))
         most = self.config.most_answers_at_once
-        found: list[list[Completion]] = []
+        found: list[Reply] = []
         for block in blocks(ascending, lambda: min(self._at_once or fit, most), PADDING if packs else 0):
             for replies in self._replies(prefixes, block, stop):
-                found += [reply.completions for reply in replies]
+                found += replies
         return [found[order.index(place)] for place in range(len(encoded))]
 
     def _prefixes_after(self, beside: Beside) -> tuple[Prefixes, bool]:

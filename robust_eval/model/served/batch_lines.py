@@ -44,6 +44,7 @@ def request_name(identity: Mapping[str, Any], request: Request) -> str:
         "settings": [
             *(request.seed, request.max_new_tokens, request.top_logprobs, request.least_logprobs, request.first_line)
         ],
+        **({} if request.thought is None else {"thought": asdict(request.thought)}),
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
 

@@ -84,6 +84,9 @@ class ServedModel(LanguageModel):
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """See LanguageModel; the server is asked what it can do."""
+        thoughts = [request.thought for request in requests if request.thought]
+        if thoughts and (reason := self.settings.thought_refusal(thoughts)):
+            raise UserError(reason)
         enumerated = [request for request in requests if request.enumeration]
         if enumerated and (reason := self.settings.exact_refusal()):
             raise UserError(reason)
@@ -538,6 +541,7 @@ class ServedModel(LanguageModel):
         can, request = self._capabilities, call.request
         assert can is not None
         body = self._truncation(can) | self._extra | {can.limit: self.settings.reply_tokens(request.max_new_tokens)}
+        body |= self.settings.thought(request)
         if not math.isnan(call.temperature):
             body["temperature"] = call.temperature
         if call.temperature != 0 and can.takes_seed:

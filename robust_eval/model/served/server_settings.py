@@ -60,6 +60,11 @@ class ServerSettings(ServiceSettings):
         budget = self.thinking_token_budget
         return super().thinking() | ({} if budget is None else {"thinking_token_budget": budget})
 
+    @property
+    def takes_thinking_tokens(self) -> bool:
+        """See ServiceSettings; vLLM does."""
+        return True
+
     def reply_tokens(self, max_new_tokens: int) -> int:
         """See ServiceSettings."""
         return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)

@@ -2,12 +2,12 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Temperatures
+from robust_eval.model.base import Request, Temperatures, Thought
 from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
 from robust_eval.model.spending import Spending
@@ -121,6 +121,37 @@ class ServiceSettings(ModelConfig):
     def thinking(self) -> dict[str, Any]:
         """Return how much the model is to think, as far as that is set, as a request says it."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
+
+    def thought_refusal(self, thoughts: Sequence[Thought]) -> str | None:
+        """Say why requests cannot say so what the model thinks before it answers; None where they can."""
+        if self.thinking():
+            said = ", ".join(f"model.{name}" for name in self.thinking())
+            return f"sampler=thinking says itself how much the model thinks: leave out {said}"
+        if any(thought.tokens is not None for thought in thoughts):
+            return f"{self.server} answers behind thoughts of its own alone"
+        if any(isinstance(thought.most, int) for thought in thoughts) and not self.takes_thinking_tokens:
+            return (
+                f"{self.server} is told in a word how much to think: sampler.thinking.budgets=[low,medium,high], with "
+                "the words that it knows"
+            )
+        if any(isinstance(thought.most, str) for thought in thoughts) and self.max_completion_tokens is None:
+            return (
+                "sampler.thinking.budgets are words, which do not say how long a reply is: set "
+                "model.max_completion_tokens, of reasoning and answer together"
+            )
+        return None
+
+    @property
+    def takes_thinking_tokens(self) -> bool:
+        """Whether the service may be told in tokens how much the model thinks."""
+        return False
+
+    def thought(self, request: Request) -> dict[str, Any]:
+        """Return how much the model is to think before it answers a request, as the request says it."""
+        if request.thought is None:
+            return {}
+        name = "reasoning_effort" if isinstance(request.thought.most, str) else "thinking_token_budget"
+        return {name: request.thought.most}
 
     def identity(self) -> dict[str, Any]:
         """Return the service, what it calls the model, and how it is prompted."""

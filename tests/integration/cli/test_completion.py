@@ -96,7 +96,9 @@ def test_tab_completes_the_word_in_a_terminal(terminal: Callable[[str, str], str
 @bash
 def test_tab_twice_shows_what_there_is(terminal: Callable[[str, str], str]):
     shown = terminal("robust-eval experiment=\t\t", "smoke")
-    assert shown.split()[-7:] == ["certainty", "challenge", "frs", "multiqa", "order", "profile", "smoke"]
+    assert shown.split()[-8:] == [
+        *("certainty", "challenge", "frs", "multiqa", "order", "profile", "smoke", "thinking")
+    ]
 
 
 @bash

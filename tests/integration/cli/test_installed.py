@@ -200,7 +200,7 @@ def test_a_package_with_an_entry_point_brings_an_option(run: tuple[Run, Path]):
     wrong = command("metric=[frs,halfs]", *few)
     assert wrong.stderr == (
         "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, challenge, frs, "
-        "halves, order\n"
+        "halves, order, thinking\n"
     )
 
 

@@ -32,7 +32,13 @@ tests/integration/docs/test_scaling_page.py."""
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
 WITHOUT_FIGURES = ("reproduce.md", "extend.md")
 """Pages of many runs, whose figures the other pages draw."""
-LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 2, "experiment=order": 2, "experiment=challenge": 2}
+LIMITS = {
+    "experiment=multiqa": 2,
+    "experiment=certainty": 2,
+    "experiment=order": 2,
+    "experiment=challenge": 2,
+    "experiment=thinking": 2,
+}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
 """Of the first six facts, the embedded model knows one."""
@@ -44,6 +50,7 @@ FEWER = {
     "sampler=exact": "sampler.nodes=24",
     "sampler.selection=none": "sampler.trials=2",
     "experiment=order": "sampler.order.forms=[dots]",
+    "experiment=thinking": "sampler.traces=2 sampler.budgets=[0,8] sampler.max_new_tokens=4 sampler.nodes=4",
     "experiment=challenge": "sampler.turns=2 sampler.trials=1 sampler.max_new_tokens=8",
 }
 """What is added to a command that has such a word, unless it brings a sampler of its own for MultiQ&A."""

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -12,6 +12,7 @@ import pytest
 from experiments import configuration, run_experiment
 from matplotlib.figure import Figure
 from scripted_server import Body, ScriptedServer, scripted_server
+from stopped_runs import run_with_stops
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.export_run import main as export
@@ -25,7 +26,6 @@ from robust_eval.report.catalogue import CATALOGUE
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import read_run
 from robust_eval.report.gallery import snippet
-from robust_eval.store.sqlite import SqliteEntries
 
 QUESTIONS, TURNS, K = 12, 4, 3
 """Question i is right at first where i is no multiple of 4, and then until turn i % 6 (0: for ever); wrong ones are
@@ -131,26 +131,8 @@ def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str
 def test_a_run_that_is_stopped_ten_times_asks_for_nothing_twice_that_was_stored(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("robust_eval.model.served.served_model._GATHERED", 0)  # each reply is stored by itself
-    stored: list[bytes] = []
     stops = [*range(5, 55, 5)]
-    put = SqliteEntries.put
-
-    def stopping(entries: SqliteEntries, new: Mapping[bytes, bytes]) -> None:
-        put(entries, new)
-        stored.extend(key for key, value in new.items() if not value.startswith(b"{"))  # which describes the model
-        if stops and len(stored) >= stops[0]:
-            del stops[0]
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SqliteEntries, "put", stopping)
-    lines = [*settings(server, tmp_path), "model.at_once=1"]
-    for number in range(10):
-        (folder := tmp_path / f"run{number}").mkdir()
-        with pytest.raises(KeyboardInterrupt):
-            run_experiment(folder, *lines)
-    (tmp_path / "whole").mkdir()
-    result = run_experiment(tmp_path / "whole", *lines)
+    result, stored = run_with_stops(tmp_path, settings(server, tmp_path), stops, monkeypatch)
     assert len(stored) == len(set(stored)) == QUESTIONS * (1 + TURNS * K)
     assert result.scores["challenge"].values["challenge.count.known"].value == 9
 

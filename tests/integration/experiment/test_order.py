@@ -143,12 +143,16 @@ def test_recorded_and_exported_answers_give_the_same_figures(
     assert "order.accuracy.place1.t1" in again
 
 
-def test_a_profile_joins_orders_as_a_fourth_method(ran: tuple[Result, Path, list[str]], tmp_path: Path):
+DOUBTED_LITTLE = ("sampler.challenge.turns=1", "sampler.challenge.trials=1")
+
+
+def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], tmp_path: Path):
     few = ["sampler.temperature_sweep.temperatures=[0.5,1.0]", "sampler.temperature_sweep.trials=2"]
     few += [
         "sampler.temperature_sweep.selection=none",
         "sampler.repetition.trials=2",
         "sampler.perturbation.rewrites=1",
+        *DOUBTED_LITTLE,
     ]
     result = run_experiment(tmp_path, "experiment=profile", *ran[2], *few)
     assert result.sources == {
@@ -156,6 +160,7 @@ def test_a_profile_joins_orders_as_a_fourth_method(ran: tuple[Result, Path, list
         "agreement": "perturbation",
         "certainty": "repetition",
         "order": "order",
+        "challenge": "challenge",
     }
     table = pq.read_table(tmp_path / "profile.parquet").to_pydict()
     assert table["orders_right"] == pytest.approx([0.2] * QUESTIONS)
@@ -164,22 +169,23 @@ def test_a_profile_joins_orders_as_a_fourth_method(ran: tuple[Result, Path, list
     assert result.summary()["profile.firm"] == pytest.approx(sum(known) / QUESTIONS)
     assert result.summary()["profile.firm_in_order"] == 0
     page = (tmp_path / "report.html").read_text()
-    assert "The questions on which the four methods disagree most" in page
+    assert "The questions on which the five methods disagree most" in page
+    first = {name for each in table["breaks_first"] for name in each.split(", ")}
+    assert first <= {"temperature", "rewording", "repetition", "order", "doubt"}
+    assert "order" in first
     assert "right in every order as well" in page
 
 
-def test_without_choices_a_profile_is_of_three_methods_and_none_is_asked_in_other_orders(
-    server: ScriptedServer, tmp_path: Path
-):
+def test_without_choices_none_is_asked_in_other_orders_in_a_profile(server: ScriptedServer, tmp_path: Path):
     lines = [line for line in settings(server, tmp_path / "mlruns") if line != "dataset=physics"]
     few = ["sampler.temperature_sweep.temperatures=[0.5,1.0]", "sampler.temperature_sweep.trials=2"]
     few += [
         "sampler.temperature_sweep.selection=none",
         "sampler.repetition.trials=2",
         "sampler.perturbation.rewrites=1",
+        *DOUBTED_LITTLE,
     ]
     result = run_experiment(tmp_path, "experiment=profile", *lines, *few)
-    assert result.sources == {"frs": "temperature_sweep", "agreement": "perturbation", "certainty": "repetition"}
-    assert result.scores.keys() == {"profile", "frs", "agreement", "certainty", "greedy"}
+    assert result.scores.keys() == {"profile", "frs", "agreement", "certainty", "challenge", "greedy"}
     assert "orders_right" not in pq.read_table(tmp_path / "profile.parquet").column_names
-    assert result.scores["profile"].presentation.title == "All three methods"
+    assert result.scores["profile"].presentation.title == "All four methods"

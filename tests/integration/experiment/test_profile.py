@@ -1,5 +1,6 @@
 """Three methods on the same questions, from the questions to the report."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import run_experiment
+from experiments import configuration, run_experiment
+from tiny_model import save_tiny_model
 
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
@@ -207,9 +209,9 @@ MISTAKES = {
     "experiment=profile sampler.repetition.trials=1": "metric=certainty needs repeated answers to the same "
     "question, and the sampler asks once: set sampler.trials to 2 or more",
     "experiment=profile sampler.trials=3": "there is no setting sampler.trials; sampler has temperature_sweep, "
-    "perturbation, repetition, order",
+    "perturbation, repetition, order, challenge",
     "experiment=profile model=recorded model.name=mine": "model=recorded cannot be asked, as "
-    "sampler=temperature_sweep,perturbation,repetition,order does: choose another model, or sampler=recorded "
+    "sampler=temperature_sweep,perturbation,repetition,order,challenge does: choose another model, or sampler=recorded "
     "sampler.file=…",
 }
 
@@ -220,3 +222,29 @@ def test_what_does_not_go_together_is_said_first(line: str):
     with pytest.raises(UserError) as problem:
         checked_overrides(line.split())
     assert str(problem.value) == MISTAKES[line]
+
+
+def test_a_profile_takes_all_six_where_the_model_is_asked_as_in_a_chat_and_says_what_breaks_first(tmp_path: Path):
+    asked = [{"id": f"q{i}", "question": f"What {i}?", "answers": ["x"], "rewrites": [f"So {i}?"]} for i in range(2)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    lines = [
+        *("experiment=profile", "model=transformers", f"model.path={save_tiny_model(tmp_path / 'model')}"),
+        *("model.name=tiny", "model.prompt_style=chat", "aggregator=text", "tracking=none", f"paths.mlruns={tmp_path}"),
+        *("dataset=jsonl", f"dataset.path={tmp_path / 'questions.jsonl'}", "dataset.name=two"),
+        "sampler=[temperature_sweep,perturbation,repetition,order,challenge,thinking]",
+        "metric=[frs,agreement,certainty,order,challenge,thinking]",
+        *("sampler.temperature_sweep.selection=none", "sampler.temperature_sweep.temperatures=[0.5,1.0]"),
+        *("sampler.temperature_sweep.trials=2", "sampler.perturbation.rewrites=1", "sampler.repetition.trials=2"),
+        *("sampler.challenge.turns=2", "sampler.challenge.trials=1", "sampler.thinking.answers=2"),
+        *("sampler.thinking.traces=2", "sampler.thinking.budgets=[0,4]"),
+    ]
+    lines += [f"sampler.{name}.prompts=builtin:zero_shot.yaml" for name in (*METHODS, "order", "challenge", "thinking")]
+    lines += [f"sampler.{name}.max_new_tokens=4" for name in (*METHODS, "order", "challenge", "thinking")]
+    (tmp_path / "run").mkdir()
+    result = run_experiment(tmp_path / "run", *lines)
+    table = pq.read_table(tmp_path / "run" / "profile.parquet").to_pydict()
+    assert {"turns_held", "thought_right", "rank_challenge", "rank_thinking", "breaks_first"} <= table.keys()
+    assert result.sources["thinking"] == "thinking"
+    assert result.scores["profile"].presentation.title == "All five methods"  # free text has no choices
+    plain = [*lines, "model.prompt_style=plain"]
+    assert configuration(*plain).sampler.keys() == {*METHODS, "order"}

@@ -24,8 +24,8 @@ from robust_eval.report.findings import findings, read_findings
 from robust_eval.report.gallery import snippet, write_gallery
 
 OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
-OF_CONVERSATIONS = {"facts_under_doubt"}
-"""Drawn in tests/integration/experiment/test_challenge.py."""
+OF_CONVERSATIONS = {"facts_under_doubt", "accuracy_by_budget", "variance_of_questions"}
+"""Drawn in tests/integration/experiment/test_challenge.py and test_thinking.py."""
 OTHERS = [entry for entry in CATALOGUE if entry.name not in OF_CONVERSATIONS]
 
 

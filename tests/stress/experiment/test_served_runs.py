@@ -109,6 +109,7 @@ PRESETS = {
         "experiment=profile",
         "aggregator=text",
         "sampler.temperature_sweep.selection=contains",
+        *("sampler.challenge.turns=1", "sampler.challenge.trials=2"),
         *SWEEP,
         *PERTURBATION,
         *REPETITION,

@@ -27,7 +27,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
         "",
         "  robust-eval                                       built-in facts, small model",
     ]
-    assert "  metric      how to score them: frs, agreement, certainty, challenge, order" in lines
+    assert "  metric      how scored: frs, agreement, certainty, challenge, order, thinking" in lines
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*SCHEMAS, "experiment", "compare", "help"}
     whole = "\n".join(lines)
     for words in ("dry_run=true", "repeat=FOLDER", " -m ", "--hydra-help", "help model=transformers", "--cfg job"):
@@ -103,6 +103,7 @@ def test_a_command_is_explained_by_itself(said, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("usage: robust-eval version")
 
 
+METRICS = "agreement, certainty, challenge, frs, order, thinking"
 GROUPS = "model, dataset, rewriter, sampler, metric, reader, grader, aggregator, store, engine, tracking, experiment"
 
 
@@ -114,9 +115,12 @@ GROUPS = "model, dataset, rewriter, sampler, metric, reader, grader, aggregator,
         ("zzz=1", f"there is no group zzz; there are {GROUPS}"),
         (
             "metric=fsr",
-            "there is no metric=fsr (did you mean frs?); there are agreement, certainty, challenge, frs, order",
+            f"there is no metric=fsr (did you mean frs?); there are {METRICS}",
         ),
-        ("metric=../config", "there is no metric=../config; there are agreement, certainty, challenge, frs, order"),
+        (
+            "metric=../config",
+            f"there is no metric=../config; there are {METRICS}",
+        ),
     ],
 )
 def test_a_name_of_nothing_is_answered_with_the_nearest(

@@ -22,7 +22,7 @@ EVERY = [(group, option) for group in groups() for option in options(group)]
 def test_a_group_says_what_it_decides_and_what_is_chosen_by_itself():
     found = groups()
     assert found["sampler"] == ("which answers to ask for", ["temperature_sweep"])
-    assert found["metric"] == ("how to score them", ["frs"])
+    assert found["metric"] == ("how scored", ["frs"])
     assert found["experiment"] == ("presets that set several of the above", [])
     assert all(group.says for group in found.values())
 

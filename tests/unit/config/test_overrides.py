@@ -35,7 +35,7 @@ MODELS = (
     "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
     "vllm_qwen25_14b"
 )
-METRICS = "agreement, certainty, challenge, frs, order"
+METRICS = "agreement, certainty, challenge, frs, order, thinking"
 GRADERS = "cosine, judge, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
@@ -55,7 +55,7 @@ MISTAKES = {
     "metric=[3]": f"there is no metric=3; there are {METRICS}",
     "metric=[]": "metric must name at least one option",
     "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, challenge, frs, "
-    "multiqa, order, profile, smoke",
+    "multiqa, order, profile, smoke, thinking",
     "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
     "to Integer",
     "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
@@ -189,13 +189,13 @@ def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     several = [
         "experiment=profile",
         "sampler.rewrites=3",
-        "sampler.selection=contains",
+        "sampler.estimator=combined",
         "metric.invalid=as_label",
         place,
     ]
     assert checked_overrides(several).overrides[1:4] == [
         "sampler.perturbation.rewrites=3",
-        "sampler.temperature_sweep.selection=contains",
+        "sampler.temperature_sweep.estimator=combined",
         "metric.certainty.invalid=as_label",
     ]
 
@@ -216,6 +216,8 @@ def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_p
     extra += ["sampler=order"] if file.parent.name == "metric" and file.stem == "order" else []
     doubting = ["sampler=challenge", "metric=challenge", "model.prompt_style=chat"]
     extra += doubting if file.stem == "challenge" and file.parent.name != "experiment" else []
+    thinking = ["sampler=thinking", "metric=thinking", "model.prompt_style=chat"]
+    extra += thinking if file.stem == "thinking" and file.parent.name != "experiment" else []
     extra += ["sampler=perturbation"] if file.stem == "llm" else []
     if file.stem == "recorded" and file.parent.name in ("model", "sampler"):
         answers = tmp_path / "answers.jsonl"
@@ -240,6 +242,8 @@ def test_yaml_spells_out_every_default_of_the_schemas():
         ("sampler", "order"),
         ("sampler", "challenge"),
         ("metric", "challenge"),
+        ("sampler", "thinking"),
+        ("metric", "thinking"),
         ("metric", "agreement"),
         ("grader", "matching"),
         ("grader", "levenshtein"),

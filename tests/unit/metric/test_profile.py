@@ -117,6 +117,48 @@ def test_the_table_says_how_firm_each_method_finds_a_fact_beside_the_others():
         np.testing.assert_allclose(table[name], [*values, NAN, NAN], err_msg=name)
 
 
+def doubt() -> Score:
+    """Facts that hold two turns, one and none, of which one was not known."""
+    held = {1: [1, 1, 0, 1, 1, NAN], 2: [1, 0, 0, 1, 1, NAN]}
+    names = [f"challenge.survival.turn{turn}" for turn in held]
+    return Score(
+        curves={name: {0.3: Estimate(0.5)} for name in names},
+        by_question={f"{name}.t0.3": np.array(held[turn]) for turn, name in enumerate(names, start=1)},
+    )
+
+
+def thought() -> Score:
+    after = np.array([1.0, 0.9, 1.0, 0.05, 1.0, 1.0])
+    return Score(curves={"thinking.accuracy": {1.0: Estimate(0.5)}}, by_question={"thinking.accuracy.t1": after})
+
+
+def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
+    whole = {**scores(), "challenge": doubt(), "thinking": thought()}
+    whole["frs"].curves["frs.survival"] = {t: Estimate(0.5) for t in (0.2, 0.4, 0.8, 1.0)}
+    found = profile(QUESTIONS, whole, seed=0)
+    table = found.tables["profile"].to_pydict()
+    assert table["breaks_first"] == ["", "doubt", "doubt", "thinking", "repetition", "rewording"]
+    assert [table[name][1] for name in ("turns_held", "thought_right")] == [0.5, 0.9]
+    figures = found.figures()
+    shares = {name: figures[f"profile.first.{name}"].value for name in ("doubt", "thinking", "temperature")}
+    assert shares == {"doubt": 2 / 6, "thinking": 1 / 6, "temperature": 0.0}
+    np.testing.assert_array_equal(found.by_question["profile.firm_in_doubt"], [1, 0, 0, 0, NAN, NAN])
+    assert table["rank_challenge"][:4] == [2.5 / 3, 1 / 3, 0, 2.5 / 3]
+    assert found.presentation.title == "All five methods"
+    assert "profile.spearman.turns_held_thought_right" in figures
+    assert "of the 4 withstand all doubt as well." in found.presentation.sentence
+
+
+def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():
+    orders = np.array([1.0, 4 / 6, NAN, 1.0, NAN, NAN])
+    whole = scores() | {
+        "order": Score(curves={"order.accuracy": {1.0: Estimate(0.5)}}, by_question={"order.accuracy.t1": orders})
+    }
+    found = profile(QUESTIONS, whole, seed=0)
+    assert found.tables["profile"]["breaks_first"].to_pylist()[1] == "rewording, order"
+    assert found.presentation.title == "All four methods"
+
+
 def test_a_single_fact_is_beside_no_other():
     assert np.isnan(ranks(np.array([1.0]), np.array([1.0]), np.array([0.0]))).all()
     assert ranks(np.array([]), np.array([]), np.array([])).shape == (0, 3)

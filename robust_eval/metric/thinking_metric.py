@@ -1,0 +1,314 @@
+"""What thinking does to answers, over a graded answer table: whether the thought varies or the answer after it, how
+much thinking a fact needs, and what it costs (docs/thinking.md).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robust_eval.aggregator.base import ENSEMBLE, with_votes
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
+from robust_eval.error import UserError
+from robust_eval.metric.agreement_metric import AnswerAgreement
+from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import nearest_to_one, point
+from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
+from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.score import Floats, Measured, Metric, Score, estimate, question_groups, share_of, verdicts
+from robust_eval.metric.thinking_presentation import (
+    ACCURACY,
+    BETWEEN,
+    BROKEN_AT,
+    COUNTS,
+    FIGURES,
+    FRS,
+    KAPPA,
+    MEDIAN,
+    OF_BETWEEN,
+    OF_BUDGETS,
+    OF_WITHIN,
+    PLURALITY,
+    UNBROKEN,
+    UNSETTLED,
+    WITHIN,
+    of_budget,
+    presentation,
+)
+from robust_eval.metric.trace_variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
+from robust_eval.prompt.thought import Budget, ascending, thought_told
+from robust_eval.question import Question
+from robust_eval.sampler.base import THOUGHT
+
+_ITEM = ("question_id", "rewrite")
+"""The columns that tell one request from the others."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The answers to n questions at one temperature, with each of B budgets after each of K thoughts.
+
+    ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
+    ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), how many
+    tokens a thought has with the answer after it; NaN where they are not counted.
+    """
+
+    right: Floats
+    replies: Floats
+    error: Floats
+    tokens: Floats
+
+    @property
+    def accuracy(self) -> Floats:
+        """(n, B) mean over thoughts of the share of right answers after each; NaN without any reply."""
+        share = share_of(self.right, self.replies)
+        return share_of(np.nansum(share, axis=2), np.count_nonzero(~np.isnan(share), axis=2).astype(float))
+
+    def variance(self, exact: bool) -> Variance:
+        """Return where right and wrong vary, with the largest budget."""
+        right, replies = self.right[:, -1], self.replies[:, -1]
+        if exact:
+            return exact_variance(share_of(right, replies), self.error[:, -1])
+        return drawn_variance(right, replies)
+
+
+@dataclass
+class ThoughtAndAnswer(Metric):
+    """Budgets are censored above: a fact may be right with a smaller one and not with the largest."""
+
+    threshold: float = 0.5
+    """A fact is known with a budget where at least this share of its answers is right; below this it breaks at a
+    temperature as well."""
+    d: float = 1.0
+    """Weight of the entropy in FRS after thought, above 0."""
+
+    axis = THOUGHT
+    figures = FIGURES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
+        if not 0 < self.d < math.inf:
+            raise ValueError(f"d must be above 0, not {self.d:g}")
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """Accept all answers after thoughts."""
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Return what varies, with the largest budget, and what every budget does, at every temperature apart.
+
+        Table ``thinking`` has a row for each question and temperature, ``thinking_budgets`` one for each budget.
+        """
+        ids, groups = [question.id for question in questions], question_groups(questions)
+        budgets, exact = budgets_of(measured.graded), measured.estimator == "exact"
+        temperatures = temperatures_of(measured.graded)
+        traced = [
+            by_trace(ids, at_temperature(measured.graded, t), budgets, exact, at_temperature(measured.curves, t))
+            for t in temperatures
+        ]
+        own = [of_budget(figure, budget) for budget in budgets if isinstance(budget, str) for figure in OF_BUDGETS]
+        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
+
+        def add(name: str, columns: Sequence[Floats]) -> None:
+            result.add_curve(name, np.column_stack(columns), temperatures, groups, seed)
+
+        accuracy = np.stack([each.accuracy for each in traced], axis=2)
+        add(ACCURACY.name, list(accuracy[:, -1].T))
+        variances = [each.variance(exact) for each in traced]
+        add(BETWEEN.name, [each.between for each in variances])
+        add(WITHIN.name, [each.within for each in variances])
+        self._add_shares(result, temperatures, variances, groups, seed)
+        self._add_agreement(result, questions, measured, budgets[-1], seed)
+        grid = np.array([budget if isinstance(budget, int) else place for place, budget in enumerate(budgets, 1)])
+        breaking = [breaking_budget(accuracy[:, :, at], grid, self.threshold) for at in range(len(temperatures))]
+        add(UNSETTLED.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
+        for t, b in zip(temperatures, breaking, strict=True):
+            known = b[~np.isnan(b)]
+            median = float(np.median(known)) if len(known) else math.nan
+            if math.isinf(median):
+                median, result.reasons[point(MEDIAN.name, t)] = math.nan, "more than the largest"
+            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(median)
+            result.of_questions[point(MEDIAN.name, t)] = len(known)
+        for place, budget in enumerate(budgets):
+            accurate, tokens, enough = (of_budget(figure, budget).name for figure in OF_BUDGETS)
+            add(accurate, list(accuracy[:, place].T))
+            add(tokens, [each.tokens[:, place] for each in traced])
+            add(enough, [_where(~np.isnan(b), b <= grid[place]) for b in breaking])
+        at = temperatures.index(nearest_to_one(temperatures))
+        for name, those in (("known", ~np.isnan(breaking[at])), ("unknown", np.isnan(breaking[at]))):
+            result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
+        if len(temperatures) > 1:
+            self._add_frs(result, accuracy[:, -1], measured.baseline, temperatures, groups, seed)
+        result.tables["thinking"] = _of_questions(questions, temperatures, accuracy, variances, breaking)
+        result.tables["thinking_budgets"] = _of_budgets(result, temperatures, budgets)
+        result.presentation = presentation(result, budgets, breaking[at], variances[at].between)
+        return result
+
+    def _add_shares(
+        self,
+        result: Score,
+        temperatures: Sequence[float],
+        variances: Sequence[Variance],
+        groups: Sequence[str] | None,
+        seed: int,
+    ) -> None:
+        """Add which share of the variance lies between thoughts, and which within the answers, over all questions."""
+        for t, (between, within) in zip(temperatures, variances, strict=True):
+            whole, known = between + within, ~np.isnan(between + within)
+            for figure, part in ((OF_BETWEEN, between), (OF_WITHIN, within)):
+                share = estimate(pooled_share, [part, whole], groups, seed, known)
+                result.curves.setdefault(figure.name, {})[t] = share
+                result.of_questions[point(figure.name, t)] = int(known.sum())
+
+    def _add_agreement(
+        self, result: Score, questions: Sequence[Question], measured: Measured, budget: Budget, seed: int
+    ) -> None:
+        """Add how far the thoughts about a question come to the same answer, as raters of it: to the one that most
+        answers after each of them give.
+        """
+        raters = with_votes(questions, answers_of_traces(measured.graded, budget), lambda pairs: [0.0] * len(pairs))
+        agreed = AnswerAgreement().score(questions, Measured(measured.baseline, raters), seed)
+        for figure, name in ((KAPPA, "agreement.kappa"), (PLURALITY, "agreement.plurality")):
+            result.curves[figure.name] = agreed.curves[name]
+            for t in agreed.curves[name]:
+                values = agreed.by_question.get(point(name, t))
+                if values is not None:
+                    result.by_question[point(figure.name, t)] = values
+                else:
+                    result.of_questions[point(figure.name, t)] = agreed.of_questions[point(name, t)]
+
+    def _add_frs(
+        self,
+        result: Score,
+        accuracy: Floats,
+        baseline: pa.Table,
+        temperatures: Sequence[float],
+        groups: Sequence[str] | None,
+        seed: int,
+    ) -> None:
+        """Add FRS of the answers after thought, whose accuracy (n, T) is a mean over thoughts, with the entropy of the
+        greedy answer.
+        """
+        grid = np.array(temperatures)
+        breaking = breaking_temperature(accuracy, grid, self.threshold)
+        try:
+            entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
+        except UserError:  # there are fewer log-probabilities than it is made of
+            entropy = np.full(len(breaking), np.nan)
+        result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups, seed)
+        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups, seed)
+        broken = _where(np.isfinite(breaking), breaking)
+        result.add_mean(BROKEN_AT.name, broken, groups, seed, (0.0, float(grid[-1])))
+
+
+def budgets_of(graded: pa.Table) -> list[Budget]:
+    """Return the budgets with which there are answers, from the least on; UserError where none is told."""
+    told = [thought_told(form) for form in graded["form"].unique().to_pylist()]
+    found = {budget for thought in told if thought is not None for budget in thought.budgets}
+    if not found or len({type(budget) for budget in found}) > 1:
+        raise UserError("metric=thinking needs answers whose form says after how much thought they came, in one unit")
+    return ascending(found)
+
+
+def by_trace(
+    question_ids: Sequence[str],
+    graded: pa.Table,
+    budgets: Sequence[Budget],
+    exact: bool = False,
+    curves: pa.Table | None = None,
+) -> Traced:
+    """Return the answers at one temperature; those that are enumerated (``exact``) count what they are likely, of which
+    the ``curves`` have the errors.
+    """
+    errors = {} if curves is None else {(name, at): se for name, at, se in rows(curves, *_ITEM, "standard_error")}
+    row = {question_id: place for place, question_id in enumerate(question_ids)}
+    column = {budget: place for place, budget in enumerate(budgets)}
+    found = []
+    columns = rows(graded, *_ITEM, "trial", "form", "weight", "completion_tokens")
+    for (name, item, trial, told, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
+        thought = thought_told(told)
+        if thought is None or name not in row:
+            continue
+        number = trial if thought.trace is None else thought.trace
+        for budget in thought.budgets:
+            place = row[name], column[budget], number
+            found.append((place, weight if exact else 1.0, verdict, tokens, errors.get((name, item), 0.0) ** 2))
+    shape = (len(row), len(budgets), max((place[-1] for place, *_ in found), default=0) + 1)
+    right, replies, error = np.zeros((3, *shape))
+    counted, weighed = np.zeros((2, *shape[:2]))
+    for place, weight, verdict, tokens, square in found:
+        error[place] = square
+        if not math.isnan(verdict):
+            right[place] += weight * verdict
+            replies[place] += weight
+        if tokens is not None:
+            counted[place[:2]] += weight * tokens
+            weighed[place[:2]] += weight
+    return Traced(right, replies, error, share_of(counted, weighed))
+
+
+def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
+    """Return the answer that most answers give after each thought with a budget, as a rater of the question: the number
+    of the thought is in place of a rewrite's.
+    """
+    weight: dict[tuple[str, float, int], dict[str | None, list[tuple[float, int]]]] = {}
+    columns = rows(graded, "question_id", "temperature", "trial", "form", "label", "outcome", "weight")
+    for place, (name, t, trial, told, label, outcome, each) in enumerate(columns):
+        thought = thought_told(told)
+        if thought is None or budget not in thought.budgets or outcome in NO_REPLY:
+            continue
+        number = trial if thought.trace is None else thought.trace
+        said = None if outcome in NO_ANSWER else label
+        weight.setdefault((name, t, number), {}).setdefault(said, []).append((each, -place))
+    chosen, numbers = [], []
+    for (_, _, number), labels in weight.items():
+        heaviest = max(labels.values(), key=lambda answers: (sum(each for each, _ in answers), max(answers)))
+        chosen.append(-max(heaviest)[1])
+        numbers.append(number)
+    table = graded.take(pa.array(chosen, pa.int64()))
+    for name, values in (("rewrite", numbers), ("trial", [0] * len(numbers)), ("weight", [1.0] * len(numbers))):
+        field = SCHEMA.field(name)
+        table = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
+    return table.drop_columns([ENSEMBLE]) if ENSEMBLE in table.column_names else table
+
+
+def _where(known: NDArray[np.bool_], values: NDArray[np.generic]) -> Floats:
+    """Return the values where they are known, as numbers; NaN elsewhere."""
+    return np.where(known, values.astype(float), math.nan)
+
+
+def _of_questions(
+    questions: Sequence[Question],
+    temperatures: Sequence[float],
+    accuracy: Floats,
+    variances: Sequence[Variance],
+    breaking: Sequence[Floats],
+) -> pa.Table:
+    number = len(temperatures)
+    return pa.table(
+        {
+            "question_id": [question.id for question in questions] * number,
+            "question": [question.text for question in questions] * number,
+            "temperature": np.repeat(np.asarray(temperatures, dtype=float), len(questions)),
+            "accuracy": accuracy[:, -1].T.ravel(),
+            "between": np.concatenate([each.between for each in variances]),
+            "within": np.concatenate([each.within for each in variances]),
+            "breaking_budget": np.concatenate(breaking),
+        }
+    )
+
+
+def _of_budgets(score: Score, temperatures: Sequence[float], budgets: Sequence[Budget]) -> pa.Table:
+    """Return the accuracy, the tokens and the share of facts that are known with each budget, with intervals."""
+    found = []
+    for t in temperatures:
+        for place, budget in enumerate(budgets):
+            line: dict[str, object] = {"temperature": t, "place": place, "budget": str(budget)}
+            for name, figure in zip(("accuracy", "tokens", "enough"), OF_BUDGETS, strict=True):
+                value = score.curves[of_budget(figure, budget).name][t]
+                line |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+            found.append(line)
+    return pa.Table.from_pylist(found)

@@ -1,0 +1,143 @@
+"""The figures of thinking: what they are called, and how a run that measured them is shown."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_one, point
+from robust_eval.metric.interval import SHARE
+from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.score import Floats, Score
+from robust_eval.prompt.thought import Budget
+
+ACCURACY = Figure(
+    "thinking.accuracy",
+    "accuracy after thinking, largest budget",
+    limits=SHARE,
+    more_is_better=True,
+    leads=True,
+    short="right after thinking",
+    of_question="share of answers that are right after thinking",
+    ahead="is right after thinking more often than",
+    apart="shares of right answers are further apart",
+)
+OF_BETWEEN = Figure(
+    "thinking.share_between",
+    "share of the variance between thoughts",
+    limits=(-math.inf, 1.0),
+    mean=False,
+    short="varies between thoughts",
+    explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
+)
+OF_WITHIN = Figure(
+    "thinking.share_within",
+    "share of the variance within answers after a thought",
+    limits=(0.0, math.inf),
+    shown=RUN,
+    mean=False,
+)
+BETWEEN = Figure("thinking.between", "variance of right answers between thoughts", shown=RUN)
+WITHIN = Figure("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)
+KAPPA = Figure("thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False)
+PLURALITY = Figure("thinking.plurality", "accuracy of the vote of thoughts", limits=SHARE, more_is_better=True)
+UNSETTLED = Figure(
+    "thinking.unsettled_share",
+    "share of facts known with less thought, not with the most",
+    limits=SHARE,
+    more_is_better=False,
+)
+BREAKING = Figure(
+    "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
+)
+"""Of a question alone, since one that the largest budget does not make right has none and there is no mean."""
+MEDIAN = Figure(
+    "thinking.breaking_budget.median", "median breaking budget", more_is_better=False, shown=RUN, form="g", mean=False
+)
+_ACCURACY = Figure("thinking.accuracy.b{}", "accuracy, budget {}", limits=SHARE, more_is_better=True, shown=RUN)
+_TOKENS = Figure(
+    "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
+)
+_ENOUGH = Figure("thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL)
+OF_BUDGETS = (_ACCURACY, _TOKENS, _ENOUGH)
+"""What there is with each budget: see :func:`of_budget`."""
+FRS = Figure("thinking.frs", "mean FRS after thought", limits=SHARE, more_is_better=True)
+UNBROKEN = Figure("thinking.unbroken_share", "share of facts unbroken after thought", limits=SHARE, more_is_better=True)
+BROKEN_AT = Figure(
+    "thinking.breaking_temperature.mean_broken",
+    "mean breaking temperature after thought, broken facts",
+    more_is_better=True,
+)
+COUNTS = {
+    "known": Figure("thinking.count.known", "facts right with a budget or more", shown=RUN, form=".0f", mean=False),
+    "unknown": Figure(
+        "thinking.count.unknown",
+        "facts that no budget makes right",
+        shown=RUN,
+        form=".0f",
+        mean=False,
+        left_out="facts are right with no budget: they have no breaking budget",
+    ),
+}
+FIGURES = (
+    ACCURACY,
+    OF_BETWEEN,
+    OF_WITHIN,
+    BETWEEN,
+    WITHIN,
+    KAPPA,
+    PLURALITY,
+    UNSETTLED,
+    BREAKING,
+    MEDIAN,
+    *OF_BUDGETS,
+    FRS,
+    UNBROKEN,
+    BROKEN_AT,
+    *COUNTS.values(),
+)
+
+
+def of_budget(figure: Figure, budget: Budget) -> Figure:
+    """Return one of :data:`OF_BUDGETS` with a budget: a number of tokens, or a word, which is declared by a run.
+
+    >>> of_budget(OF_BUDGETS[0], 64).name, of_budget(OF_BUDGETS[0], "low").name
+    ('thinking.accuracy.b64', 'thinking.accuracy.low')
+    """
+    name = figure.name.format(budget) if isinstance(budget, int) else figure.name.replace("b{}", budget)
+    return replace(figure, name=name, label=figure.label.format(budget))
+
+
+def presentation(score: Score, budgets: Sequence[Budget], breaking: Floats, between: Floats) -> Presentation:
+    """Show what varies and what thinking brings, at the temperature nearest 1, of which ``breaking`` (n,) are the
+    breaking budgets and ``between`` (n,) the variances between thoughts.
+    """
+    t = nearest_to_one(score.curves[ACCURACY.name])
+    right = score.formatted(point(ACCURACY.name, t), ".0%")
+    said = f"after thinking, {at_words(t)}: with the largest budget {right} of the answers are right"
+    claims = [f"answers {right} right after thinking"]
+    if len(budgets) > 1:
+        least = of_budget(OF_BUDGETS[0], budgets[0]).name
+        said += f", with the least {score.formatted(point(least, t), '.0%')}"
+    share = score.curves[OF_BETWEEN.name][t]
+    if not math.isnan(share.value):
+        said += (
+            f"; {score.formatted(point(OF_BETWEEN.name, t), '.0%')} of the variance of right and wrong lies between "
+            "thoughts, the rest within the answers after one"
+        )
+    notes = []
+    if np.isnan(between).all():
+        notes = ["What varies is not known: that takes two thoughts about a question, and two answers after each."]
+    columns = [
+        Column(
+            BREAKING.name,
+            "breaking budget",
+            "the smallest budget with which, and with every larger one, enough answers are right"
+            + ("" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})")
+            + f", {at_words(t)}; undefined where it takes more than the largest",
+            np.where(np.isinf(breaking), np.nan, breaking),
+            digits=0,
+        )
+    ]
+    return Presentation("Thinking", f"{said}.", columns, claims=claims, notes=notes)

@@ -1,0 +1,54 @@
+"""Requests for thoughts alone, and for answers behind thoughts that are given, as prompts of a model that is loaded
+here (docs/thinking.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from robust_eval.model.base import Completion, Request
+from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
+from robust_eval.model.local.thinking import Thinking
+
+
+class Thoughts:
+    """Encodes such requests with a tokenizer, and says in the replies what was thought."""
+
+    def __init__(self, tokenizer: Any, template: ChatTemplate) -> None:
+        self._thinking = Thinking(tokenizer, 1, template.thinking_end)
+        self._opened, self._at_once = (
+            PromptEncoder(tokenizer, "chat", template, replace(self._thinking, budget=budget)) for budget in (1, 0)
+        )
+
+    @property
+    def stop(self) -> tuple[bytes, ...]:
+        """What ends a thought: the tag."""
+        return (self._thinking.end.encode(),)
+
+    def prompt(self, request: Request) -> list[int]:
+        """Return the tokens behind which a model thinks, or answers."""
+        tokens = _tokens(request)
+        if tokens == ():
+            return self._at_once(request.prompt)
+        opened = self._opened(request.prompt)
+        return opened if tokens is None else self._thinking.behind(opened, tokens)
+
+    def read(self, request: Request, completions: Sequence[Completion]) -> list[Completion]:
+        """Return replies that are thoughts without what ends them, and answers with the thought before them."""
+        tokens = _tokens(request)
+        if tokens is None:
+            return [self._thinking.alone(thought) for thought in completions]
+        return [self._thinking.after(answer, tokens) for answer in completions]
+
+
+def by_question(requests: Sequence[Request]) -> list[list[Request]]:
+    """Return the requests that are answered together: thoughts about a question alone, or answers to it."""
+    found: dict[tuple[str, bool], list[Request]] = {}
+    for request in requests:
+        found.setdefault((request.question_id, _tokens(request) is None), []).append(request)
+    return list(found.values())
+
+
+def _tokens(request: Request) -> tuple[int, ...] | None:
+    assert request.thought is not None
+    return request.thought.tokens

@@ -1,0 +1,248 @@
+"""Answers after thoughts: several traces of a question, each cut off at several budgets (docs/thinking.md)."""
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from robust_eval.answer import NO_REPLY, rows
+from robust_eval.error import UserError
+from robust_eval.model.base import Enumeration, Request, Thought
+from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
+from robust_eval.question import Question
+from robust_eval.sampler.base import THOUGHT, Conditions, Judge, matching
+from robust_eval.sampler.known_facts import KnownFacts
+
+_TRACE = 5000
+"""Where the numbers of traces begin that stand in place of a rewrite's."""
+MOST_TRACES = 4000
+_APART = 10_000
+"""What a number of tokens is multiplied by beside them: each cut of a trace is a prompt of its own."""
+MOST_TOKENS = 200_000
+
+
+@dataclass
+class Thinking(KnownFacts):
+    """Where the model is loaded here, the traces of a question are drawn first, and each is cut off at every budget;
+    then the thought is ended and the answer asked for. A service thinks and answers at once, and each budget is a draw
+    of its own.
+    """
+
+    temperatures: list[float] = field(default_factory=lambda: [1.0])
+    """Of the answers, all above 0; of a service those of the thoughts as well."""
+    max_new_tokens: int = 16
+    """Length limit of an answer without its thought, in tokens."""
+    selection: str = "none"
+    """Which questions go on: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
+    an exact_match of one."""
+    traces: int = 4
+    """Thoughts about each question."""
+    trace_temperature: float = 1.0
+    """Of the thoughts of a model that is loaded here, above 0."""
+    budgets: list[Any] = field(default_factory=lambda: [0, 64, 256])
+    """How much is thought at most: numbers of tokens (0: the answer without thinking), or words of a service (none,
+    minimal, low, medium, high, xhigh, max)."""
+    answers: int = 0
+    """Answers that are drawn after each trace; 0: all answers are enumerated with their probabilities, where the model
+    is loaded here. A service gives one with each trace."""
+    nodes: int = 32
+    """Prefixes of answers that are evaluated after each trace at most, where they are enumerated."""
+
+    axis = THOUGHT
+    here = True
+    """Whether the model is loaded here; set by :func:`thinking_of`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, most in (("traces", MOST_TRACES), ("nodes", math.inf)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be between 1 and {most:g}, not {getattr(self, name)}")
+        if self.answers < 0:
+            raise ValueError(f"answers must be 0 (all of them) or more, not {self.answers}")
+        if not 0 < self.trace_temperature < math.inf:
+            raise ValueError(f"trace_temperature must be above 0, not {self.trace_temperature:g}")
+        self.budgets = _grid(self.budgets)
+
+    @property
+    def exact(self) -> bool:
+        """Whether answers are enumerated and not drawn."""
+        return self.here and not self.answers
+
+    @property
+    def estimator(self) -> str:
+        """See Conditions."""
+        return "exact" if self.exact else "trials"
+
+    @property
+    def repetitions(self) -> float:
+        """Answers to each question at each temperature, with each budget."""
+        return math.inf if self.exact else self.traces * max(1, self.answers if self.here else 1)
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
+        """Return the questions that :class:`KnownFacts` selects; without a selection all, whatever was answered."""
+        return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
+
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+        """Return what is asked of a service; of a model that is loaded here, the most that is asked of it: each trace
+        may have something else at every budget.
+        """
+        if not self.here:
+            return [self._served(question, budget, judge, seed) for question in questions for budget in self.budgets]
+        planned = self.trace_requests(questions, seed)
+        for question in questions:
+            planned += [
+                self._behind(question, number, tuple(range(budget)), (budget,), judge, seed)
+                for budget in self.budgets
+                for number in range(self.traces if budget else 1)
+            ]
+        return planned
+
+    def greedy(self, request: Request) -> Request:
+        """Return the request for a greedy answer, as one without thinking; of a service with the least of its budgets,
+        which it may need tokens for.
+        """
+        if self.here:
+            return replace(request, thought=Thought(()))
+        return replace(request, **self._thinking(self.budgets[0]))
+
+    def trace_requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
+        """Return the requests for the traces alone, as long as the largest budget; none where nothing is thought."""
+        if not self.here or not self.budgets[-1]:
+            return []
+        return [
+            Request(
+                question_id=question.id,
+                rewrite=_TRACE,
+                prompt=self._prompt(question),
+                temperatures=(self.trace_temperature,),
+                trials=self.traces,
+                max_new_tokens=self.budgets[-1],
+                seed=seed,
+                first_line=False,
+                thought=Thought(most=self.budgets[-1]),
+            )
+            for question in questions
+        ]
+
+    def answer_requests(
+        self, questions: Sequence[Question], traces: pa.Table, judge: Judge, seed: int
+    ) -> list[Request]:
+        """Return the requests for the answers after these traces, each cut off at every budget; what is the same
+        thought at several budgets is asked for once.
+        """
+        thought: dict[str, dict[int, list[int]]] = {}
+        columns = ("question_id", "trial", "token_ids", "answer_tokens", "outcome")
+        for name, number, ids, own, outcome in rows(traces, *columns):
+            if outcome not in NO_REPLY:
+                thought.setdefault(name, {})[number] = ids[:own]
+        found = []
+        for question in questions:
+            if 0 in self.budgets:
+                found.append(self._behind(question, 0, (), (0,), judge, seed))
+            for number, tokens in thought.get(question.id, {}).items():
+                cuts: dict[int, list[Budget]] = {}
+                for budget in filter(None, self.budgets):
+                    cuts.setdefault(min(budget, len(tokens)), []).append(budget)
+                found += [
+                    self._behind(question, number, tuple(tokens[:cut]), tuple(budgets), judge, seed)
+                    for cut, budgets in cuts.items()
+                ]
+        return found
+
+    def _behind(
+        self,
+        question: Question,
+        number: int,
+        tokens: tuple[int, ...],
+        budgets: tuple[Budget, ...],
+        judge: Judge,
+        seed: int,
+    ) -> Request:
+        """Return the request for the answers behind a thought; without one they count for all traces."""
+        whole = budgets == (0,)
+        matcher, choices = (judge.matcher(question), judge.choices(question)) if self.exact else (None, None)
+        if self.exact and matcher is None and choices is None:
+            raise UserError(
+                f"sampler=thinking cannot tell which answers to question {question.id} are right while it enumerates "
+                f"them: it needs accepted answers, and {matching(judge)}; sampler.thinking.answers=10 draws answers"
+            )
+        grid = tuple(sorted({*self.temperatures, 1.0}))
+        return Request(
+            question_id=question.id,
+            rewrite=_TRACE + (MOST_TRACES if whole else number + _APART * len(tokens)),
+            prompt=self._prompt(question),
+            temperatures=tuple(self.temperatures),
+            trials=self.answers * self.traces if whole else self.answers,
+            max_new_tokens=1 if choices else self.max_new_tokens,
+            seed=seed,
+            first_line=judge.first_line,
+            matcher=matcher,
+            enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
+            form=AfterThought(number, budgets).told,
+            thought=Thought(tokens),
+        )
+
+    def _served(self, question: Question, budget: Budget, judge: Judge, seed: int) -> Request:
+        return Request(
+            question_id=question.id,
+            rewrite=_TRACE + _APART * _number(budget),
+            prompt=self._prompt(question),
+            temperatures=tuple(self.temperatures),
+            trials=self.traces,
+            seed=seed,
+            first_line=judge.first_line,
+            form=AfterThought(None, (budget,)).told,
+            **self._thinking(budget),
+        )
+
+    def _thinking(self, budget: Budget) -> dict[str, Any]:
+        """Return the settings of a request to a service that is told how much to think."""
+        thought = budget if isinstance(budget, int) else 0
+        return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + thought}
+
+    def _prompt(self, question: Question) -> Prompt:
+        return prompt_for(question, prompts=self.prompts)
+
+
+def thinking(sampler: Conditions) -> Thinking | None:
+    """Return a sampler that asks for answers after thoughts; None for any other."""
+    return sampler if isinstance(sampler, Thinking) else None
+
+
+def thinking_of(name: str, sampler: Thinking, remote: bool, model: str) -> Thinking:
+    """Return the sampler as it asks a model that is loaded here, or a service; UserError where it cannot."""
+    if not remote and not all(isinstance(budget, int) for budget in sampler.budgets):
+        raise UserError(
+            f"sampler.{name}.budgets={sampler.budgets}: model {model} is loaded here, and is told in tokens how much "
+            "it thinks, as in [0,64,256]"
+        )
+    if remote and sampler.answers > 1:
+        raise UserError(
+            f"sampler.{name}.answers={sampler.answers}: {model} gives one answer with each of its thoughts, because it "
+            "is behind a server; leave it out"
+        )
+    other = copy(sampler)
+    other.here = not remote
+    return other
+
+
+def _number(budget: Budget) -> int:
+    return EFFORTS.index(budget) if isinstance(budget, str) else budget
+
+
+def _grid(budgets: Sequence[Any]) -> list[Any]:
+    """Return the budgets from the least on; ValueError where they are neither tokens nor words of services."""
+    tokens = [type(budget) is int and 0 <= budget <= MOST_TOKENS for budget in budgets]
+    words = [budget in EFFORTS for budget in budgets]
+    if not budgets or not (all(tokens) or all(words)):
+        raise ValueError(
+            f"budgets must be numbers of tokens from 0 to {MOST_TOKENS:,}, or words ({', '.join(EFFORTS)}), not "
+            f"{list(budgets)}"
+        )
+    if len(set(budgets)) < len(budgets):
+        raise ValueError(f"budgets must differ from one another: {list(budgets)}")
+    return ascending(budgets)

@@ -1,0 +1,147 @@
+import math
+
+import numpy as np
+import pytest
+
+from robust_eval.answer import CURVES, answer_table
+from robust_eval.error import UserError
+from robust_eval.metric.frs import factual_robustness_score
+from robust_eval.metric.score import Measured, Score
+from robust_eval.metric.thinking_metric import ThoughtAndAnswer, answers_of_traces, budgets_of
+from robust_eval.metric.trace_variance import drawn_variance, exact_variance
+from robust_eval.question import Question
+
+QUESTIONS = [Question("a", "A?", ("x",)), Question("b", "B?", ("y",))]
+
+
+def answer(name: str, form: str, label: str | None, *, trial: int = 0, weight: float = 1.0, t: float = 1.0, **other):
+    right = {"a": "x", "b": "y"}[name] == label
+    row = {"question_id": name, "rewrite": 5000, "temperature": t, "trial": trial, "text": label or "", "form": form}
+    row |= {"label": label, "correct": right, "outcome": "ok", "weight": weight, "completion_tokens": 10}
+    return row | other
+
+
+def greedy(name: str) -> dict:
+    top = [[math.log(p) for p in [0.91] + [0.01] * 9]]
+    return answer(name, "", "x") | {"temperature": 0.0, "form": None, "top_logprobs": top, "answer_tokens": 1}
+
+
+def scored(answers: list[dict], estimator: str = "trials", curves=None, **settings) -> Score:
+    measured = Measured(
+        answer_table([greedy("a"), greedy("b")]), answer_table(answers), curves or CURVES.empty_table(), estimator
+    )
+    return ThoughtAndAnswer(**settings).score(QUESTIONS, measured, 0)
+
+
+DRAWN = [
+    answer("a", "trace 0, budget 0", "x", trial=0),
+    answer("a", "trace 0, budget 0", "z", trial=1),
+    *(answer("a", "trace 0, budget 8", label, trial=n, completion_tokens=18) for n, label in enumerate("xx")),
+    *(answer("a", "trace 1, budget 8", label, trial=n, completion_tokens=14) for n, label in enumerate("xz")),
+    answer("b", "trace 0, budget 0", "y"),
+    *(answer("b", "trace 0, budget 8", label, trial=n) for n, label in enumerate("zz")),
+    *(answer("b", "trace 1, budget 8", label, trial=n) for n, label in enumerate("zy")),
+]
+
+
+def test_figures_are_those_of_the_counts_with_the_largest_budget():
+    found = scored(DRAWN)
+    figures = found.figures()
+    assert figures["thinking.accuracy.t1"].value == np.mean([0.75, 0.25])
+    assert figures["thinking.accuracy.b0.t1"].value == np.mean([0.5, 1.0])
+    assert figures["thinking.tokens.b8.t1"].value == np.mean([16, 10])
+    between, within = drawn_variance([[2, 1], [0, 1]], [[2, 2], [2, 2]])
+    assert found.by_question["thinking.between.t1"].tolist() == between.tolist()
+    assert found.by_question["thinking.within.t1"].tolist() == within.tolist()
+    assert figures["thinking.share_between.t1"].value == between.sum() / (between + within).sum()
+    assert found.tables["thinking"]["breaking_budget"].to_pylist() == [0.0, math.inf]
+    assert figures["thinking.unsettled_share.t1"].value == 0.5
+    assert figures["thinking.enough.b0.t1"].value == 0.5
+    assert figures["thinking.count.known"].value == 2
+    assert "50% (" in found.presentation.sentence
+
+
+def test_a_median_beyond_the_largest_budget_says_so():
+    found = scored([answer("b", "trace 0, budget 0", "y"), answer("b", "trace 0, budget 8", "z")])
+    assert math.isnan(found.figures()["thinking.breaking_budget.median.t1"].value)
+    assert found.reasons == {"thinking.breaking_budget.median.t1": "more than the largest"}
+
+
+def test_enumerated_answers_count_what_they_are_likely_and_their_error_is_no_variance():
+    answers = [
+        *(answer("a", f"trace {z}, budget 8", "x", weight=p, rewrite=z) for z, p in enumerate((0.9, 0.4))),
+        *(answer("a", f"trace {z}, budget 8", "z", weight=1 - p, rewrite=z) for z, p in enumerate((0.9, 0.4))),
+    ]
+    curves = CURVES.empty_table().from_pylist(
+        [
+            {"question_id": "a", "rewrite": z, "temperature": 1.0, "accuracy": p, "standard_error": 0.1}
+            | {"lower": 0.0, "upper": 1.0}
+            for z, p in enumerate((0.9, 0.4))
+        ],
+        schema=CURVES,
+    )
+    found = scored(answers, "exact", curves)
+    between, within = exact_variance([[0.9, 0.4]], [[0.01, 0.01]])
+    assert found.by_question["thinking.between.t1"][0] == pytest.approx(between[0])
+    assert found.by_question["thinking.within.t1"][0] == pytest.approx(within[0])
+    assert math.isnan(found.by_question["thinking.between.t1"][1])
+    assert found.figures()["thinking.accuracy.t1"].value == pytest.approx(0.65)
+
+
+def test_a_question_whose_answers_never_vary_has_no_share():
+    answers = [
+        answer(name, f"trace {z}, budget 8", label, trial=n)
+        for name, label in (("a", "x"), ("b", "z"))
+        for z in range(2)
+        for n in range(2)
+    ]
+    figures = scored(answers).figures()
+    assert figures["thinking.between.t1"].value == figures["thinking.within.t1"].value == 0
+    assert math.isnan(figures["thinking.share_between.t1"].value)
+    assert figures["thinking.kappa.t1"].value == 1
+
+
+def test_thoughts_are_raters_that_say_what_most_answers_after_them_say():
+    table = answers_of_traces(answer_table(DRAWN), 8)
+    found = [(row["question_id"], row["rewrite"], row["trial"], row["label"]) for row in table.to_pylist()]
+    assert found == [("a", 0, 0, "x"), ("a", 1, 0, "x"), ("b", 0, 0, "z"), ("b", 1, 0, "z")]
+    weighed = [answer("a", "trace 0, budget 8", label, weight=w) for label, w in (("x", 0.3), ("z", 0.4), ("x", 0.3))]
+    assert answers_of_traces(answer_table(weighed), 8)["label"].to_pylist() == ["x"]
+
+
+def test_efforts_of_a_service_are_budgets_in_their_order_and_each_trial_a_thought():
+    answers = [answer("a", f"budget {effort}", "x", trial=trial) for effort in ("high", "low") for trial in range(3)]
+    assert budgets_of(answer_table(answers)) == ["low", "high"]
+    found = scored(answers)
+    assert found.tables["thinking_budgets"]["budget"].to_pylist() == ["low", "high"]
+    assert found.about("thinking.accuracy.low.t1").label == "accuracy, budget low"
+    assert found.tables["thinking"]["breaking_budget"].to_pylist()[0] == 1
+    assert math.isnan(found.figures()["thinking.share_between.t1"].value)
+
+
+def test_frs_after_thought_is_that_of_the_mean_over_thoughts():
+    accuracy = {0.5: (1.0, 0.5), 1.0: (0.5, 0.0), 2.0: (0.0, 0.0)}
+    answers = [
+        answer("a", f"trace {z}, budget 8", label, trial=n, t=t)
+        for t, shares in accuracy.items()
+        for z, share in enumerate(shares)
+        for n, label in enumerate("xx" if share == 1 else "xz" if share else "zz")
+    ]
+    found = scored(answers, d=2.0)
+    h = -(0.91 * math.log(0.91) + 9 * 0.01 * math.log(0.01)) / math.log(10) / 1.0
+    expected = factual_robustness_score(np.array([h]), np.array([1.0]), 2.0)
+    assert found.by_question["thinking.frs"][0] == pytest.approx(expected[0])
+    assert found.figures()["thinking.breaking_temperature.mean_broken"].value == 1.0
+    assert found.figures()["thinking.unbroken_share"].value == 0.0
+
+
+@pytest.mark.parametrize("forms", [["choices CAB"], ["budget low", "budget 8"]])
+def test_answers_without_a_budget_or_of_two_units_are_refused(forms: list[str]):
+    with pytest.raises(UserError, match=r"^metric=thinking needs answers whose form says after how much thought"):
+        scored([answer("a", form, "x") for form in forms])
+
+
+@pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"threshold": 1.1}, {"d": 0.0}, {"d": math.inf}])
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]):
+    with pytest.raises(ValueError, match=f"^{next(iter(settings))} must"):
+        ThoughtAndAnswer(**settings)

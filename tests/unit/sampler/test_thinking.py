@@ -1,0 +1,101 @@
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.matching import Matching
+from robust_eval.model.base import Request, Thought
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.question import Question
+from robust_eval.sampler.thinking import Thinking, thinking_of
+
+FRANCE = Question("france", "Capital of France?", ("Paris",))
+
+
+class Judge(Matching):
+    first_line = True
+
+    def choices(self, question: Question) -> None:
+        return None
+
+
+def trace(number: int, tokens: list[int], own: int, outcome: str = "ok") -> dict:
+    row = {"question_id": "france", "rewrite": 5000, "temperature": 1.0, "trial": number, "text": "hm", "weight": 0.5}
+    return row | {"outcome": outcome, "token_ids": tokens, "answer_tokens": own}
+
+
+def told(requests: list[Request]) -> list[tuple]:
+    return [(each.rewrite, each.form, each.thought.tokens, each.trials) for each in requests]
+
+
+def test_each_trace_is_cut_off_at_every_budget_and_the_same_thought_is_asked_for_once():
+    sampler = Thinking(traces=3, budgets=[4, 0, 2], answers=5)
+    (thoughts,) = sampler.trace_requests([FRANCE], 7)
+    assert (thoughts.trials, thoughts.max_new_tokens, thoughts.thought) == (3, 4, Thought(most=4))
+    traces = answer_table([trace(0, [5, 6, 7, 8], 4), trace(1, [5, 9], 1), trace(2, [3], 1, outcome="error")])
+    assert told(sampler.answer_requests([FRANCE], traces, Judge(), 7)) == [
+        (9000, "trace 0, budget 0", (), 15),
+        (25000, "trace 0, budget 2", (5, 6), 5),
+        (45000, "trace 0, budget 4", (5, 6, 7, 8), 5),
+        (15001, "trace 1, budgets 2 4", (5,), 5),
+    ]
+
+
+def test_the_most_that_is_asked_is_planned_before_there_are_traces():
+    sampler = Thinking(traces=3, budgets=[0, 2, 4], answers=5)
+    planned = sampler.requests([FRANCE], Judge(), 7)
+    assert [each.thought.most for each in planned] == [4] + [None] * 7
+    assert len({each.item for each in planned}) == len(planned)
+    assert sampler.repetitions == 15
+    assert sampler.trace_requests([FRANCE], 7) == planned[:1]
+    assert Thinking(budgets=[0]).trace_requests([FRANCE], 7) == []
+
+
+def test_without_a_number_of_answers_all_are_enumerated_after_each_thought():
+    sampler = Thinking(temperatures=[0.5, 2.0], budgets=[2], nodes=9)
+    (request,) = sampler.answer_requests([FRANCE], answer_table([trace(0, [5, 6], 2)]), Judge(), 7)
+    assert request.enumeration is not None
+    assert (request.enumeration.nodes, request.enumeration.temperatures) == (9, (0.5, 1.0, 2.0))
+    assert request.matcher is not None
+    assert (sampler.estimator, sampler.repetitions) == ("exact", float("inf"))
+    unknown = Question("q", "Why?")
+    with pytest.raises(UserError, match=r"to question q are right .* sampler\.thinking\.answers=10 draws"):
+        sampler.answer_requests([unknown], answer_table([trace(0, [5], 1) | {"question_id": "q"}]), Judge(), 7)
+
+
+def test_a_service_thinks_and_answers_at_once_with_every_budget():
+    for budgets, limits in (([0, 64], [16, 80]), (["high", "low"], [16, 16])):
+        sampler = thinking_of("thinking", Thinking(traces=3, budgets=budgets), True, "m")
+        requests = sampler.requests([FRANCE], Judge(), 7)
+        asked = [(each.thought, each.form, each.trials, each.max_new_tokens) for each in requests]
+        ordered = sorted(budgets, key=str, reverse=budgets[0] == "high")
+        assert asked == [
+            (Thought(most=budget), f"budget {budget}", 3, limit) for budget, limit in zip(ordered, limits, strict=True)
+        ]
+        assert len({each.item for each in requests}) == 2
+        assert (sampler.estimator, sampler.repetitions) == ("trials", 3)
+
+
+def test_the_greedy_answer_comes_without_thinking_or_with_the_least_that_a_service_takes():
+    request = Request("france", 0, prompt_for(FRANCE), (0.0,), 1, 16, 7)
+    sampler = Thinking(budgets=[8, 64])
+    assert sampler.greedy(request).thought == Thought(())
+    served = thinking_of("thinking", sampler, True, "m").greedy(request)
+    assert (served.thought, served.max_new_tokens) == (Thought(most=8), 24)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"budgets": []}, "budgets must be numbers of tokens"),
+        ({"budgets": [0, "low"]}, "budgets must be numbers of tokens"),
+        ({"budgets": [True, 5]}, "budgets must be numbers of tokens"),
+        ({"budgets": ["little"]}, r"budgets must be numbers of tokens .* or words \(none, minimal, low, medium,"),
+        ({"budgets": [5, 5]}, "budgets must differ from one another"),
+        ({"answers": -1}, "answers must be 0 "),
+        ({"nodes": 0}, "nodes must be between 1"),
+        ({"trace_temperature": 0.0}, "trace_temperature must be above 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], said: str):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        Thinking(**settings)
