@@ -42,7 +42,7 @@ tight."""
 RANKED_UP_TO = 1.0
 STEERS_BEYOND = 0.1
 """What say a temperature that only the curve shows has in how the nodes are spent, beside one that is asked for. Each
-has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right, and the less is unsure."""
+has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right."""
 
 
 @dataclass(eq=False)
