@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import torch
 from architectures import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.op_counter import counted
 from toy_language import ALL, DEPTH, GRID, MATCHER, PIECES, Table, truth, vocabulary
 
 from robust_eval.model.base import Enumeration, Request
@@ -164,3 +166,16 @@ def test_the_estimate_does_not_depend_on_how_many_rows_of_logits_are_computed_to
         for one, other in zip(whole, enumerated(Table(5), 16, range(4)), strict=True):
             assert one.curve.accuracy == pytest.approx(other.curve.accuracy, abs=1e-9)
             assert one.curve.upper == pytest.approx(other.curve.upper, abs=1e-9)
+
+
+def test_a_device_is_waited_for_twice_a_level_however_many_questions_there_are():
+    model = tiny("llama", vocabulary=len(PIECES))
+    waits = []
+    for questions in (1, 4):
+        asked = [replace(request(24), question_id=str(number)) for number in range(questions)]
+        prompts = [[1, *range(2, 5 + 3 * number)] for number in range(questions)]
+        prefixes = PackedPrefixes(model, [1])
+        with counted(model.base_model, model.get_output_embeddings()) as counter:
+            enumerate_answers(prefixes, asked, prompts, vocabulary(), Generation())
+        waits.append({part: counter.total[f"{part}_waits"] for part in ("outside", "head", "body")})
+    assert waits == [{"outside": 2 * DEPTH, "head": 0, "body": 0}] * 2
