@@ -189,5 +189,7 @@ def own_device(devices: int) -> str:
     return str(number % devices)
 
 
+# One for the process: Hydra would copy all that it holds, whenever it composes, in a sixth of the time that this takes.
+ConfigStore.__deepcopy__ = lambda store, _: store  # type: ignore[attr-defined]
 OmegaConf.register_new_resolver("here", lambda: str(Path.cwd()), replace=True)  # also where only a job is run
 OmegaConf.register_new_resolver("own_device", own_device, replace=True)
