@@ -5,7 +5,8 @@ import math
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,7 +82,7 @@ def _checked(overrides: Sequence[str]) -> Checked:
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
             offer(name, _folders(parsed))
-        chosen = _compose([*elsewhere, *(_first(override) for override in choices)])
+        chosen = cache(lambda: _compose([*elsewhere, *(_first(override) for override in choices)]))
         expanded = {id(override): _expanded(override, chosen) for override in settings}
         single = [_first(override) for override in choices]
         single += [_first(override, expanded[id(override)]) for override in settings]
@@ -117,7 +118,7 @@ def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictCon
     places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         search = f"hydra.searchpath=[{places}]"
-        composed = _compose([search, *overrides], _compose([search]))
+        composed = _compose([search, *overrides], lambda: _compose([search]))
         return to_config(composed), composed
 
 
@@ -244,13 +245,14 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
             yield telling, to_config(_compose([*elsewhere, *lines]))
 
 
-def _compose(overrides: Sequence[str], chosen: DictConfig | None = None) -> DictConfig:
+def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
+    """Compose the configuration. What is wrong is told apart by the settings that the options have (``chosen``)."""
     try:
         return hydra.compose("config", list(overrides))
     except MissingConfigException as problem:
         raise UserError(_unknown_option(str(problem))) from problem
     except (ConfigCompositionException, OmegaConfBaseException) as problem:
-        raise UserError(_wrong_override(problem, chosen)) from problem
+        raise UserError(_wrong_override(problem, chosen and chosen())) from problem
     except (HydraException, ValueError) as problem:
         raise UserError(first_line(problem)) from problem
 
@@ -314,13 +316,14 @@ def _variants(overrides: Sequence[Override], single: list[str], expanded: dict[i
                 yield [*single[:index], f"{key}={value}", *single[index + 1 :]]
 
 
-def _expanded(override: Override, chosen: DictConfig) -> str:
+def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
+    """Spell out a setting. To compose ``chosen`` takes a tenth of a second, and who names an option needs it not."""
     line = str(override.input_line)
     group, _, rest = str(override.key_or_group).partition(".")
     setting = rest.split(".")[0]
-    if group in SEVERAL and rest and setting not in chosen[group]:
-        options = list(chosen[group])
-        having = options if len(options) == 1 else [name for name in options if setting in chosen[group][name]]
+    if group in SEVERAL and rest and setting not in SCHEMAS[group] and setting not in chosen()[group]:
+        options = chosen()[group]
+        having = list(options) if len(options) == 1 else [name for name in options if setting in options[name]]
         if len(having) == 1:
             return line.replace(f"{group}.", f"{group}.{having[0]}.", 1)
     return line

@@ -164,18 +164,27 @@ def register() -> None:
     Raises UserError where a name that is announced is one of this package.
     """
     load_plugins()
-    store = ConfigStore.instance()
-    store.store(name="schema", node=Schema)
-    store.store(group="model", name="given", node=GivenModel)
+    _store(None, "schema", Schema)
+    _store("model", "given", GivenModel)
     for group, parts in ANNOUNCED.items():
         for name, part in parts.items():
             if name in _OWN[group]:
                 raise UserError(f"{group}={name} is an option of robust_eval: call {part.__qualname__} something else")
             SCHEMAS[group][name] = part
-            store.store(group=group, name=name, node=part, package=f"{group}.{name}" if group in SEVERAL else None)
+            _store(group, name, part, f"{group}.{name}" if group in SEVERAL else None)
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
-            store.store(group=f"schema/{group}", name=name, node=schema)
+            _store(f"schema/{group}", name, schema)
+
+
+_stored: dict[tuple[str | None, str], type] = {}
+"""What Hydra knows: to tell it all of it takes a third of the time in which it composes a configuration."""
+
+
+def _store(group: str | None, name: str, schema: type, package: str | None = None) -> None:
+    if _stored.get((group, name)) is not schema:
+        ConfigStore.instance().store(group=group, name=name, node=schema, package=package)
+        _stored[group, name] = schema
 
 
 def own_device(devices: int) -> str:
@@ -184,5 +193,7 @@ def own_device(devices: int) -> str:
     return str(number % devices)
 
 
+# One for the process: Hydra would copy all that it holds, whenever it composes, in a sixth of the time that this takes.
+ConfigStore.__deepcopy__ = lambda store, _: store  # type: ignore[attr-defined]
 OmegaConf.register_new_resolver("here", lambda: str(Path.cwd()), replace=True)  # also where only a job is run
 OmegaConf.register_new_resolver("own_device", own_device, replace=True)

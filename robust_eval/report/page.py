@@ -3,8 +3,8 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -129,9 +129,7 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
     questions = [result.asked[row] for row in shown]
     decode = None
     if result.tokenizer is not None:
-        from tokenizers import Tokenizer
-
-        decode = Tokenizer.from_file(str(result.tokenizer)).decode
+        decode = _decoder(result.tokenizer, result.tokenizer.stat().st_mtime_ns)
     axes = next((axes for score in result.scores.values() if (axes := score.presentation.axes)), ())
     axes = [column.name for column in columns] if not axes else list(axes)
     thresholds = (score.settings["threshold"] for score in result.scores.values() if "threshold" in score.settings)
@@ -148,6 +146,18 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
         if len(text) <= DATA_LIMIT:
             break
     return text
+
+
+@lru_cache(maxsize=1)
+def _decoder(tokenizer: Path, changed: int) -> Callable[[Sequence[int]], str]:
+    """Return what makes text of tokens; of two runs of one model, such as those of a sweep, the second has it at once.
+
+    ``changed`` is when the file was: another model may stand there since.
+    """
+    from tokenizers import Tokenizer
+
+    decode: Callable[[Sequence[int]], str] = Tokenizer.from_file(str(tokenizer)).decode
+    return decode
 
 
 def _settings(result: Result) -> dict[str, str]:
@@ -189,8 +199,13 @@ def _data_set(result: Result) -> str:
 
 def template(name: str) -> Template:
     """Return a template of this package."""
-    loader = PackageLoader("robust_eval.report", ".")
-    return Environment(loader=loader, autoescape=True, finalize=_shown).get_template(name)
+    return _templates().get_template(name)
+
+
+@cache
+def _templates() -> Environment:
+    """Return where templates come from, which keeps those that it has compiled: this takes longer than to use them."""
+    return Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True, finalize=_shown)
 
 
 def _shown(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -13,20 +14,32 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", 
 
 def environment() -> dict[str, str]:
     """Return the versions of Python and of packages that matter, the machine, the visible GPUs, and the git commit."""
+    return {
+        "version.robust_eval": robust_eval.__version__,
+        "version.python": platform.python_version(),
+        **_versions(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "all"),
+        "git.commit": _own_commit(),
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return the versions of :data:`PACKAGES`, read once: of a package that changes later, this process has the old."""
     versions = {}
     for package in PACKAGES:
         try:
             versions[f"version.{package}"] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[f"version.{package}"] = "not installed"
-    return {
-        "version.robust_eval": robust_eval.__version__,
-        "version.python": platform.python_version(),
-        **versions,
-        "machine": f"{platform.system()} {platform.machine()}",
-        "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "all"),
-        "git.commit": git_commit(Path(__file__).parent),
-    }
+    return versions
+
+
+@cache
+def _own_commit() -> str:
+    """Return the commit of this code, asked for once: what is edited later, this process has not loaded."""
+    return git_commit(Path(__file__).parent)
 
 
 def git_commit(folder: Path) -> str:

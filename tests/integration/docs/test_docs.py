@@ -46,14 +46,21 @@ PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
 KINDS = ("experiment=", "sampler=", "metric=", "aggregator=", "grader=")
 """The groups that decide which figures a run draws, which takes most of its time: the first of each kind draws them."""
 FEWER = {
-    "experiment=multiqa": "sampler.perturbation.rewrites=2",
+    "experiment=multiqa": "sampler.perturbation.rewrites=2 sampler.perturbation.max_new_tokens=6 "
+    "sampler.perturbation.prompts=builtin:zero_shot.yaml",
     "sampler=exact": "sampler.nodes=24",
     "sampler.selection=none": "sampler.trials=2",
-    "experiment=order": "sampler.order.forms=[dots]",
+    "experiment=certainty": "sampler.repetition.trials=4 sampler.repetition.max_new_tokens=4 "
+    "sampler.repetition.prompts=builtin:zero_shot.yaml",
+    "experiment=order": "sampler.order.forms=[dots] sampler.order.max_new_tokens=4 "
+    "sampler.order.prompts=builtin:zero_shot.yaml",
     "experiment=thinking": "sampler.traces=2 sampler.budgets=[0,8] sampler.max_new_tokens=4 sampler.nodes=4",
     "experiment=challenge": "sampler.turns=2 sampler.trials=1 sampler.max_new_tokens=8",
 }
-"""What is added to a command that has such a word, unless it brings a sampler of its own for MultiQ&A."""
+"""What is added to a command that has such a word: the first of them that fits its sampler. Exemplars take most of the
+time of a small run; a command that names its prompts keeps these."""
+OF_ITS_SAMPLER = ("experiment=multiqa", "experiment=certainty")
+"""Experiments that documented commands give another sampler (``sampler=…``), which has other settings."""
 SHUFFLED = "dataset.shuffle=true"
 """Added for MultiQ&A: the first facts have no rewrites; in the order of the seed, the first has."""
 MOST_DATA_SETS = 2
@@ -170,8 +177,10 @@ def small(words: list[str]) -> list[str]:
         elif key == "dataset.limit":
             value = str(min(limit, int(value)))
         changed.append(f"{key}={value}" if "=" in word else word)
-    own = "experiment=multiqa" in words and any(word.startswith("sampler=") for word in words)
-    fewer = [] if dry or own else next((most.split() for word, most in FEWER.items() if word in words), [])
+    other = OF_ITS_SAMPLER if any(word.startswith("sampler=") for word in words) else ()
+    fitting = (most.split() for word, most in FEWER.items() if word in words and word not in other)
+    prompts = any(".prompts=" in word for word in words)
+    fewer = [] if dry else [word for word in next(fitting, []) if not (prompts and ".prompts=" in word)]
     limited = any(word.startswith("dataset.limit=") for word in words)
     few = [] if limited else [f"dataset.limit={limit}"]
     shuffled = [SHUFFLED] if "experiment=multiqa" in words else []

@@ -44,8 +44,10 @@ def shares(folder: Path) -> dict[str, dict[str | None, float]]:
 def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: Ask, style: str):
     """One token is an answer, so that what is drawn is what is enumerated: the letters, and everything else."""
     few = ("dataset.limit=2", f"model.prompt_style={style}")
-    repeated, drawn = ask(*few, f"sampler.repetition.trials={TRIALS}", "sampler.repetition.max_new_tokens=1")
-    enumerated, exact = ask(*few, "sampler=exact", "sampler.exact.selection=none", "sampler.exact.temperatures=[0.7]")
+    once = ("prompts=builtin:zero_shot.yaml", "max_new_tokens=1")
+    repeated, drawn = ask(*few, *(f"sampler.repetition.{setting}" for setting in (f"trials={TRIALS}", *once)))
+    whole = ("selection=none", "temperatures=[0.7]", *once)
+    enumerated, exact = ask(*few, "sampler=exact", *(f"sampler.exact.{setting}" for setting in whole))
     counted, known = shares(drawn), shares(exact)
     assert counted.keys() == known.keys()
     assert len(counted) == 2

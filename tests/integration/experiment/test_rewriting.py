@@ -40,14 +40,14 @@ def summary(folder: Path) -> dict[str, float | None]:
 
 
 REAL = [
-    *("dataset=facts", "dataset.limit=3", "rewriter.drift=drop", "rewriter.similarity=0.3"),
+    *("dataset=facts", "dataset.limit=2", "rewriter.drift=drop", "rewriter.similarity=0.3"),
     *("rewriter.rewrites=2", "rewriter.attempts=2", "rewriter.max_new_tokens=40"),
 ]
 
 
 @pytest.fixture(scope="module")
 def written(ask: Ask) -> tuple[Result, Path]:
-    """The embedded model rewrites three questions and answers them."""
+    """The embedded model rewrites two questions and answers them."""
     return ask(*REAL)
 
 

@@ -9,7 +9,15 @@ from hydra.core.override_parser.types import QuotedString
 from omegaconf import OmegaConf
 
 from robust_eval.config.objects import to_config
-from robust_eval.config.overrides import as_override, checked_overrides, composed_run, jobs, options, with_own_options
+from robust_eval.config.overrides import (
+    as_meant,
+    as_override,
+    checked_overrides,
+    composed_run,
+    jobs,
+    options,
+    with_own_options,
+)
 from robust_eval.config.repeatable import repeatable
 from robust_eval.config.schema import CONF, SCHEMAS, register
 from robust_eval.error import UserError
@@ -120,37 +128,31 @@ def test_a_mistake_is_answered_in_one_sentence(override: str):
     assert message(override) == MISTAKES[override]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            ";",
-            "|",
-            "quiz (1).csv",
-            "quiz(1).csv",
-            "quiz (a, b).csv",
-            "a b.csv",
-            "a=b.csv",
-            "ü.csv",
-            "O'Brien.csv",
-            "}",
-        ),
-        *(
-            '5" disk.csv',
-            "C:\\data\\quiz (1).csv",
-            "C:\\;\\",
-            "https://host/q.csv?a=1&b=2",
-            'mine\'s; "yours"',
-            "~/q.csv",
-        ),
-    ],
+SIGNS = (
+    *(";", "|", "quiz (1).csv", "quiz(1).csv", "quiz (a, b).csv", "a b.csv", "a=b.csv", "ü.csv", "O'Brien.csv", "}"),
+    *('5" disk.csv', "C:\\data\\quiz (1).csv", "C:\\;\\", "https://host/q.csv?a=1&b=2", 'mine\'s; "yours"', "~/q.csv"),
 )
+
+
+@pytest.mark.parametrize("text", SIGNS)
 @pytest.mark.parametrize("sign", ["", "+", "++"])
-def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str, tmp_path: Path):
-    place = f"paths.mlruns={tmp_path}"
-    checked = checked_overrides(["dataset=local", f"{sign}dataset.path={text}", place])
-    assert (checked.config.dataset.path, checked.jobs) == (text, 1)
-    assert configuration(*checked.overrides).dataset.path == text
+def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str):
+    line = as_meant(f"{sign}dataset.path={text}")
+    override = OverridesParser.create().parse_override(line)
+    value = override.value()
+    assert (value.text if isinstance(value, QuotedString) else value) == text
+    assert (override.key_or_group, override.is_sweep_override()) == ("dataset.path", False)
+    assert (override.is_add(), override.is_force_add()) == (sign == "+", sign == "++")
+    assert as_meant(line) == line
+
+
+@pytest.mark.parametrize(
+    "line", ["dataset.path=quiz (a, b).csv", "+dataset.path=C:\\;\\", '++dataset.path=mine\'s; "x"']
+)
+def test_such_a_text_is_what_is_composed(line: str, tmp_path: Path):
+    checked = checked_overrides(["dataset=local", line, f"paths.mlruns={tmp_path}"])
+    assert (checked.config.dataset.path, checked.jobs) == (line.partition("=")[2], 1)
+    assert configuration(*checked.overrides).dataset.path == line.partition("=")[2]
 
 
 def test_a_text_that_could_be_read_stays_as_it_was(tmp_path: Path):
