@@ -13,7 +13,7 @@ import numpy as np
 
 from robust_eval.model.base import Floats, Matcher
 from robust_eval.model.served.seen_kinds import seen_kinds
-from robust_eval.model.served.seen_tokens import Position, SeenToken
+from robust_eval.model.served.seen_tokens import Position, SeenToken, unnamed
 from robust_eval.model.token_texts import incomplete_bytes
 
 SPREAD = 0.5
@@ -23,7 +23,8 @@ SPREAD = 0.5
 def summed_draw(
     matcher: Matcher, positions: Sequence[Position], temperature: float, depth: int, chat: bool, cut: bool
 ) -> float | None:
-    """Return what a draw tells of the probability of a right answer; None where the server does not list how it ended.
+    """Return what a draw tells of the probability of a right answer; None where the server does not list how it ended,
+    or what one of its tokens writes.
 
     ``depth`` is how many tokens an answer has at most, ``cut`` whether the length ended this one.
     """
@@ -31,6 +32,8 @@ def summed_draw(
     for place, position in enumerate(positions):
         last = place == depth - 1 or (cut and place == len(positions) - 1)
         chosen = position.chosen
+        if unnamed(chosen):
+            return None
         (kind,) = [seen_kinds(matcher, text, [chosen], last, chat)]
         seen = [token for token in position.largest if _whole(token)]
         if (chosen.name, chosen.text) in {(token.name, token.text) for token in seen}:
@@ -48,6 +51,8 @@ def ended(matcher: Matcher, positions: Sequence[Position], depth: int, chat: boo
     """Return the places of a draw up to the token that ended or settled the answer."""
     text = b""
     for place, position in enumerate(positions[:depth]):
+        if unnamed(position.chosen):
+            continue
         (settled,) = seen_kinds(matcher, text, [position.chosen], place == depth - 1, chat).settled
         if settled:
             return list(positions[: place + 1])
@@ -57,7 +62,7 @@ def ended(matcher: Matcher, positions: Sequence[Position], depth: int, chat: boo
 
 def _whole(token: SeenToken) -> bool:
     """Tell whether a token writes whole characters: parts of one may come together, as if they were one token."""
-    return not incomplete_bytes(token.text) and not 0x80 <= (token.text or b" ")[0] < 0xC0
+    return not unnamed(token) and not incomplete_bytes(token.text) and not 0x80 <= (token.text or b" ")[0] < 0xC0
 
 
 def beside(tokens: Sequence[SeenToken], temperature: float) -> Floats:
