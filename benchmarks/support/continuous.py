@@ -12,6 +12,9 @@ from robust_eval.model.base import Request
 PAGE = 16
 """Tokens of a page of its cache: a prompt's whole pages are shared. The built-in questions have about 55 tokens."""
 
+OWN_PAGES = 2
+"""Pages that an answer may have for itself: the end of the prompt and its own tokens."""
+
 
 def continuous(model: CountedModel, size: int, requests: Sequence[Request]) -> list[list[str]]:
     """The texts of the answers to each request, temperature-major; so many questions at once."""
@@ -42,7 +45,7 @@ def together(model: CountedModel, requests: Sequence[Request]) -> list[list[str]
     longest = max(map(len, prompts)) + first.max_new_tokens
     settings = ContinuousBatchingConfig(
         page_size=PAGE,
-        num_blocks=2 * answers * -(-longest // PAGE),
+        num_blocks=OWN_PAGES * answers + len(requests) * len(first.temperatures) * -(-longest // PAGE),
         max_batch_tokens=max(answers, longest) + longest,
         per_request_processors=True,
     )
