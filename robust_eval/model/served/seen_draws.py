@@ -4,7 +4,8 @@ How probable a token is at a high temperature is not known where only the larges
 weigh together has no useful bounds. But how probable the tokens that are seen are beside one another is. So where a
 draw went on with one of these, the share of them that settle the answer rightly takes the place of whether it did
 (Rao-Blackwell: the expectation, given the beginning and that the token is one of those). Where it went on with another
-token, that itself counts. The mean over draws is unbiased.
+token, that itself counts. So does a token that writes nothing and ends the answer, because some servers do not list the
+place where it stands. The mean over draws is unbiased.
 """
 
 from collections.abc import Sequence
@@ -21,21 +22,21 @@ SPREAD = 0.5
 
 
 def summed_draw(
-    matcher: Matcher, positions: Sequence[Position], temperature: float, depth: int, chat: bool, cut: bool
-) -> float | None:
-    """Return what a draw tells of the probability of a right answer; None where the server does not list how it ended,
-    or what one of its tokens writes.
+    matcher: Matcher, positions: Sequence[Position], temperature: float, depth: int, chat: bool, cut: bool, right: bool
+) -> float:
+    """Return what a draw tells of the probability of a right answer.
 
-    ``depth`` is how many tokens an answer has at most, ``cut`` whether the length ended this one.
+    ``depth`` is how many tokens an answer has at most, ``cut`` whether the length ended this one, ``right`` whether it
+    is right: that counts where the server does not list how it ended, or what one of its tokens writes.
     """
     text, told = b"", 0.0
     for place, position in enumerate(positions):
         last = place == depth - 1 or (cut and place == len(positions) - 1)
         chosen = position.chosen
         if unnamed(chosen):
-            return None
+            break
         (kind,) = [seen_kinds(matcher, text, [chosen], last, chat)]
-        seen = [token for token in position.largest if _whole(token)]
+        seen = [token for token in position.largest if not token.ends and _whole(token)]
         if (chosen.name, chosen.text) in {(token.name, token.text) for token in seen}:
             kinds = seen_kinds(matcher, text, seen, last, chat)
             told += float(beside(seen, temperature)[kinds.settled & kinds.right].sum())
@@ -44,7 +45,7 @@ def summed_draw(
         if kind.settled[0]:
             return told
         text += chosen.text
-    return None
+    return told + float(right)
 
 
 def ended(matcher: Matcher, positions: Sequence[Position], depth: int, chat: bool) -> list[Position]:
