@@ -72,7 +72,7 @@ class Asked:
     """The model and how its prompts are read, for trees of one question each."""
 
     def __init__(self, model: CountedModel, style: str, requests: Sequence[Request]) -> None:
-        encoded = PromptEncoder(model.tokenizer, style).by_length(requests)
+        encoded = PromptEncoder(model.tokenizer, style).in_order(requests)
         self.prompts = {request.question_id: prompt for prompt, request in encoded}
         self.vocabulary: Vocabulary = model.loaded.texts.vocabularies[requests[0].first_line]
         self.generation: Generation = model.loaded.generation

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import torch
 from torch import Tensor
 
 from robust_eval.config.objects import to_config
@@ -29,7 +30,7 @@ class CountedModel:
         self.loaded = settings.load()
         self.network: Any = self.loaded.model
         self.tokenizer: Any = self.loaded.tokenizer
-        self.ends: Tensor = self.loaded.texts.vocabularies[True].ends
+        self.ends = torch.from_numpy(self.loaded.texts.vocabularies[True].ends)
         self._total: Counter[str] = Counter()
         for module, count in (
             (self.network.base_model, self._body),

@@ -88,7 +88,7 @@ def expanded(
         last = step == request.max_new_tokens - 1
         right, wrong = np.empty((2, len(paths), count))
         found: list[tuple[NDArray[np.intp], NDArray[np.intp], Floats]] = []
-        size = rows_at_once(len(vocabulary.ends), vocabulary.ends.device)
+        size = rows_at_once(len(vocabulary.ends), logits.device)
         for first in range(0, len(paths), size):
             part = slice(first, first + size)
             raw = generation.penalized(logits[part], [[*prompt, *path] for path in paths[part]])
@@ -107,8 +107,7 @@ def expanded(
         rows, tokens, probability, beams = rows[chosen], tokens[chosen], following[chosen], marks[chosen]
         paths = [(*paths[row], token) for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)]
         texts = [texts[row] + vocabulary.texts.raw[path[-1]] for row, path in zip(rows.tolist(), paths, strict=True)]
-        device = vocabulary.ends.device
-        logits = prefixes.children(torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device))
+        logits = prefixes.children(rows, tokens)
     names = ("probability", "right", "wrong", "beams")
     together = {name: np.concatenate([getattr(level, name) for level in levels]) for name in names}
     return Expanded([path for level in levels for path in level.paths], **together)
@@ -129,8 +128,8 @@ def _read(
     assert request.matcher is not None
     kinds = [next_kinds(request.matcher, vocabulary, text, last) for text in texts]
     sets = [(kind.right, kind.wrong) for kind in kinds]
-    masses = tempered_masses(logits, searches.temperatures, sets, generation)
-    right, wrong = masses.shares[:, 0], masses.shares[:, 1]
+    log_total, shares = tempered_masses(logits, searches.temperatures, sets, generation).arrays()
+    right, wrong = shares[:, 0], shares[:, 1]
     if last:
         nothing = np.empty(0, dtype=np.intp)
         return right, 1 - right, (nothing, nothing, np.empty((0, len(searches.temperatures))))
@@ -140,7 +139,7 @@ def _read(
     likeliest = goes_on.topk(min(max(searches.most, *searches.widths), goes_on.shape[1]))
     place, rank = torch.nonzero(likeliest.values > -torch.inf, as_tuple=True)
     rows, tokens = place.cpu().numpy(), likeliest.indices[place, rank].cpu().numpy()
-    logprobs = tempered_logprobs(logits, rows, tokens, masses.log_total, searches.temperatures, generation)
+    logprobs = tempered_logprobs(logits, rows, tokens, log_total, searches.temperatures, generation)
     return right, wrong, (rows, tokens, logprobs)
 
 

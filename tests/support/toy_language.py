@@ -41,8 +41,8 @@ class Table:
         self._level = [()] * len(prompts)
         return torch.stack([self.logits(prefix) for prefix in self._level])
 
-    def children(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        assert torch.equal(parents, parents.sort().values)
+    def children(self, parents: np.ndarray, tokens: np.ndarray) -> Tensor:
+        assert np.array_equal(parents, np.sort(parents))
         pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
         self._level = [(*self._level[parent], token) for parent, token in pairs]
         self.evaluated += len(self._level)
@@ -51,7 +51,7 @@ class Table:
 
 def vocabulary(pieces: Sequence[bytes] = PIECES) -> Vocabulary:
     texts = TokenTexts(pieces)
-    ends = torch.from_numpy(texts.breaks_line.copy())
+    ends = texts.breaks_line.copy()
     ends[0] = True
     return Vocabulary(ends, ~ends, lambda: texts)
 
@@ -64,7 +64,7 @@ def _levels(depth: int) -> list[tuple[list[tuple[int, ...]], np.ndarray, np.ndar
     """The prefixes (n) of every length after which answers go on, whether each token (n, V) after them ends an answer
     that is right, and whether the answer goes on after it. They are the same in every language.
     """
-    ends = WORDS.ends.numpy()
+    ends = WORDS.ends
     levels, prefixes = [], [()]
     for last in (False,) * (depth - 1) + (True,):
         ended = np.broadcast_to(ends | last, (len(prefixes), len(ends)))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import token_texts
@@ -44,8 +44,7 @@ class AnswerTexts:
         Read off the tokenizer and the generation config.
         """
         size = model.get_output_embeddings().weight.shape[0]
-        ends = torch.zeros(size, dtype=torch.bool)
-        carries = torch.ones(size, dtype=torch.bool)
+        ends, carries = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         eos = model.generation_config.eos_token_id
         end_ids = {*(eos if isinstance(eos, list) else [eos]), self._tokenizer.eos_token_id} - {None}
         for token in end_ids:
@@ -58,8 +57,8 @@ class AnswerTexts:
                     ends[token] = True
                     carries[token] = bool(text.split("\n", 1)[0].strip())
         return Vocabulary(
-            ends.to(model.device),
-            carries.to(model.device),
+            ends,
+            carries,
             lambda: token_texts(self._tokenizer, size),
             tuple(stop.encode() for stop in self._stop),
             first_line=first_line and self._chat,

@@ -5,22 +5,24 @@ share goes through the model once, each question's own tokens once, and then, le
 the answers to many questions once, whatever the number of trials. One row of logits serves all temperatures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robust_eval.model.base import Curve, Request
+from robust_eval.model.base import Curve, Floats, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.combined import CombinedEstimate
-from robust_eval.model.local.draw import LEVELS, answer_uniforms, draw
+from robust_eval.model.local.combined import CombinedEstimates
+from robust_eval.model.local.draw import LEVELS, Drawn, answer_uniforms, draw
 from robust_eval.model.local.output_head import rows_at_once
+from robust_eval.model.local.tempered import fetched, offsets_of, tempered_masses
+from robust_eval.model.local.token_outcomes import Kinds
 from robust_eval.model.local.vocabulary import Vocabulary
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.token_texts import Ids, Mask
 
 FINISH_REASONS = ("length", "stop", "closed")
 LENGTH, STOP, CLOSED = range(3)
@@ -28,6 +30,9 @@ LENGTH, STOP, CLOSED = range(3)
 
 class Logits(Protocol):
     """Logits (n, V) after n prefixes; some rows at a time, because all of them may not fit into the memory."""
+
+    @property
+    def device(self) -> torch.device: ...
 
     def __len__(self) -> int: ...
 
@@ -40,7 +45,7 @@ class Prefixes(Protocol):
     def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
         """Return logits (prompts, V) after whole prompts."""
 
-    def children(self, parents: Tensor, tokens: Tensor) -> Logits:
+    def children(self, parents: Ids, tokens: Ids) -> Logits:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
         and ``tokens`` continues them.
         """
@@ -77,60 +82,57 @@ def sample_answers(
     generation: Generation,
 ) -> list[Paths]:
     """Draw the answers to a block of requests; ``prompts`` are their token ids."""
-    device = vocabulary.ends.device
     width = max(request.max_new_tokens for request in requests)
     top = max(request.top_logprobs for request in requests)
-    owner = torch.tensor([i for i, request in enumerate(requests) for _ in range(request.answers)], device=device)
     conditions = [(request, *condition) for request in requests for condition in request.wanted]
-    temperature = torch.tensor([t for _, t, _ in conditions], dtype=torch.float64, device=device)
-    limit = torch.tensor([r.max_new_tokens for r, _, _ in conditions], device=device)
-    uniforms = torch.from_numpy(_uniforms(conditions, width)).to(device)
-    reading = _Reading(requests, vocabulary, generation)
+    temperature = np.array([t for _, t, _ in conditions])
+    limit = np.array([r.max_new_tokens for r, _, _ in conditions])
+    uniforms = torch.from_numpy(_uniforms(conditions, width))
+    reading = _Reading(requests, vocabulary)
 
     count = len(conditions)
-    tokens = torch.zeros((count, width), dtype=torch.long, device=device)
-    token_logprobs = torch.zeros((count, width), device=device)
-    sampling_logprobs = torch.zeros((count, width), device=device)
-    top_logprobs = torch.full((count, width, top), -torch.inf, device=device)  # beyond a small vocabulary: p = 0
-    lengths = torch.zeros(count, dtype=torch.long, device=device)
-    finish = torch.full((count,), LENGTH, dtype=torch.int8, device=device)
+    tokens = np.zeros((count, width), dtype=np.int64)
+    token_logprobs, sampling_logprobs = np.zeros((2, count, width), dtype=np.float32)
+    top_logprobs = np.full((count, width, top), -np.inf, dtype=np.float32)  # beyond a small vocabulary: p = 0
+    lengths = np.zeros(count, dtype=np.int64)
+    finish = np.full(count, LENGTH, dtype=np.int8)
 
-    alive = torch.arange(count, device=device)
-    node = owner
+    alive = np.arange(count)
+    node = np.repeat(np.arange(len(requests)), [request.answers for request in requests])
     occurred = [list(prompt) for prompt in prompts]
     size = len(vocabulary.ends)
     level = prefixes.roots(prompts)
+    at_once = rows_at_once(size, level.device)
     for step in range(width):
-        grown: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        grown: list[tuple[Ids, Ids, Ids, Ids]] = []
         nodes = 0
-        for first in range(0, len(level), rows_at_once(size, device)):
-            raw = level[first : first + rows_at_once(size, device)]
+        for first in range(0, len(level), at_once):
+            raw = level[first : first + at_once]
             here = (node >= first) & (node < first + len(raw))
             own, row = alive[here], node[here] - first
             logits = generation.penalized(raw, occurred[first : first + len(raw)])
-            drawn = draw(logits, row, temperature[own], uniforms[own, step], generation)
-            normaliser = raw.logsumexp(dim=-1)
-            tokens[own, step] = drawn.tokens
-            token_logprobs[own, step] = raw[row, drawn.tokens] - normaliser[row]
-            sampling_logprobs[own, step] = drawn.logprobs.float()
-            if top:
-                likeliest = raw.topk(min(top, size), dim=-1).values
-                top_logprobs[own, step, : likeliest.shape[-1]] = (likeliest - normaliser[:, None])[row]
+            drawn = draw(logits, row, temperature[own], uniforms[own, step].to(raw.device), generation)
+            seen = _seen(raw, logits, row, drawn, min(top, size), reading.visit(first, len(raw), step), generation)
+            tokens[own, step] = seen.tokens
+            token_logprobs[own, step] = seen.token_logprobs
+            sampling_logprobs[own, step] = seen.sampling_logprobs
+            top_logprobs[own, step, : seen.top_logprobs.shape[-1]] = seen.top_logprobs[row]
             lengths[own] = step + 1
 
-            reading.visit(logits, first, own, row, step)
-            distinct, which = torch.unique(row * size + drawn.tokens, return_inverse=True)
-            ended = reading.ended(distinct // size, distinct % size)[which]
+            reading.count(seen, own, row)
+            distinct, some, which = np.unique(row * size + seen.tokens, return_index=True, return_inverse=True)
+            parents, continuations = np.divmod(distinct, size)
+            ended = reading.ended(parents, continuations)[which]
             finish[own] = ended
             goes_on = (ended == LENGTH) & (lengths[own] < limit[own])
-            continued, place = torch.unique(which[goes_on], return_inverse=True)
-            parents, continuations = distinct[continued] // size, distinct[continued] % size
-            reading.descend(logits, parents, continuations)
+            continued, place = np.unique(which[goes_on], return_inverse=True)
+            parents, continuations = parents[continued], continuations[continued]
+            reading.descend(parents, continuations, seen, some[continued])
             grown.append((own[goes_on], nodes + place, first + parents, continuations))
             nodes += len(parents)
         if nodes == 0:
             break
-        alive, node, parents, continuations = (torch.cat(part) for part in zip(*grown, strict=True))
+        alive, node, parents, continuations = (np.concatenate(part) for part in zip(*grown, strict=True))
         if generation.repetition_penalty != 1.0:
             pairs = zip(parents.tolist(), continuations.tolist(), strict=True)
             occurred = [occurred[parent] + [token] for parent, token in pairs]
@@ -138,72 +140,109 @@ def sample_answers(
         level = prefixes.children(parents, continuations)
 
     columns = tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, finish
-    return _by_request(requests, reading.curves(), *columns)
+    return _by_request(requests, [reading.curve(index) for index in range(len(requests))], *columns)
+
+
+class _Wanted(NamedTuple):
+    """Of which of the rows visited the probabilities of which tokens are wanted, at which temperatures."""
+
+    rows: Ids
+    sets: list[tuple[Ids]]
+    temperatures: Sequence[float]
+
+
+class _Seen(NamedTuple):
+    """What the device has computed of a draws and n prefixes, as arrays.
+
+    ``top_logprobs`` is (n, k); ``log_total`` and ``shares`` are the masses that were wanted, ``offsets`` (a,) and
+    ``possible`` (a, T) those of :func:`offsets_of`.
+    """
+
+    tokens: Ids
+    token_logprobs: Floats
+    sampling_logprobs: Floats
+    top_logprobs: Floats
+    log_total: Floats
+    shares: Floats
+    offsets: Floats
+    possible: Mask | None
+
+
+def _seen(
+    raw: Tensor, logits: Tensor, row: Ids, drawn: Drawn, top: int, wanted: _Wanted, generation: Generation
+) -> _Seen:
+    """Return what was drawn after rows of logits, ``raw`` and penalised, and what is wanted of them.
+
+    All of it is computed before the device is waited for, once.
+    """
+    rows = torch.from_numpy(row).to(raw.device)
+    normaliser = raw.logsumexp(dim=-1)
+    likeliest = raw.topk(top, dim=-1).values - normaliser[:, None] if top else raw[:, :0]
+    columns = [drawn.tokens, raw[rows, drawn.tokens] - normaliser[rows], drawn.logprobs.float(), likeliest]
+    visited = logits[torch.from_numpy(wanted.rows).to(raw.device)]
+    masses = tempered_masses(visited, wanted.temperatures, wanted.sets, generation)
+    columns += [masses.log_total, masses.shares]
+    if wanted.temperatures:
+        columns += offsets_of(logits, rows, drawn.tokens, wanted.temperatures, generation)
+    tokens, token_logprobs, sampled, largest, log_total, shares, *rest = fetched(*columns)
+    offsets = rest[0] if rest else np.empty(0)
+    possible = rest[1] > 0 if len(rest) > 1 else None
+    return _Seen(tokens.astype(np.int64), token_logprobs, sampled, largest, log_total, shares, offsets, possible)
 
 
 class _Reading:
     """Follows the text of the prefixes, where something depends on it: stop strings, and which answers are right."""
 
-    def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary, generation: Generation) -> None:
+    def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
         self._requests = requests
         self._vocabulary = vocabulary
-        self._generation = generation
-        self._first = np.cumsum([0, *(request.answers for request in requests)])
-        self._estimates = [
-            CombinedEstimate(request.matcher, request.temperatures, request.trials, vocabulary)
-            if request.matcher and 0 not in request.temperatures
-            else None
-            for request in requests
-        ]
-        self._reads = bool(vocabulary.stop) or any(self._estimates)
+        self._estimates = CombinedEstimates(requests, vocabulary)
+        self._reads = bool(vocabulary.stop) or bool(self._estimates)
         self._question = np.arange(len(requests))
         self._texts = [b""] * len(requests)
         self._begins = 0
-        self._closed: list[Ids] = []
+        self._kinds: list[Kinds | None] = []
         self._following: list[tuple[int, bytes]] = []
 
-    def visit(self, logits: Tensor, begins: int, draws: Tensor, rows: Tensor, step: int) -> None:
-        """Count what ends rightly after some prefixes of the level, from the row ``begins`` on.
-
-        ``logits`` (n, V) are theirs; ``rows`` (a,) among them is where the draws ``draws`` (a,) are.
-        """
+    def visit(self, begins: int, rows: int, step: int) -> _Wanted:
+        """Read some prefixes of the level, ``rows`` from ``begins`` on, and return what is wanted of them."""
         self._begins = begins
-        self._closed = [np.empty(0, dtype=np.intp)] * len(logits)
-        if not any(self._estimates):
-            return
-        drawn, places = draws.cpu().numpy(), rows.cpu().numpy()
-        for estimate, index, a, b in self._parts(len(logits)):
-            own = (places >= a) & (places < b)
-            last = step == self._requests[index].max_new_tokens - 1
-            texts = self._texts[begins + a : begins + b]
-            self._closed[a:b] = estimate.visit(
-                logits[a:b], texts, drawn[own] - self._first[index], places[own] - a, self._generation, last
-            )
+        if not self._estimates:
+            return _Wanted(np.empty(0, dtype=np.intp), [], ())
+        questions, texts = self._question[begins : begins + rows], self._texts[begins : begins + rows]
+        lasts = [step == self._requests[question].max_new_tokens - 1 for question in questions]
+        self._kinds = [self._estimates.kinds(*of) for of in zip(questions, texts, lasts, strict=True)]
+        return _Wanted(*self._estimates.visit(begins, self._kinds, lasts), self._estimates.temperatures)
 
-    def ended(self, rows: Tensor, tokens: Tensor) -> Tensor:
+    def count(self, seen: _Seen, draws: Ids, rows: Ids) -> None:
+        """Count what ends rightly after the prefixes visited; ``rows`` (a,) is where the draws ``draws`` (a,) are."""
+        if self._estimates:
+            self._estimates.count(seen.log_total, seen.shares, draws, rows)
+
+    def ended(self, rows: Ids, tokens: Ids) -> NDArray[np.int8]:
         """Return (m,) why an answer ends with these tokens after these prefixes; LENGTH where it does not."""
-        ended = torch.where(self._vocabulary.ends[tokens], STOP, LENGTH).to(torch.int8)
-        if not self._reads:
-            return ended
-        found = ended.cpu().numpy()
-        for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
+        ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
+        for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)) if self._reads else ():
             text = self._texts[self._begins + row] + self._vocabulary.texts.raw[token]
+            kinds = self._kinds[row] if self._estimates else None
+            whole = self._requests[self._question[self._begins + row]].whole
             if any(stop in text for stop in self._vocabulary.stop):
-                found[place] = STOP
-            elif not self._requests[self._question[self._begins + row]].whole and token in self._closed[row]:
-                found[place] = CLOSED
-        return torch.from_numpy(found).to(ended.device)
+                ended[place] = STOP
+            elif not whole and kinds is not None and token in kinds.closed:
+                ended[place] = CLOSED
+        return ended
 
-    def descend(self, logits: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        """Add prefixes of the next level: ``tokens`` (m,) after the rows ``parents`` (m,) that were visited."""
+    def descend(self, rows: Ids, tokens: Ids, seen: _Seen, draws: Ids) -> None:
+        """Add prefixes of the next level: ``tokens`` (m,) after the rows (m,) that were visited, as drawn by some of
+        the ``draws`` (m,) that were seen.
+        """
         if not self._reads:
             return
-        rows, ids = parents.cpu().numpy(), tokens.cpu().numpy()
-        for estimate, _, a, b in self._parts(len(logits)):
-            own = (rows >= a) & (rows < b)
-            estimate.descend(logits[a:b], rows[own] - a, ids[own], self._generation)
+        if self._estimates:
+            possible = None if seen.possible is None else seen.possible[draws]
+            self._estimates.descend(rows, tokens, seen.offsets[draws], possible)
         raw = self._vocabulary.texts.raw
-        for row, token in zip(self._begins + rows, ids, strict=True):
+        for row, token in zip(self._begins + rows, tokens, strict=True):
             self._following.append((self._question[row], self._texts[row] + raw[token]))
 
     def go_on(self) -> None:
@@ -212,27 +251,17 @@ class _Reading:
             self._question = np.array([question for question, _ in self._following])
             self._texts = [text for _, text in self._following]
             self._following = []
-            for estimate in self._estimates:
-                if estimate is not None:
-                    estimate.go_on()
+        if self._estimates:
+            self._estimates.go_on()
 
-    def curves(self) -> list[Curve | None]:
-        """Return what each request's draws say of the probability of a right answer."""
-        return [estimate.curve() if estimate else None for estimate in self._estimates]
-
-    def _parts(self, rows: int) -> Iterator[tuple[CombinedEstimate, int, int, int]]:
-        """Yield each estimate with prefixes among the ``rows`` visited, its question, its first row and its end."""
-        questions, firsts = np.unique(self._question[self._begins : self._begins + rows], return_index=True)
-        for index, a, b in zip(questions.tolist(), firsts.tolist(), [*firsts[1:].tolist(), rows], strict=True):
-            estimate = self._estimates[index]
-            if estimate is not None:
-                yield estimate, index, a, b
+    def curve(self, question: int) -> Curve | None:
+        """Return what a request's draws say of the probability of a right answer."""
+        return self._estimates.curve(question)
 
 
-def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *arrays: Tensor) -> list[Paths]:
+def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *columns: NDArray[Any]) -> list[Paths]:
     """Return the answers of a block, in the order of :class:`Paths`' fields, parted into those to each request."""
     bounds = np.cumsum([0, *(request.answers for request in requests)])
-    columns = [array.cpu().numpy() for array in arrays]
     paths = []
     for request, curve, start, stop in zip(requests, curves, bounds[:-1], bounds[1:], strict=True):
         wanted = request.wanted

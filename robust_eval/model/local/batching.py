@@ -1,10 +1,12 @@
 """Which requests are answered together, and what else their answers depend on in the last digits."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.model.base import Request
+from robust_eval.model.local.prompt_tree import LEAST, common_prefix
 
 PROMPT_TOKENS_AT_ONCE = 8192
 """Prompt tokens that are evaluated together at most."""
@@ -30,11 +32,11 @@ class Beside:
 
     @classmethod
     def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "Beside":
-        """Return the summary of requests, at least one, with their prompts' ids, the shortest first."""
-        prompts = [ids for ids, _ in encoded]
+        """Return the summary of requests, at least one, with their prompts' ids."""
+        prompts = sorted((ids for ids, _ in encoded), key=len)
         shorter = [prompt for prompt in prompts if len(prompt) < len(prompts[-1])]
         return cls(
-            _common_prefix(prompts)[: len(prompts[0]) - 1],
+            common_prefix(prompts)[: len(prompts[0]) - 1],
             [*shorter[-1:], prompts[-1]],
             max(request.answers for _, request in encoded),
             max(request.max_new_tokens for _, request in encoded),
@@ -48,6 +50,28 @@ def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
     return first[: next(differ, len(first))]
 
 
+def in_order(encoded: Sequence[tuple[list[int], Request]]) -> list[tuple[list[int], Request]]:
+    """Return requests, with their prompts' ids, the shortest prompts first, but those that begin alike together: the
+    questions to a passage, say, which follow by the longest of them.
+    """
+    shared = len(common_prefix([ids for ids, _ in encoded])) if encoded else 0
+
+    def beginning(ids: list[int]) -> tuple[int, ...]:
+        return tuple(ids[shared : shared + LEAST])
+
+    count = Counter(beginning(ids) for ids, _ in encoded)
+    longest: dict[tuple[int, ...], int] = {}
+    for ids, _ in encoded:
+        longest[beginning(ids)] = max(len(ids), longest.get(beginning(ids), 0))
+
+    def place(pair: tuple[list[int], Request]) -> tuple[int, tuple[int, ...], int]:
+        ids = pair[0]
+        own = beginning(ids)
+        return (longest[own], own, len(ids)) if count[own] > 1 else (len(ids), (), len(ids))
+
+    return sorted(encoded, key=place)
+
+
 def _kind(request: Request) -> tuple[Any, ...]:
     """Return what requests must share to be answered together."""
     enumeration = request.enumeration
@@ -58,7 +82,7 @@ def _kind(request: Request) -> tuple[Any, ...]:
 def growing_blocks(
     encoded: list[tuple[list[int], Request]], most_answers: int
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield the blocks of a stage: prompts, sorted by length, of which the first blocks are small.
+    """Yield the blocks of a stage: prompts, :func:`in_order`, of which the first blocks are small.
 
     Answers are kept block by block, so that a run that is stopped after seconds has kept some. The first block takes
     1/8 of what the later ones take (:data:`FIRST`), the second 2/8, the third 4/8.
@@ -79,16 +103,21 @@ def blocks(
     padding: int,
     tokens_at_once: Callable[[], int] = lambda: PROMPT_TOKENS_AT_ONCE,
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Prompts, sorted by length, as many together as bring at most ``answers_at_once()`` answers (one at least)."""
+    """Yield prompts in the order given, as many together as bring at most ``answers_at_once()`` answers (one at
+    least), and as differ by at most ``padding`` tokens.
+    """
     block: list[tuple[list[int], Request]] = []
-    answers = 0
+    answers = shortest = longest = 0
     for ids, request in encoded:
         answers += request.answers
-        tokens = (len(block) + 1) * len(ids)
-        other = bool(block) and (len(ids) > len(block[0][0]) + padding or _kind(request) != _kind(block[0][1]))
-        if block and (other or answers > answers_at_once() or tokens > tokens_at_once()):
+        shortest, longest = min(shortest, len(ids)), max(longest, len(ids))
+        other = longest - shortest > padding or (bool(block) and _kind(request) != _kind(block[0][1]))
+        too_much = answers > answers_at_once() or (len(block) + 1) * longest > tokens_at_once()
+        if block and (other or too_much):
             yield block
-            block, answers = [], request.answers
+            block = []
+        if not block:
+            answers, shortest, longest = request.answers, len(ids), len(ids)
         block.append((ids, request))
     if block:
         yield block

@@ -31,18 +31,18 @@ def enumerate_choices(
     most = max(map(len, sets))
     padded = [choices + [np.empty(0, dtype=np.intp)] * (most - len(choices)) for choices in sets]
     logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
-    masses = tempered_masses(logits, temperatures, padded, generation)
+    log_total, all_shares = tempered_masses(logits, temperatures, padded, generation).arrays()
     found = []
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
         others = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))
-        shares = masses.shares[row, : len(choices)]
+        shares = all_shares[row, : len(choices)]
         answers: list[Answers] = []
         correct = request.enumeration.choices.correct  # type: ignore[union-attr]
         for index, ids in enumerate([*choices, others]):
             share = shares[index] if index < len(choices) else np.maximum(1 - shares.sum(axis=0), 0)
             token = ids[int(logits[row, torch.from_numpy(ids).to(logits.device)].argmax())]
             logprobs = tempered_logprobs(
-                logits, np.array([row]), np.array([token]), masses.log_total, temperatures, generation
+                logits, np.array([row]), np.array([token]), log_total, temperatures, generation
             )
             answers.append(Answers(index == correct, share, (int(token),), "length", logprobs))
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)

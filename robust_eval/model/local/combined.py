@@ -14,83 +14,102 @@ Of a right answer, only the token counts that first settles it; what is drawn af
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from robust_eval.model.base import Curve, Floats, Matcher
-from robust_eval.model.generation import Generation
-from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.token_outcomes import next_kinds
+from robust_eval.model.base import Curve, Floats, Request
+from robust_eval.model.local.tempered import offset_logprobs
+from robust_eval.model.local.token_outcomes import Kinds, next_kinds
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import Ids, Mask
 
+_NONE: Ids = np.empty(0, dtype=np.intp)
 
-class CombinedEstimate:
-    """Gathers what the draws to one prompt, k at each of T temperatures, say about every temperature."""
 
-    def __init__(self, matcher: Matcher, temperatures: Sequence[float], trials: int, vocabulary: Vocabulary) -> None:
-        self._matcher = matcher
-        self._temperatures = temperatures
-        self._trials = trials
+class CombinedEstimates:
+    """Gathers what the draws to a block of prompts say about every temperature.
+
+    Greedy answers have no estimate, and what has no matcher. All others are asked at the same T temperatures.
+    """
+
+    def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
+        self._requests = requests
         self._vocabulary = vocabulary
-        self._by_draw = np.zeros((len(temperatures) * trials, len(temperatures)))
-        self._logprobs = np.zeros((1, len(temperatures)))  # of the level's prefixes
-        self._settled = np.zeros(1, dtype=bool)
-        self._begins = self._ends = 0  # which of them were visited last
+        self._matchers = [None if 0 in request.temperatures else request.matcher for request in requests]
+        asked = {request.temperatures for request, own in zip(requests, self._matchers, strict=True) if own}
+        assert len(asked) <= 1
+        self.temperatures: Sequence[float] = next(iter(asked), ())
+        self._first = np.cumsum([0, *(request.answers for request in requests)])
+        self._by_draw = np.zeros((self._first[-1] if asked else 0, len(self.temperatures)))
+        self._logprobs = np.zeros((len(requests), len(self.temperatures)))  # of the level's prefixes
+        self._settled = np.zeros(len(requests), dtype=bool)
         self._following: list[tuple[Floats, Mask]] = []
 
-    def visit(
-        self, logits: Tensor, texts: Sequence[bytes], draws: Ids, rows: Ids, generation: Generation, last: bool
-    ) -> list[Ids]:
-        """Count what ends rightly after the next n prefixes of the level.
+    def __bool__(self) -> bool:
+        return bool(self.temperatures)
 
-        ``logits`` (n, V) and ``texts`` (n) are theirs; ``draws`` (a,) are the draws that reach them, of all T × k in
-        the order of temperatures, and ``rows`` (a,) the prefix at which each is. Returns for each prefix the tokens
-        after which the answer is right whatever follows.
+    def kinds(self, question: int, text: bytes, last: bool) -> Kinds | None:
+        """Return what each next token makes of an answer, where there is an estimate; ``last``: no other follows."""
+        matcher = self._matchers[question]
+        return None if matcher is None else next_kinds(matcher, self._vocabulary, text, last)
+
+    def visit(self, first: int, kinds: Sequence[Kinds | None], lasts: Sequence[bool]) -> tuple[Ids, list[tuple[Ids]]]:
+        """Take the n prefixes of the level from ``first`` on, with the ``kinds`` of their next tokens, which are the
+        ``lasts`` or not.
+
+        Returns those (m,) of the n whose totals are wanted, and for each the tokens whose probability is.
         """
-        self._begins, self._ends = self._ends, self._ends + len(texts)
-        logprobs, settled = self._logprobs[self._begins : self._ends], self._settled[self._begins : self._ends]
-        kinds = [next_kinds(self._matcher, self._vocabulary, text, last) for text in texts]
-        none = np.empty(0, dtype=np.intp)
-        self._right = [none if known else kind.right for kind, known in zip(kinds, settled, strict=True)]
+        self._rows = slice(first, first + len(kinds))
+        settled = self._settled[self._rows]
+        self._right = [_NONE if kind is None or done else kind.right for kind, done in zip(kinds, settled, strict=True)]
         # After the last token and where the answer is settled, only what ends rightly here is wanted.
-        wanted = np.flatnonzero(
-            [len(ids) > 0 if last else not known for ids, known in zip(self._right, settled, strict=True)]
+        self._wanted = np.flatnonzero(
+            [
+                kind is not None and (len(ids) > 0 if last else not done)
+                for kind, ids, done, last in zip(kinds, self._right, settled, lasts, strict=True)
+            ]
         )
-        sets = [(self._right[row],) for row in wanted]
-        masses = tempered_masses(
-            logits[torch.from_numpy(wanted).to(logits.device)], self._temperatures, sets, generation
-        )
+        return self._wanted, [(self._right[row],) for row in self._wanted]
+
+    def count(self, log_total: Floats, shares: Floats, draws: Ids, rows: Ids) -> None:
+        """Count what ends rightly after the prefixes visited.
+
+        ``log_total`` (m, T) and ``shares`` (m, 1, T) are those of what :meth:`visit` wanted; ``draws`` (a,) are the
+        draws, of all in the block, that reach the prefixes, and ``rows`` (a,) the prefix at which each is.
+        """
+        logprobs = self._logprobs[self._rows]
         self._log_total = np.zeros_like(logprobs)
-        self._log_total[wanted] = masses.log_total
+        self._log_total[self._wanted] = log_total
         share = np.zeros_like(logprobs)
-        share[wanted] = masses.shares.sum(axis=1)
+        share[self._wanted] = shares.sum(axis=1)
         mixture = np.exp(logprobs).mean(axis=1, keepdims=True)
         ratio = np.divide(np.exp(logprobs), mixture, out=np.zeros_like(logprobs), where=mixture > 0)
         self._by_draw[draws] += (ratio * share)[rows]
-        return [kind.closed for kind in kinds]
 
-    def descend(self, logits: Tensor, rows: Ids, tokens: Ids, generation: Generation) -> None:
-        """Add prefixes of the next level: ``tokens`` (m,) after the rows (m,) of those that were visited last."""
-        step = tempered_logprobs(logits, rows, tokens, self._log_total, self._temperatures, generation)
+    def descend(self, rows: Ids, tokens: Ids, offsets: Floats, possible: Mask | None) -> None:
+        """Add prefixes of the next level: ``tokens`` (m,) after the rows (m,) of those that were visited last.
+
+        ``offsets`` (m,) and ``possible`` (m, T) are those of :func:`offset_logprobs`.
+        """
+        step = offset_logprobs(offsets, self._log_total[rows], self.temperatures, possible)
         right = [token in self._right[row] for row, token in zip(rows, tokens, strict=True)]
-        settled = self._settled[self._begins + rows] | np.array(right, dtype=bool)
-        self._following.append((self._logprobs[self._begins + rows] + step, settled))
+        settled = self._settled[self._rows][rows] | np.array(right, dtype=bool)
+        self._following.append((self._logprobs[self._rows][rows] + step, settled))
 
     def go_on(self) -> None:
         """Make the next level, whose prefixes are complete, the level."""
-        if self._following:
-            self._logprobs, self._settled = (np.concatenate(part) for part in zip(*self._following, strict=True))
-        self._begins = self._ends = 0
+        self._logprobs, self._settled = (np.concatenate(part) for part in zip(*self._following, strict=True))
         self._following = []
 
-    def curve(self) -> Curve:
+    def curve(self, question: int) -> Curve | None:
         """Return the estimate at each temperature; its standard error is that of draws in strata, one for each
         temperature.
         """
-        strata = self._by_draw.reshape(len(self._temperatures), self._trials, -1)
-        error = np.full(len(self._temperatures), np.nan)
-        if self._trials > 1:
-            error = np.sqrt((strata.var(axis=1, ddof=1) * self._trials).sum(axis=0)) / len(self._by_draw)
-        bounds = np.zeros(len(self._temperatures)), np.ones(len(self._temperatures))
-        return Curve(np.array(self._temperatures), self._by_draw.mean(axis=0), error, *bounds)
+        if self._matchers[question] is None:
+            return None
+        trials, count = self._requests[question].trials, len(self.temperatures)
+        by_draw = self._by_draw[self._first[question] : self._first[question + 1]]
+        strata = by_draw.reshape(count, trials, -1)
+        error = np.full(count, np.nan)
+        if trials > 1:
+            error = np.sqrt((strata.var(axis=1, ddof=1) * trials).sum(axis=0)) / len(by_draw)
+        bounds = np.zeros(count), np.ones(count)
+        return Curve(np.array(self.temperatures), by_draw.mean(axis=0), error, *bounds)

@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
+from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4
 """Lowest temperature that logits are divided by (Fastowski et al., Eq. 2); 0 itself is greedy."""
@@ -23,7 +25,9 @@ PART = 16
 BLOCK = PART * PART
 LEVELS = 3
 """Uniform numbers that one token takes: for its block, its part of the block, and its place in the part."""
-_PAIRS_AT_ONCE = 16  # (node, temperature) pairs whose weights are held at once: 16 × 150,000 tokens are 10 MB
+PAIRS_AT_ONCE = {False: 16, True: 1024}
+"""(Node, temperature) pairs whose weights are held at once: 16 × 150,000 tokens are 10 MB; on CUDA (True) many, for
+there every call costs the same."""
 
 
 def answer_uniforms(
@@ -49,9 +53,9 @@ class Drawn(NamedTuple):
 
 
 def draw(
-    logits: Tensor, node: Tensor, temperature: Tensor, uniforms: Tensor, generation: Generation | None = None
+    logits: Tensor, node: Ids, temperature: Floats, uniforms: Tensor, generation: Generation | None = None
 ) -> Drawn:
-    """Draw one token for each of a answers.
+    """Draw one token for each of a answers; the device is never waited for.
 
     Parameters
     ----------
@@ -59,7 +63,8 @@ def draw(
         (n, V): a row for each distinct prefix.
     node, temperature, uniforms
         (a,), (a,) and (a, LEVELS): the row that answer continues, its temperature (0: the most probable token, the
-        first of equals), its random numbers. Equal (node, temperature) pairs are evaluated once.
+        first of equals), its random numbers, on the device of the logits. Equal (node, temperature) pairs are evaluated
+        once.
     generation
         Truncation; None or its default draws from the whole vocabulary.
 
@@ -68,31 +73,36 @@ def draw(
     p_i ∝ exp(log P_i / max(t, ε)) (Fastowski et al., Eq. 2). Weights are float32 relative to the largest; all sums
     over the vocabulary are float64.
     """
-    tokens = torch.empty_like(node)
-    logprobs = torch.zeros(len(node), dtype=torch.float64, device=logits.device)
-    greedy = temperature == 0
-    tokens[greedy] = logits[node[greedy]].argmax(dim=-1)
+    device = logits.device
+    tokens = torch.empty(len(node), dtype=torch.long, device=device)
+    logprobs = torch.zeros(len(node), dtype=torch.float64, device=device)
+    greedy = torch.from_numpy(np.flatnonzero(temperature == 0)).to(device)
+    if len(greedy):
+        tokens[greedy] = logits[torch.from_numpy(node[temperature == 0]).to(device)].argmax(dim=-1)
 
-    sampled = torch.nonzero(~greedy).squeeze(1)
-    levels, level = torch.unique(temperature[sampled], return_inverse=True)
-    pairs, pair = torch.unique(node[sampled] * len(levels) + level, return_inverse=True)
-    order = torch.argsort(pair, stable=True)
-    bounds = torch.bincount(pair, minlength=len(pairs)).cumsum(0).tolist()
+    sampled = np.flatnonzero(temperature != 0)
+    levels, level = np.unique(temperature[sampled], return_inverse=True)
+    pairs, pair = np.unique(node[sampled] * len(levels) + level, return_inverse=True)
+    order = np.argsort(pair, kind="stable")
+    bounds = np.bincount(pair, minlength=len(pairs)).cumsum()
     largest = logits.amax(dim=-1, keepdim=True).float()
-    for start in range(0, len(pairs), _PAIRS_AT_ONCE):
-        stop = min(start + _PAIRS_AT_ONCE, len(pairs))
-        answers = order[bounds[start - 1] if start else 0 : bounds[stop - 1]]
-        chunk = pairs[start:stop]
-        rows = chunk // len(levels)
+    at_once = PAIRS_AT_ONCE[logits.is_cuda]
+    for start in range(0, len(pairs), at_once):
+        chunk = pairs[start : start + at_once]
+        own = order[bounds[start - 1] if start else 0 : bounds[start + len(chunk) - 1]]
+        answers = torch.from_numpy(sampled[own]).to(device)
+        rows = torch.from_numpy(chunk // len(levels)).to(device)
         scaled = logits[rows].float()  # a copy, so that what follows can happen in place
         scaled -= largest[rows]
-        scaled /= levels[chunk % len(levels), None].clamp(min=EPSILON).to(scaled.dtype)
+        divisors = torch.from_numpy(np.maximum(levels[chunk % len(levels)], EPSILON)).to(device, scaled.dtype)
+        scaled /= divisors[:, None]
         if generation is not None and generation.truncates:
             scaled = generation.truncated(scaled)
         weights = scaled.exp_()
-        picked, weight, total = _pick_tokens(weights, pair[answers] - start, uniforms[sampled[answers]])
-        tokens[sampled[answers]] = picked
-        logprobs[sampled[answers]] = weight.log() - total.log()
+        places = torch.from_numpy(pair[own] - start).to(device)
+        picked, weight, total = _pick_tokens(weights, places, uniforms[answers])
+        tokens[answers] = picked
+        logprobs[answers] = weight.log() - total.log()
     return Drawn(tokens, logprobs)
 
 

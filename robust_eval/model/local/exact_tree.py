@@ -99,7 +99,7 @@ def enumerate_answers(
     level = prefixes.roots(prompts)
     for step in range(requests[0].max_new_tokens):
         parents: list[Ids] = []
-        for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), vocabulary.ends.device)):
+        for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), level.device)):
             before = [[*prompts[i], *node.tokens] for i in part for node in trees[i].level]
             logits = generation.penalized(level[first:end], before)
             bounds = np.cumsum([0, *(len(trees[i].level) for i in part)]).tolist()
@@ -108,9 +108,7 @@ def enumerate_answers(
         tokens = [node.tokens[-1] for tree in trees for node in tree.level]
         if not tokens:
             break
-        device = vocabulary.ends.device
-        rows = torch.from_numpy(np.concatenate(parents)).to(device)
-        level = prefixes.children(rows, torch.tensor(tokens, device=device))
+        level = prefixes.children(np.concatenate(parents), np.array(tokens))
     return [tree.result() for tree in trees]
 
 
@@ -163,9 +161,8 @@ class _Tree:
         self._kinds = [next_kinds(self.matcher, self.vocabulary, node.text, last) for node in self.level]
         sets = [(kind.right, kind.wrong, kind.open) for kind in self._kinds]
         if last:
-            masses = tempered_masses(logits, self.temperatures, sets, generation)
-            self._log_total = masses.log_total
-            self._count(logits, masses.shares, generation, last)
+            self._log_total, shares = tempered_masses(logits, self.temperatures, sets, generation).arrays()
+            self._count(logits, shares, generation, last)
             self.level = []
             return np.empty(0, dtype=np.intp)
         weight = torch.from_numpy(np.stack([node.weight for node in self.level])).to(logits.device)
@@ -176,9 +173,8 @@ class _Tree:
             weighted = mass * factor.to(mass.dtype)[:, None]
             scores[start : start + len(mass)].addcmul_(weighted, weighted)
 
-        masses = tempered_masses(logits, self.temperatures, sets, generation, add_scores)
-        self._log_total = masses.log_total
-        self._count(logits, masses.shares, generation, last)
+        self._log_total, shares = tempered_masses(logits, self.temperatures, sets, generation, add_scores).arrays()
+        self._count(logits, shares, generation, last)
         scores.sqrt_().mul_(SPREAD_OTHER)
         for row, kind in enumerate(self._kinds):
             for ids, factor in (

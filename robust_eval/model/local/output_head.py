@@ -32,6 +32,10 @@ class OutputHead:
         self._output = layers_output
         self._hidden: Tensor = layers_output.last_hidden_state.flatten(0, 1)[:n]
 
+    @property
+    def device(self) -> torch.device:
+        return self._hidden.device
+
     def __len__(self) -> int:
         return len(self._hidden)
 

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
 
 from robust_eval.model.local.output_head import OutputHead
 from robust_eval.model.local.prefix_rows import SharedPrompt
+from robust_eval.model.local.prompt_tree import PromptTree
+from robust_eval.model.token_texts import Ids
 
 ATTENTION = "answer_tree"
 TOKENS_AT_A_TIME = 32
@@ -30,7 +33,7 @@ class Level:
     ``place`` (n,) is each token's place in a (questions × width) rectangle, ``ancestors`` (n, depth) the positions of
     its ancestors and itself in ``keys`` and ``values``, (groups, all answer tokens of the block so far, size) by layer.
     ``prompt`` holds the prompts' keys and values by layer, (groups × questions, longest prompt, size); ``padding`` (n,
-    longest prompt) is true at those that do not belong to a token's own prompt; None where all are equally long.
+    longest prompt) is true at those that do not belong to a token's own prompt; None where all of them do.
     """
 
     questions: int
@@ -44,8 +47,9 @@ class Level:
 
 
 class PackedPrefixes:
-    """The prompts but for their last tokens in a rectangle, padded on the right, where causal attention does not see
-    it; then those last tokens, and after them all prefixes of each level of the answers, in one packed row.
+    """The prompts but for their last tokens as a tree, each of its stages in a rectangle, padded on the right, where
+    causal attention does not see it; then those last tokens, and after them all prefixes of each level of the answers,
+    in one packed row.
 
     For models whose every layer attends to the whole sequence: see :func:`agrees_with_plain_passes`.
     """
@@ -55,51 +59,76 @@ class PackedPrefixes:
         self._shared = SharedPrompt(model, shared)
 
     @torch.inference_mode()
-    def roots(self, prompts: Sequence[Sequence[int]]) -> OutputHead:
+    def roots(self, prompts: Sequence[Sequence[int]], deepest: bool = False) -> OutputHead:
         """Return logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one
         more.
+
+        What several of them begin with is evaluated once, where that is cheaper, or in any case where ``deepest``.
         """
-        device = self._model.device
-        cache = self._shared.repeated(len(prompts))
-        own = [list(prompt)[self._shared.length : -1] for prompt in prompts]
-        width = max(map(len, own))
-        if width:
-            padded = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in own], device=device)
-            self._model.base_model(input_ids=padded, past_key_values=cache, use_cache=True)
-        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
-        self._lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-        self._padded = len(set(map(len, own))) > 1
-        self._question = torch.arange(len(prompts), device=device)
-        self._ancestors = torch.empty((len(prompts), 0), dtype=torch.long, device=device)
+        own = [prompt[self._shared.length : -1] for prompt in prompts]
+        self._read(PromptTree.of(own, cheapest=not deepest))
+        self._lengths = np.array([len(prompt) - 1 for prompt in prompts])
+        self._question = np.arange(len(prompts))
+        self._ancestors = np.empty((len(prompts), 0), dtype=np.intp)
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
         self._stored = 0
-        return self.children(self._question, torch.tensor([prompt[-1] for prompt in prompts], device=device))
+        return self.children(self._question, np.array([prompt[-1] for prompt in prompts]))
+
+    def _read(self, tree: PromptTree) -> None:
+        """Evaluate what follows the shared tokens. Keep keys and values of each sequence, and which are padding."""
+        cache = self._shared.repeated(len(tree.stages[0].tokens))
+        padding = np.zeros((len(tree.stages[0].tokens), self._shared.length), dtype=bool)
+        for number, stage in enumerate(tree.stages):
+            if number:
+                cache.reorder_cache(self._on_device(np.array(stage.parents)))
+                padding = padding[stage.parents]
+            if not stage.width:
+                continue
+            places = np.arange(stage.width)
+            gaps: dict[str, Tensor] = {}
+            if padding.any():
+                seen = np.pad(~padding, ((0, 0), (0, stage.width)), constant_values=True)
+                after = (~padding).sum(axis=1, keepdims=True) + places
+                gaps = {"attention_mask": self._on_device(seen), "position_ids": self._on_device(after)}
+            tokens = np.array([[*run, *[0] * (stage.width - len(run))] for run in stage.tokens])
+            self._model.base_model(input_ids=self._on_device(tokens), past_key_values=cache, use_cache=True, **gaps)
+            lengths = np.array([[len(run)] for run in stage.tokens])
+            padding = np.concatenate([padding, places >= lengths], axis=1)
+        if tree.leaves != list(range(len(padding))):
+            cache.reorder_cache(self._on_device(np.array(tree.leaves)))
+            padding = padding[tree.leaves]
+        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
+        self._padding = self._on_device(padding) if padding.any() else None
+
+    def _on_device(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._model.device)
 
     @torch.inference_mode()
-    def children(self, parents: Tensor, tokens: Tensor) -> OutputHead:
+    def children(self, parents: Ids, tokens: Ids) -> OutputHead:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
         and ``tokens`` continues them.
         """
         wanted = len(tokens)
-        gaps = -wanted % TOKENS_AT_A_TIME  # filled with the last prefix over again
-        parents, tokens = (torch.cat([given, given[-1:].expand(gaps)]) for given in (parents, tokens))
+        gaps = (0, -wanted % TOKENS_AT_A_TIME)  # filled with the last prefix over again
+        parents, tokens = (np.pad(given, gaps, mode="edge") for given in (parents, tokens))
         count = len(tokens)
-        self._question = self._question[parents]
-        position = self._lengths[self._question] + self._ancestors.shape[1]
-        own = torch.arange(self._stored, self._stored + count, device=tokens.device)
-        self._ancestors = torch.cat([self._ancestors[parents], own[:, None]], dim=1)
+        question = self._question[parents]
+        position = self._lengths[question] + self._ancestors.shape[1]
+        own = np.arange(self._stored, self._stored + count)
+        ancestors = np.concatenate([self._ancestors[parents], own[:, None]], axis=1)
         self._stored += count
-        sizes = torch.bincount(self._question, minlength=len(self._lengths))
-        first = sizes.cumsum(0) - sizes
+        sizes = np.bincount(question, minlength=len(self._lengths))
+        first = sizes.cumsum() - sizes
         width = int(sizes.max())
+        of_question = self._on_device(question)
         level = Level(
             questions=len(self._lengths),
             width=width,
-            place=self._question * width + torch.arange(count, device=tokens.device) - first[self._question],
-            ancestors=self._ancestors,
+            place=self._on_device(question * width + np.arange(count) - first[question]),
+            ancestors=self._on_device(ancestors),
             prompt=self._prompt,
-            padding=self._padding() if self._padded else None,
+            padding=None if self._padding is None else self._padding[of_question],
             keys=self._keys,
             values=self._values,
         )
@@ -107,16 +136,15 @@ class PackedPrefixes:
         self._model.set_attn_implementation(ATTENTION)
         try:
             output = self._model.base_model(
-                input_ids=tokens[None], position_ids=position[None], use_cache=False, tree=level
+                input_ids=self._on_device(tokens[None]),
+                position_ids=self._on_device(position[None]),
+                use_cache=False,
+                tree=level,
             )
         finally:
             self._model.set_attn_implementation(before)
-        self._question, self._ancestors = self._question[:wanted], self._ancestors[:wanted]
+        self._question, self._ancestors = question[:wanted], ancestors[:wanted]
         return OutputHead(self._model, output, wanted)
-
-    def _padding(self) -> Tensor:
-        places = torch.arange(int(self._lengths.max()), device=self._lengths.device)
-        return places >= self._lengths[self._question][:, None]
 
 
 @torch.inference_mode()
@@ -125,22 +153,25 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
 
     What a model's library says it supports is not to be trusted: sliding windows, recurrent layers and attention with
     extra terms can differ in silence. Compared are the logits two tokens deep with passes over the whole sequences,
-    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths.
+    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths. A twin of the
+    longest, with another token before its last, begins like it.
     """
     prompts = [list(prompt) for prompt in prompts[:2]]
-    device = model.device
-    parents = torch.tensor([0, 0, len(prompts) - 1], device=device)
+    prompts.append([*prompts[-1][:-2], prompts[-1][0], prompts[-1][-1]])
+    parents = np.array([0, len(prompts) - 2, len(prompts) - 1])
     try:
         packed = PackedPrefixes(model, shared)
-        first = packed.roots(prompts)[:][parents].topk(3, dim=-1).indices[torch.arange(3), torch.arange(3)]
-        second = packed.children(parents, first)[:].argmin(dim=-1)  # any token will do; an unlikely one tests as well
-        found = packed.children(torch.arange(3, device=device), second)[:]
+        likeliest = packed.roots(prompts, deepest=True)[:].topk(3, dim=-1).indices.cpu().numpy()
+        first = likeliest[parents, np.arange(3)]
+        # any token will do after it; an unlikely one tests as well
+        second = packed.children(parents, first)[:].argmin(dim=-1).cpu().numpy()
+        found = packed.children(np.arange(3), second)[:]
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
         return False
-    tails = torch.stack([first, second], dim=1).tolist()
+    tails = np.stack([first, second], axis=1).tolist()
     plain = []
     for parent, tail in zip(parents.tolist(), tails, strict=True):
-        sequence = torch.tensor([[*prompts[parent], *tail]], device=device)
+        sequence = torch.tensor([[*prompts[parent], *tail]], device=model.device)
         plain.append(model(input_ids=sequence, use_cache=False, logits_to_keep=1).logits[0, -1].float())
     expected = torch.stack(plain)
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
@@ -206,9 +237,5 @@ def _by_group(cached: Tensor) -> Tensor:
     return cached.transpose(0, 1).flatten(0, 1)
 
 
-def _no_mask(*_: Any, **__: Any) -> None:
-    """Tree attention needs no mask: every key that a token is shown is one that it may attend to."""
-
-
+# It needs no mask, for every key that a token is shown is one that it may attend to; so none is registered.
 AttentionInterface.register(ATTENTION, tree_attention)
-AttentionMaskInterface.register(ATTENTION, _no_mask)

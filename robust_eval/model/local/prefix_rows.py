@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from robust_eval.model.token_texts import Ids
+
 
 class SharedPrompt:
     """The tokens that all prompts begin with, evaluated once."""
@@ -48,12 +50,12 @@ class PrefixRows:
         own = [list(prompt)[self._shared.length :] for prompt in prompts]
         return self._forward(torch.tensor(own, device=self._model.device))
 
-    def children(self, parents: Tensor, tokens: Tensor) -> Tensor:
+    def children(self, parents: Ids, tokens: Ids) -> Tensor:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
         and ``tokens`` continues them.
         """
-        self._cache.reorder_cache(parents)
-        return self._forward(tokens[:, None])
+        self._cache.reorder_cache(torch.from_numpy(parents).to(self._model.device))
+        return self._forward(torch.from_numpy(tokens[:, None]).to(self._model.device))
 
     @torch.inference_mode()
     def _forward(self, tokens: Tensor) -> Tensor:

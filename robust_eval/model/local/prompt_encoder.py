@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.model.base import Request
+from robust_eval.model.local.batching import in_order
 from robust_eval.model.local.thinking import Thinking
 from robust_eval.prompt.prompt import Prompt
 
@@ -64,9 +65,9 @@ class PromptEncoder:
             special = False
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
 
-    def by_length(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
-        """Return the requests with their prompts' ids, the shortest first."""
-        return sorted(((self(request.prompt), request) for request in requests), key=lambda pair: len(pair[0]))
+    def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
+        """Return the requests with their prompts' ids, in the order in which they are answered."""
+        return in_order([(self(request.prompt), request) for request in requests])
 
 
 def _takes_system_role(tokenizer: Any) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.token_texts import Ids, Mask
 
 _ROWS_AT_ONCE = 8
 """Rows of logits in work at once: 8 × 50,000 tokens are 1.6 MB, which stay in a processor's cache."""
@@ -19,11 +19,23 @@ _ROWS_AT_ONCE = 8
 @dataclass(frozen=True)
 class Masses:
     """Of n prefixes at T temperatures: ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less
-    the row's largest; ``shares`` (n, sets, T) the probability of each set of tokens.
+    the row's largest; ``shares`` (n, sets, T) the probability of each set of tokens. Both lie on the logits' device.
     """
 
-    log_total: Floats
-    shares: Floats
+    log_total: Tensor
+    shares: Tensor
+
+    def arrays(self) -> tuple[Floats, Floats]:
+        """Return both as arrays."""
+        log_total, shares = fetched(self.log_total, self.shares)
+        return log_total, shares
+
+
+def fetched(*tensors: Tensor) -> list[Floats]:
+    """Return tensors as arrays of float64, for which the device is waited for once."""
+    numbers = torch.cat([tensor.flatten().double() for tensor in tensors]).cpu().numpy()
+    parts = np.split(numbers, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
+    return [part.reshape(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def tempered_masses(
@@ -51,10 +63,11 @@ def tempered_masses(
     """
     count = len(sets[0]) if len(sets) else 0
     order = [(i, False) for i in range(len(temperatures))] if generation.truncates else _by_halves(temperatures)
-    log_total = np.empty((len(logits), len(temperatures)))
-    sums = np.zeros((len(logits), count, len(temperatures)))
-    for start in range(0, len(logits), _ROWS_AT_ONCE):
-        x = logits[start : start + _ROWS_AT_ONCE].float()
+    log_total = torch.empty((len(logits), len(temperatures)), dtype=torch.float64, device=logits.device)
+    sums = log_total.new_zeros((len(logits), count, len(temperatures)))
+    at_once = len(logits) if logits.is_cuda else _ROWS_AT_ONCE
+    for start in range(0, len(logits), max(1, at_once)):
+        x = logits[start : start + at_once].float()
         x = x - x.amax(dim=-1, keepdim=True)
         members = [ids for row in sets[start : start + len(x)] for ids in row]
         sizes = [len(ids) for ids in members]
@@ -76,9 +89,9 @@ def tempered_masses(
             parts[index].index_add_(0, segment, weights[rows, columns].double())
             if visit is not None:
                 visit(start, index, weights, totals[index])
-        log_total[start : start + len(x)] = totals.log().T.cpu().numpy()
+        log_total[start : start + len(x)] = totals.log().T
         shares = parts.view(len(temperatures), len(x), count) / totals[:, :, None]
-        sums[start : start + len(x)] = shares.permute(1, 2, 0).cpu().numpy()
+        sums[start : start + len(x)] = shares.permute(1, 2, 0)
     return Masses(log_total, sums)
 
 
@@ -105,14 +118,35 @@ def tempered_logprobs(
     """Return (m, T) log-probabilities of the next tokens ``tokens`` (m,) after the prefixes ``rows`` (m,); −inf where
     cut.
     """
-    at = np.maximum(np.asarray(temperatures), EPSILON)
-    place = torch.from_numpy(rows).to(logits.device)
+    own = np.unique(rows) if generation.truncates else rows  # of the others nothing need be cut
+    place = torch.from_numpy(np.searchsorted(own, rows) if generation.truncates else rows).to(logits.device)
     chosen = torch.from_numpy(tokens).to(logits.device)
-    x = (logits[place, chosen].float() - logits.amax(dim=-1).float()[place]).double().cpu().numpy()
-    logprobs: Floats = x[:, None] / at - log_total[rows]
     if generation.truncates:
-        distinct, inverse = torch.unique(place, return_inverse=True)
-        for index, temperature in enumerate(at.tolist()):
-            kept = generation.truncated(logits[distinct].float() / temperature)[inverse, chosen]
-            logprobs[kept.isinf().cpu().numpy(), index] = -np.inf
-    return logprobs
+        logits = logits[torch.from_numpy(own).to(logits.device)]
+    offsets, *possible = fetched(*offsets_of(logits, place, chosen, temperatures, generation))
+    return offset_logprobs(offsets, log_total[rows], temperatures, possible[0] > 0 if possible else None)
+
+
+def offsets_of(
+    logits: Tensor, rows: Tensor, tokens: Tensor, temperatures: Sequence[float], generation: Generation
+) -> list[Tensor]:
+    """Return what :func:`offset_logprobs` needs to know of tokens (m,) after rows (m,) of logits, on their device:
+    offsets (m,) and, where the vocabulary is truncated, which tokens are left at each temperature (m, T).
+    """
+    offsets = [logits[rows, tokens].float() - logits.amax(dim=-1).float()[rows]]
+    if generation.truncates:
+        at = [max(temperature, EPSILON) for temperature in temperatures]
+        kept = [generation.truncated(logits.float() / temperature)[rows, tokens] for temperature in at]
+        offsets.append(~torch.stack(kept, dim=-1).isinf())
+    return offsets
+
+
+def offset_logprobs(
+    offsets: Floats, log_total: Floats, temperatures: Sequence[float], possible: Mask | None = None
+) -> Floats:
+    """Return (m, T) log-probabilities of tokens whose logits lie ``offsets`` (m,) below the largest of their rows.
+
+    ``log_total`` (m, T) are the rows' totals; where a token is not ``possible`` (m, T), it is −inf.
+    """
+    logprobs: Floats = offsets[:, None] / np.maximum(np.asarray(temperatures), EPSILON) - log_total
+    return logprobs if possible is None else np.where(possible, logprobs, -np.inf)

@@ -90,7 +90,7 @@ class Transformers(TransformersSettings, ModelConfig):
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
         tokenizer = self._tokenizer()
         encode = PromptEncoder(tokenizer, self.prompt_style, self.chat_template, self.thinking(tokenizer))
-        encoded = encode.by_length(requests)
+        encoded = encode.in_order(requests)
         divided = growing_blocks(encoded, self.most_answers_at_once)
         return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
 

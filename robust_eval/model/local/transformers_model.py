@@ -90,7 +90,7 @@ class TransformersModel(LanguageModel):
             for request in (request for request in requests if request.item in missing):
                 yield [Reply(request, self._thoughtful(request))]
             return
-        encoded = self._encode.by_length(self._readable(requests))
+        encoded = self._encode.in_order(self._readable(requests))
         divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
         beside = beside or Beside.of(encoded)
         prefixes, packs = self._prefixes_after(beside)
@@ -99,6 +99,8 @@ class TransformersModel(LanguageModel):
         )
         fit = free_memory(self.model.device) // 2 // (self.bytes_per_question // beside.answers)
         for together in divided:
+            if not packs:  # which takes prompts of one length together alone
+                together = sorted(together, key=lambda pair: len(pair[0]))
             for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
                 if wanted := [pair for pair in block if pair[1].item in missing]:
                     yield from self._replies(prefixes, wanted)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from torch import Tensor
 
-from robust_eval.model.token_texts import Ids, TokenTexts
+from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,8 @@ class Vocabulary:
     after its first line that is not blank. ``read_texts`` gives what the tokens write, and is called if that is needed.
     """
 
-    ends: Tensor
-    carries: Tensor
+    ends: Mask
+    carries: Mask
     read_texts: Callable[[], TokenTexts]
     stop: tuple[bytes, ...] = ()
     first_line: bool = False
@@ -32,7 +31,7 @@ class Vocabulary:
 
     @cached_property
     def end_ids(self) -> Ids:
-        return np.flatnonzero(self.ends.cpu().numpy())
+        return np.flatnonzero(self.ends)
 
     @cached_property
     def _first_line_ends(self) -> tuple[Ids, Ids]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -121,7 +122,7 @@ def test_a_chat_style_needs_a_chat_template(folder: Path, tmp_path: Path):
 def test_plain_prompts_are_continued_and_end_at_a_line_break(folder: Path):
     model = load(folder, prompt_style="plain")
     newline = model.tokenizer("\n").input_ids[0]
-    ends = torch.nonzero(model.texts.vocabularies[True].ends).flatten().tolist()
+    ends = np.flatnonzero(model.texts.vocabularies[True].ends).tolist()
     assert ends == sorted([2, newline])
     assert not model.texts.vocabularies[True].carries[newline]
     completions = [c for reply in answered(model, [request("Two?", 400, (3.0,))]) for c in reply.completions]
@@ -139,7 +140,7 @@ def test_a_chat_prompt_follows_the_template(folder: Path):
     model = load(folder, prompt_style="chat")
     ids = model._encode(request("Two?").prompt)
     assert model.tokenizer.decode(ids) == "<system>Be brief.<user>One?<assistant>1<user>Two?<bot>"
-    assert torch.nonzero(model.texts.vocabularies[True].ends).flatten().tolist() == [2]
+    assert np.flatnonzero(model.texts.vocabularies[True].ends).tolist() == [2]
 
 
 def test_a_chat_answer_is_its_first_line(folder: Path):
@@ -443,7 +444,7 @@ def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, styl
     free = load(folder, prompt_style=style)
     stopped = load(folder, prompt_style=style, stop=stop)
     ((_, without, *_),), ((_, found, *_),) = answered(free, [asked]), answered(stopped, [asked])
-    ends = torch.nonzero(free.texts.vocabularies[True].ends).flatten().tolist()
+    ends = np.flatnonzero(free.texts.vocabularies[True].ends).tolist()
     raw = free.texts.vocabularies[True].texts.raw
     earlier = 0
     for longer, completion in zip(without, found, strict=True):
@@ -579,7 +580,7 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
     requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
     for asked, (completion,), *_ in answered(model, requests):
         ids = torch.tensor([model._encode(asked.prompt)])
-        ends = torch.nonzero(model.texts.vocabularies[True].ends).flatten().tolist()
+        ends = np.flatnonzero(model.texts.vocabularies[True].ends).tolist()
         generated = model.model.generate(
             ids,
             attention_mask=torch.ones_like(ids),

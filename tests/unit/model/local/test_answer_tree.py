@@ -1,6 +1,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import torch
 from architectures import tiny
 from scipy import stats
+from support.op_counter import counted
 
+from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local import answer_tree
@@ -41,7 +44,7 @@ def read_texts() -> TokenTexts:
 
 
 def vocabulary(size: int) -> Vocabulary:
-    ends = torch.zeros(size, dtype=torch.bool)
+    ends = np.zeros(size, dtype=bool)
     ends[list(ENDS)] = True
     return Vocabulary(ends, ~ends, read_texts)
 
@@ -219,7 +222,7 @@ def test_other_seeds_and_questions_have_other_streams():
 def test_frequencies_follow_the_probabilities_at_a_vocabulary_of_150_thousand(evaluator: type, cut: Generation):
     size, draws = 150_000, 20_000
     model = tiny("llama", vocabulary=size)
-    none = torch.zeros(size, dtype=torch.bool)
+    none = np.zeros(size, dtype=bool)
     words = Vocabulary(none, ~none, lambda: TokenTexts([]))
     (drawn,) = sample_answers(evaluator(model, []), [request("a", (0.7, 1.5), draws, 1)], PROMPTS[:1], words, cut)
     scattered = np.random.default_rng(0).permutation(size) % 40  # groups of tokens from all over the vocabulary
@@ -231,3 +234,19 @@ def test_frequencies_follow_the_probabilities_at_a_vocabulary_of_150_thousand(ev
             expected = np.bincount(group, p, minlength=40) * draws
             observed = np.bincount(group[tokens], minlength=40)
             assert stats.chisquare(observed, expected, sum_check=False).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("matcher", [None, AnswerMatcher(["ab"])], ids=["draws alone", "combined estimates"])
+def test_a_device_is_waited_for_once_a_level_however_many_questions_there_are(matcher: AnswerMatcher | None):
+    model = tiny("llama")
+    pieces = [bytes([97 + token % 3]) for token in range(48)]
+    words = replace(vocabulary(48), read_texts=lambda: TokenTexts(pieces))
+    waits = []
+    for questions in (1, 4):
+        asked = [replace(request(str(n), (0.5, 1.0, 2.0), 5, 4), matcher=matcher) for n in range(questions)]
+        prompts = [[*SHARED, *range(10, 14 + 3 * n)] for n in range(questions)]
+        prefixes = PackedPrefixes(model, SHARED)
+        with counted(model.base_model, model.get_output_embeddings()) as counter:
+            sample_answers(prefixes, asked, prompts, words, Generation())
+        waits.append({part: counter.total[f"{part}_waits"] for part in ("outside", "head", "body")})
+    assert waits == [{"outside": 4, "head": 0, "body": 0}] * 2

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust_eval.model.base import Request
-from robust_eval.model.local.batching import FIRST, PADDING, PROMPT_TOKENS_AT_ONCE, growing_blocks
+from robust_eval.model.local.batching import FIRST, PADDING, PROMPT_TOKENS_AT_ONCE, growing_blocks, in_order
 from robust_eval.prompt.prompt import Prompt
 
 
@@ -38,3 +38,25 @@ def test_every_prompt_is_in_one_block_and_no_block_exceeds_its_share(lengths: li
         assert len(block) == 1 or len(block) * trials <= most * share / FIRST
         assert len(block) == 1 or len(block) * longest <= PROMPT_TOKENS_AT_ONCE * share / FIRST
         assert longest - len(block[0][0]) <= PADDING
+
+
+def prompts_of(*tokens: list[int]) -> list[tuple[list[int], Request]]:
+    request = Request("q", 0, Prompt("", (), "?"), (1.0,), 1, 5, 0)
+    return [(prompt, request) for prompt in tokens]
+
+
+def test_prompts_are_answered_by_length():
+    found = in_order(prompts_of([9, 1, 2, 3], [9, 4], [9, 5, 6]))
+    assert [prompt for prompt, _ in found] == [[9, 4], [9, 5, 6], [9, 1, 2, 3]]
+
+
+def test_prompts_that_begin_alike_are_answered_together():
+    passage, other = [9, *[1] * 30], [9, *[2] * 32]
+    first, second, third = [*passage, 3], [*passage, 4, 4, 4, 4], [*passage, 5, 5]
+    between = [*other, 6]
+    found = in_order(prompts_of(second, between, first, third))
+    assert [prompt for prompt, _ in found] == [between, first, third, second]
+
+
+def test_prompts_of_one_length_stay_as_they_are_asked():
+    assert [prompt for prompt, _ in in_order(prompts_of([9, 7], [9, 3], [9, 5]))] == [[9, 7], [9, 3], [9, 5]]

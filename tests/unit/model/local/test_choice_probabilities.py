@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from toy_language import Table
 
 from robust_eval.grader.letter import LetterChoices
@@ -19,7 +18,7 @@ AT = (0.5, 1.0, 2.0)
 def found(count: int, correct: int | None, cut: Generation | None = None) -> tuple[Table, object]:
     table = Table(language=9, vocabulary=len(PIECES))
     texts = TokenTexts(PIECES)
-    ends = torch.zeros(len(PIECES), dtype=torch.bool)
+    ends = np.zeros(len(PIECES), dtype=bool)
     enumeration = Enumeration(96, AT, LetterChoices(count, correct))
     request = Request("q", 0, Prompt("", (), "q"), AT, 0, 1, 0, enumeration=enumeration)
     vocabulary = Vocabulary(ends, ~ends, lambda: texts)

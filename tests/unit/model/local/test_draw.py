@@ -11,9 +11,8 @@ def uniforms(count: int, seed: int = 0) -> torch.Tensor:
 
 
 def many(logits: torch.Tensor, temperature: float, count: int, seed: int = 0) -> np.ndarray:
-    node = torch.zeros(count, dtype=torch.long)
-    t = torch.full((count,), temperature, dtype=torch.float64)
-    return draw(logits[None], node, t, uniforms(count, seed)).tokens.numpy()
+    node = np.zeros(count, dtype=np.intp)
+    return draw(logits[None], node, np.full(count, temperature), uniforms(count, seed)).tokens.numpy()
 
 
 @pytest.mark.parametrize("size", [2, 255, 256, 257, 1000])
@@ -45,8 +44,7 @@ def test_there_is_no_bias_at_a_vocabulary_of_150_thousand():
 
 def test_the_log_probability_is_that_of_the_whole_distribution_in_double_precision():
     logits = torch.randn(150_000, generator=torch.Generator().manual_seed(1)) * 3
-    node = torch.zeros(50, dtype=torch.long)
-    drawn = draw(logits[None], node, torch.full((50,), 1.7, dtype=torch.float64), uniforms(50))
+    drawn = draw(logits[None], np.zeros(50, dtype=np.intp), np.full(50, 1.7), uniforms(50))
     expected = (logits.double() / 1.7).log_softmax(-1)[drawn.tokens]
     assert drawn.logprobs.tolist() == pytest.approx(expected.tolist(), abs=1e-6)
 
@@ -55,14 +53,14 @@ def test_a_token_without_probability_is_never_drawn():
     logits = torch.full((600,), -torch.inf)
     logits[[3, 259, 599]] = 0.0
     edge = torch.tensor([[0.0] * LEVELS, [1 - 2**-53] * LEVELS])
-    drawn = draw(logits[None], torch.zeros(2, dtype=torch.long), torch.ones(2, dtype=torch.float64), edge)
+    drawn = draw(logits[None], np.zeros(2, dtype=np.intp), np.ones(2), edge)
     assert drawn.tokens.tolist() == [3, 599]
     assert set(many(logits, 1.0, 1000)) == {3, 259, 599}
 
 
 def test_temperature_zero_takes_the_first_of_the_most_probable_tokens():
     logits = torch.tensor([[0.0, 5.0, 5.0], [9.0, 1.0, 0.0]])
-    drawn = draw(logits, torch.tensor([0, 1, 0]), torch.zeros(3, dtype=torch.float64), uniforms(3))
+    drawn = draw(logits, np.array([0, 1, 0]), np.zeros(3), uniforms(3))
     assert drawn.tokens.tolist() == [1, 0, 1]
     assert drawn.logprobs.tolist() == [0.0, 0.0, 0.0]
 
@@ -77,12 +75,12 @@ def test_the_lowest_temperature_is_that_of_the_paper():
 def test_each_answer_is_drawn_from_its_own_row_at_its_own_temperature():
     logits = torch.randn(30, 700, generator=torch.Generator().manual_seed(2)) * 3
     generator = np.random.default_rng(3)
-    node = torch.from_numpy(generator.integers(30, size=5000))
-    temperature = torch.from_numpy(generator.choice([0.0, 0.2, 1.0, 2.0], size=5000))
+    node = generator.integers(30, size=5000)
+    temperature = generator.choice([0.0, 0.2, 1.0, 2.0], size=5000)
     u = uniforms(5000)
     together = draw(logits, node, temperature, u).tokens
     alone = [
-        draw(logits[row][None], torch.tensor([0]), temperature[index : index + 1], u[index : index + 1]).tokens.item()
+        draw(logits[row][None], np.array([0]), temperature[index : index + 1], u[index : index + 1]).tokens.item()
         for index, row in enumerate(node.tolist())
     ]
     assert together.tolist() == alone

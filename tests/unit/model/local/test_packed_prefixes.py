@@ -1,9 +1,14 @@
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 import torch
 from architectures import FULL_ATTENTION, OTHERS, tiny
 
+from robust_eval.model.local.output_head import OutputHead
 from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
 from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.local.prompt_tree import PromptTree
 
 SHARED = [5, 6, 7]
 PROMPTS = [[5, 6, 7, 12, 30, 9, 41, 22, 17], [5, 6, 7, 8, 40, 3, 19, 33, 21, 18, 27, 4], [5, 6, 7, 14]]
@@ -19,7 +24,7 @@ def differences(evaluator: type, model: torch.nn.Module, shared: list[int], prom
     expected = [[*sequences]]
     for parents, tokens in zip(PARENTS, TOKENS, strict=True):
         sequences = [[*sequences[parent], token] for parent, token in zip(parents, tokens, strict=True)]
-        found.append(prefixes.children(torch.tensor(parents), torch.tensor(tokens))[:])
+        found.append(prefixes.children(np.array(parents), np.array(tokens))[:])
         expected.append(sequences)
     return [
         max(
@@ -39,6 +44,21 @@ def test_packed_prefixes_give_the_logits_of_plain_passes(architecture: str, shar
     assert max(differences(PackedPrefixes, model, shared, PROMPTS)) < 1e-4
 
 
+@pytest.mark.parametrize("architecture", FULL_ATTENTION)
+@torch.no_grad()
+def test_prompts_that_share_a_passage_have_the_logits_of_plain_passes(architecture: str):
+    passage, other = [5, 6, 7, *range(10, 34)], [5, 6, 7, *range(8, 48)]
+    prompts = [[*passage, 9, 41, 22], [*other, 17], [*passage, 9]]
+    tree = PromptTree.of([prompt[3:-1] for prompt in prompts], cheapest=False)
+    assert [(len(stage.tokens), stage.width) for stage in tree.stages] == [(2, 40), (3, 2)]  # both are padded
+    assert max(differences(AsDeeplyAsCanBe, tiny(architecture), SHARED, prompts)) < 1e-4
+
+
+class AsDeeplyAsCanBe(PackedPrefixes):
+    def roots(self, prompts: Sequence[Sequence[int]], deepest: bool = True) -> OutputHead:
+        return super().roots(prompts, deepest)
+
+
 @pytest.mark.parametrize("architecture", OTHERS)
 def test_models_that_do_not_attend_to_everything_are_recognised(architecture: str):
     assert not agrees_with_plain_passes(tiny(architecture), SHARED, PROMPTS[:2])
@@ -56,3 +76,10 @@ def test_the_attention_of_the_model_is_as_before():
     before = model.config._attn_implementation
     PackedPrefixes(model, SHARED).roots(PROMPTS)
     assert model.config._attn_implementation == before
+
+
+@torch.no_grad()
+def test_a_prompt_that_is_asked_twice_has_two_rows():
+    twice = [PROMPTS[0], PROMPTS[1], PROMPTS[0]]
+    assert max(differences(PackedPrefixes, tiny("llama"), SHARED, twice)) < 1e-4
+    assert max(differences(PackedPrefixes, tiny("llama"), PROMPTS[0][:-1], [PROMPTS[0]] * 3)) < 1e-4

@@ -2,7 +2,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,10 +30,10 @@ PIECES = [
 
 
 def vocabulary(stop: Sequence[bytes] = (), first_line: bool = False, pieces: Sequence[bytes] = PIECES) -> Vocabulary:
-    ends = torch.zeros(len(pieces), dtype=torch.bool)
+    ends = np.zeros(len(pieces), dtype=bool)
     ends[END] = True
     if not first_line:
-        ends |= torch.tensor([b"\n" in piece for piece in pieces])
+        ends |= np.array([b"\n" in piece for piece in pieces])
     return Vocabulary(ends, ~ends, lambda: TokenTexts(pieces), tuple(stop), first_line)
 
 
@@ -42,7 +41,7 @@ def unread(first_line: bool = False) -> Vocabulary:
     def refuse() -> TokenTexts:
         raise AssertionError("the texts are not needed")
 
-    ends = torch.tensor([False, True, False, True])
+    ends = np.array([False, True, False, True])
     return Vocabulary(ends, ~ends, refuse, first_line=first_line)
 
 
