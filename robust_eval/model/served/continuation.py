@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.seen_tokens import Position, SeenToken
+from robust_eval.model.served.seen_tokens import Position, SeenToken, unnamed
 from robust_eval.model.served.service import CHAT, PLAIN, Answered, Service, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
@@ -139,6 +139,8 @@ class Continuation:
             if None in ids:
                 return None
             return settings.sending(PLAIN, {"prompt": [*start.ids, *ids]}, levels, {}, len(path))
+        if any(map(unnamed, path)):
+            return None
         try:
             written = b"".join(token.text for token in path).decode()
         except UnicodeDecodeError:
@@ -170,7 +172,8 @@ def _checked(positions: Sequence[Position], text: str, settings: Settings) -> li
     for place, position in enumerate(positions):
         largest = list(position.largest[: settings.top_logprobs])  # some add the one that was drawn
         values = [token.logprob for token in largest]
-        needed = 1 if settings.whole_vocabulary else max(1, settings.top_logprobs // 2)
+        few = settings.whole_vocabulary or any(map(unnamed, largest))
+        needed = 1 if few else max(1, settings.top_logprobs // 2)
         if not largest and place:
             break  # some say nothing of the token that ends an answer
         if wrong := fault([position.chosen.logprob], [values], 1, needed):

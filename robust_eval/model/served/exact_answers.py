@@ -102,12 +102,11 @@ async def _answers(
     came = await drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
     rows: dict[float, list[_Drawn]] = {}
     for t, draws in came.items():
-        told = [
-            summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut) for each in draws
-        ]
         right = [request.matcher.right(each.completion.text) for each in draws]
-        # where a server does not list how an answer ended, nothing can be summed
-        values = [float(one) for one in right] if None in told else [value for value in told if value is not None]
+        values = [
+            summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut, one)
+            for each, one in zip(draws, right, strict=True)
+        ]
         points.draw(t, *mean_and_error(values))
         rows[t] = [_Drawn(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
     return list(_rows(request, tree, points, rows)), points

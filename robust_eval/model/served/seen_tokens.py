@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 _SPECIAL = re.compile(rb"<\|[^|<>]*\|>|</?s>|<(?:bos|eos|pad|start_of_turn|end_of_turn)>")
 """How servers write tokens that write nothing, where they do write them (vLLM)."""
 
+PART = "\ufffd".encode()
+"""What is written for a part of a character."""
+
 
 class SeenToken(NamedTuple):
     """A token: what it writes, its natural log-probability at temperature 1, and its id, where the server says it."""
@@ -24,6 +27,13 @@ class SeenToken(NamedTuple):
     def name(self) -> int | bytes:
         """What tells it from the other tokens of its place."""
         return self.text if self.id is None else self.id
+
+
+def unnamed(token: SeenToken) -> bool:
+    """Tell whether a token stands for whatever is no text by itself: where tokens go by their texts (vLLM), several of
+    a place are then one, and fewer come than were asked for. What such a one writes is not known.
+    """
+    return token.id is None and PART in token.text
 
 
 class Position(NamedTuple):
@@ -46,7 +56,7 @@ def seen_positions(logprobs: Mapping[str, Any] | None) -> list[Position]:
         ]
     tops = logprobs.get("top_logprobs") or [{}] * len(logprobs["tokens"])
     return [
-        Position(_named(text, value), _sorted([_named(*pair) for pair in (top or {}).items()]))
+        Position(_named(_bytes(text), value), _sorted([_named(_bytes(each), p) for each, p in (top or {}).items()]))
         for text, value, top in zip(logprobs["tokens"], logprobs["token_logprobs"], tops, strict=True)
     ]
 
@@ -56,11 +66,14 @@ def _token(entry: Mapping[str, Any]) -> SeenToken:
     text = _bytes(entry["token"]) if said is None else bytes(list(said))
     if identity is not None and type(identity) is not int:
         raise TypeError(identity)
+    if identity is None:
+        return _named(text, float(entry["logprob"]))
     return SeenToken(_SPECIAL.sub(b"", text), float(entry["logprob"]), identity)
 
 
-def _named(text: str, logprob: float) -> SeenToken:
-    return SeenToken(_SPECIAL.sub(b"", _bytes(text)), float(logprob))
+def _named(text: bytes, logprob: float) -> SeenToken:
+    """Return a token that goes by its text; vLLM writes nothing for a part of a character, but does write what ends."""
+    return SeenToken(_SPECIAL.sub(b"", text) if text else PART, float(logprob))
 
 
 def _bytes(text: str) -> bytes:

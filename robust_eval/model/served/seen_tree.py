@@ -14,7 +14,7 @@ import numpy as np
 from robust_eval.model.base import Floats, Matcher
 from robust_eval.model.enumerated import Weighted
 from robust_eval.model.served.seen_kinds import Kinds, seen_kinds
-from robust_eval.model.served.seen_tokens import Position, SeenToken
+from robust_eval.model.served.seen_tokens import Position, SeenToken, unnamed
 from robust_eval.model.served.seen_vocabulary import SeenVocabulary
 from robust_eval.model.tail_bounds import Resolved, TokenBounds
 
@@ -98,8 +98,11 @@ class SeenTree:
         bounds = self._vocabulary.bounds(largest, self.temperatures)
         last = len(prefix.tokens) == self.depth - 1
         kinds = seen_kinds(self._matcher, prefix.text, largest, last, self._chat)
+        unknown = np.array([unnamed(token) for token in largest], dtype=bool)
+        kinds = kinds._replace(settled=kinds.settled & ~unknown)
         self._count(prefix, largest, bounds, kinds, last)
-        for index in np.flatnonzero(~kinds.settled).tolist():
+        self._hidden = self._hidden + prefix.likely * bounds.likely[unknown].sum(axis=0) * RIGHT_OTHERWISE
+        for index in np.flatnonzero(~kinds.settled & ~unknown).tolist():
             taken = RIGHT_ALREADY if kinds.right[index] else RIGHT_BEGUN if kinds.begun[index] else RIGHT_OTHERWISE
             token = largest[index]
             child = Prefix(

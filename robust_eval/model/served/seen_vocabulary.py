@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_eval.model.served.seen_tokens import SeenToken
+from robust_eval.model.served.seen_tokens import SeenToken, unnamed
 from robust_eval.model.tail_bounds import MOST_TOKENS, TokenBounds, precision, token_bounds
 
 
@@ -24,4 +24,5 @@ class SeenVocabulary:
     def bounds(self, tokens: Sequence[SeenToken], temperatures: Sequence[float]) -> TokenBounds:
         """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""
         logprobs = [token.logprob for token in tokens]
-        return token_bounds(logprobs, temperatures, self.most, precision(logprobs), largest=len(tokens) >= self.shown)
+        largest = len(tokens) >= self.shown and not any(map(unnamed, tokens))
+        return token_bounds(logprobs, temperatures, self.most, precision(logprobs), largest)
