@@ -9,36 +9,29 @@ them together, and, as one frontier that expands by the mean probability over th
 (decoding-constrained beam search, arXiv 2603.24917) give lower bounds, one beam at each temperature; what is estimated
 is the bound. Neither cuts the vocabulary here, and for all of them an answer ends when nothing can make it wrong.
 
-"exact, ranked" is exact with an order like BEAVER's for the prefixes on which its bounds rest: of each level it keeps
-those that are likeliest up to t = 1 for certain, with three quarters of the passes. The truth is the mean of trees with
-many more nodes and other random numbers. The questions are the first of the built-in facts that the model knows.
+The truth is the mean of trees with many more nodes and other random numbers. The questions are the first of the
+built-in facts that the model knows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-import torch
 from estimators import GRID, QUICK_ASKED, Floats, known, rms
 from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, setting
 from support.frontier import Expanded, Searches, expanded
-from torch import Tensor
 
 from robust_eval.model.base import Curve, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local import exact_tree
 from robust_eval.model.local.batching import Beside
 from robust_eval.model.local.exact_tree import enumerate_answers, level_budgets
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prompt_encoder import PromptEncoder
-from robust_eval.model.local.tempered import tempered_logprobs
 from robust_eval.model.local.vocabulary import Vocabulary
-from robust_eval.model.token_texts import Ids
 from robust_eval.sampler.exact import Exact
 
 PASSES = (16, 32, 64, 128, 256)
@@ -48,12 +41,10 @@ SHOWN = 64
 """The number of passes of which the table by temperature is."""
 REFERENCE_SEEDS = (1001, 1002)
 COLD = GRID <= 1
-RANKED = 0.75
-"""The part of its passes with which the ranked tree narrows the bounds."""
 SCORES = np.vstack([np.eye(len(GRID)), np.ones(len(GRID)) / len(GRID)])
 """What best-first searches go by: the probability at each temperature, and its mean over all."""
 EACH, ALL = slice(0, len(GRID)), -1
-WAYS = ("exact", "exact_ranked", "beaver_each", "beaver_one", "beams")
+WAYS = ("exact", "beaver_each", "beaver_one", "beams")
 
 
 @dataclass(frozen=True)
@@ -115,11 +106,12 @@ def main() -> None:
     figures = {"questions": float(len(questions)), "reference_standard_error": rms(spread)}
     for way in WAYS:
         figures |= measured(way, found[way], truth, passes, passes.index(shown))
-    for way in ("exact", "exact_ranked"):
-        for count in passes:
-            for peer in ("beaver_each", "beaver_one"):
-                figures[f"{way}_error_over_{peer}_{count}"] = _ratio(figures, "error", way, peer, count)
-                figures[f"{way}_width_over_{peer}_to_1_{count}"] = _ratio(figures, "width_to_1", way, peer, count)
+    for count in passes:
+        for peer in ("beaver_each", "beaver_one"):
+            for name in ("error", "error_to_1", "width_to_1"):
+                figures[f"exact_{name}_over_{peer}_{count}"] = (
+                    figures[f"exact_{name}_{count}"] / figures[f"{peer}_{name}_{count}"]
+                )
     console = Console(width=110)
     for table in (by_passes(figures, passes), against(figures, passes), by_temperature(figures, shown)):
         console.print(table)
@@ -145,8 +137,6 @@ def searched(asked: Asked, request: Request, passes: Sequence[int]) -> dict[str,
     sizes = [1 + sum(level_budgets(fitting(count, levels), levels)) for count in passes]
     trees = [of_size(request, fitting(count, levels), 0) for count in passes]
     exact = asked.enumerated(trees)
-    with patch.object(exact_tree, "_Tree", Ranked):
-        ranked = asked.enumerated(trees)
     each = [[tree.best(score, count) for score in SCORES[EACH]] for count in passes]
     of_each = [[np.diagonal(values) for values in zip(*map(tree.bounds, at), strict=True)] for at in each]
     together = [len(np.unique(np.concatenate(at))) for at in each]
@@ -154,7 +144,6 @@ def searched(asked: Asked, request: Request, passes: Sequence[int]) -> dict[str,
     beams = tree.beam_bounds()
     return {
         "exact": _of_curves(exact, sizes),
-        "exact_ranked": _of_curves(ranked, sizes),
         "beaver_each": _of_bounds(of_each, together),
         "beaver_one": _of_bounds(of_all, passes),
         "beams": Found(beams, beams, np.ones_like(beams), tree.beams.any(axis=2).sum(axis=0).tolist()),
@@ -175,27 +164,6 @@ def _on_grid(curve: Curve) -> Floats:
     """The estimate and both bounds (3, T) at the temperatures of the grid."""
     at = [curve.temperatures.tolist().index(t) for t in GRID.tolist()]
     return np.stack([curve.accuracy[at], curve.lower[at], curve.upper[at]])
-
-
-class Ranked(exact_tree._Tree):
-    """Keeps, of each level, the prefixes for certain that are likeliest up to t = 1, a fixed part of the budget, where
-    exact keeps those whose probability reaches a threshold, of which there may be few.
-    """
-
-    def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
-        cold = np.isin(self.temperatures, GRID[COLD])
-        places, ranks = [np.empty(0, dtype=np.intp)], [np.empty(0)]
-        for row, node in enumerate(self.level):
-            if node.certified:
-                tokens = logits[row].topk(min(budget, logits.shape[1])).indices.cpu().numpy()
-                rows = np.full(len(tokens), row)
-                at = self.temperatures
-                logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, at, generation)
-                goes_on = (scores[row, torch.from_numpy(tokens).to(scores.device)] > 0).cpu().numpy()
-                places.append((row * logits.shape[1] + tokens)[goes_on])
-                ranks.append((node.weight * np.exp(logprobs))[goes_on][:, cold].mean(axis=1))
-        order = np.argsort(-np.concatenate(ranks), kind="stable")
-        return np.concatenate(places)[order[: int(RANKED * budget)]]
 
 
 def measured(way: str, found: Sequence[Found], truth: Floats, passes: Sequence[int], shown: int) -> dict[str, float]:
@@ -220,10 +188,6 @@ def measured(way: str, found: Sequence[Found], truth: Floats, passes: Sequence[i
     return figures
 
 
-def _ratio(figures: dict[str, float], name: str, way: str, peer: str, count: int) -> float:
-    return figures[f"{way}_{name}_{count}"] / figures[f"{peer}_{name}_{count}"]
-
-
 def by_passes(figures: dict[str, float], passes: Sequence[int]) -> Table:
     shown = Table(title=f"{figures['questions']:.0f} known facts", title_justify="left")
     for column in ("way", "passes", "evaluated", "error", "error, t ≤ 1", "width", "width, t ≤ 1"):
@@ -238,15 +202,15 @@ def by_passes(figures: dict[str, float], passes: Sequence[int]) -> Table:
 
 
 def against(figures: dict[str, float], passes: Sequence[int]) -> Table:
-    shown = Table(title="Exact over BEAVER: errors, and widths up to t = 1", title_justify="left")
-    for column in ("way", "passes", "error, each", "error, one", "width, each", "width, one"):
+    shown = Table(title="Exact over BEAVER (each, one)", title_justify="left")
+    for column in ("passes", "error", "error, t ≤ 1", "width, t ≤ 1"):
         shown.add_column(column, no_wrap=True)
-    for way in ("exact", "exact_ranked"):
-        for count in passes:
-            names = [f"error_over_{peer}" for peer in ("beaver_each", "beaver_one")]
-            names += [f"width_over_{peer}_to_1" for peer in ("beaver_each", "beaver_one")]
-            values = [f"{figures[f'{way}_{name}_{count}']:.2f}" for name in names]
-            shown.add_row(way.replace("_", " "), str(count), *values)
+    for count in passes:
+        cells = [
+            ", ".join(f"{figures[f'exact_{name}_over_{peer}_{count}']:.2f}" for peer in ("beaver_each", "beaver_one"))
+            for name in ("error", "error_to_1", "width_to_1")
+        ]
+        shown.add_row(str(count), *cells)
     return shown
 
 

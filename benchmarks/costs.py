@@ -1,9 +1,10 @@
 """What a block of questions costs a device: a model of it, checked against counters here, and worked out for an H100.
 
-    python benchmarks/costs.py [--questions 4] [--quick] [--json FILE]
+    python benchmarks/costs.py [--questions 16] [--quick] [--json FILE]
 
 While the embedded model answers on the CPU, every kernel is counted, with its FLOP and the bytes that it reads and
-writes, and every place where the processor would wait for a device. The formulas beside them are those of
+writes, and every place where the processor would wait for a device. As many rows of logits are taken at once as on a
+GPU, so that as many kernels are asked for. The formulas beside them are those of
 docs/performance.md. The second table puts the shapes of larger models into the formulas, with what was counted here of
 prefixes, kernels and waits. It has not been run on a GPU.
 """
@@ -11,6 +12,7 @@ prefixes, kernels and waits. It has not been run on a GPU.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
@@ -20,6 +22,7 @@ from support.counted_model import GRADER, CountedModel, answered, setting
 from support.op_counter import counted
 
 from robust_eval.model.base import Reply, Request
+from robust_eval.model.local import draw, output_head, tempered
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
@@ -78,7 +81,7 @@ LARGER = {
 
 def main() -> None:
     command = Command(__doc__)
-    command.add_argument("--questions", type=int, default=4, help="that are in flight together")
+    command.add_argument("--questions", type=int, default=IN_FLIGHT, help="that are in flight together")
     options = command.options(questions=1)
     settings, facts = setting("float32")
     model = CountedModel(settings)
@@ -124,7 +127,13 @@ def shape_of(model: CountedModel) -> Shape:
 def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> dict[str, float]:
     """What was counted while the requests were answered, and what the formulas say; by question or by level."""
     before = model.work()
-    with counted(model.network.base_model, model.network.get_output_embeddings()) as counter:
+    as_on_gpu = (
+        patch.dict(output_head.BYTES_AT_ONCE, {False: output_head.BYTES_AT_ONCE[True]}),
+        patch.dict(draw.PAIRS_AT_ONCE, {False: draw.PAIRS_AT_ONCE[True]}),
+        patch.dict(tempered.ROWS_AT_ONCE, {False: tempered.ROWS_AT_ONCE[True]}),
+    )
+    counting = counted(model.network.base_model, model.network.get_output_embeddings())
+    with as_on_gpu[0], as_on_gpu[1], as_on_gpu[2], counting as counter:
         replies = list(answered(model.loaded, requests))
     work, total = model.work() - before, counter.total
     prompt = float(np.mean([reply.completions[0].prompt_tokens or 0 for reply in replies]))
@@ -137,8 +146,8 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
         "gflop": found / len(requests) / 1e9,
         "flop_over_formula": found / flop,
         "kernels_a_pass_and_layer": total["body_kernels"] / passes / shape.layers,
-        "kernels_outside_a_prefix": total["outside_kernels"] / rows,
-        "waits_a_prefix": (total["outside_waits"] + total["body_waits"]) / rows,
+        "kernels_outside_a_question": total["outside_kernels"] / len(requests),
+        "waits": float(total["outside_waits"] + total["body_waits"]),
         "weights_share": passes * shape.weights * shape.item / total["body_bytes"],
         "passes_a_question": passes / len(requests),
         "rows_a_prefix": total["outside_bytes"] / rows / (shape.vocabulary * LOGIT),
@@ -162,9 +171,9 @@ def worked_out(shape: Shape, figures: dict[str, float]) -> dict[str, float]:
         found |= {f"{way}_flop_ms": 1e3 * flop / FLOPS, f"{way}_bytes_ms": 1e3 * size / BANDWIDTH}
         if way != "trials":
             kernels = passes * shape.layers * figures[f"{way}_kernels_a_pass_and_layer"]
-            kernels += IN_FLIGHT * rows * figures[f"{way}_kernels_outside_a_prefix"]
+            kernels += IN_FLIGHT * figures[f"{way}_kernels_outside_a_question"]
             found[f"{way}_kernels_ms"] = 1e3 * KERNEL * kernels
-            found[f"{way}_waits_ms"] = 1e3 * WAIT * IN_FLIGHT * rows * figures[f"{way}_waits_a_prefix"]
+            found[f"{way}_waits_ms"] = 1e3 * WAIT * figures[f"{way}_waits"]
         found[f"{way}_fit"] = float((MEMORY - weights) / 2 // ((prompt + drawn) * 2 * shape.cached))
         found[f"{way}_pay"] = FLOPS / BANDWIDTH * shape.item / 2 * LEVELS / drawn
     return found
@@ -177,8 +186,8 @@ def counters(figures: dict[str, Any], ways: Sequence[str]) -> Table:
         "GFLOP": ("gflop", ".1f"),
         "over the formula": ("flop_over_formula", ".3f"),
         "kernels a layer": ("kernels_a_pass_and_layer", ".1f"),
-        "outside, a prefix": ("kernels_outside_a_prefix", ".1f"),
-        "waits a prefix": ("waits_a_prefix", ".2f"),
+        "around, a question": ("kernels_outside_a_question", ".0f"),
+        "waits": ("waits", ".0f"),
         "rows of logits": ("rows_a_prefix", ".0f"),
         "weights in bytes": ("weights_share", ".0%"),
     }

@@ -39,13 +39,16 @@ from support.matmul import matmul_shares
 from support.ways import Search, Way, combined, exact, other_ways, timed, tree, variants
 
 from robust_eval.grader.base import accepted_answers
-from robust_eval.model.base import Request
+from robust_eval.model.base import COMMON, Request
 from robust_eval.model.local.embedded import package_folder
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
+from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 K100_BLOCK = 2
+OWN = ("tree_k100", "tree_combined", "tree_common", "tree_common_k100", "exact", "exact_few")
+"""What else the tree does than the sweep itself."""
 CAPTION = (
     "Each question at {temperatures} temperatures, with k = {trials} trials where no other k is named. Ratio: seconds "
     "to those of the tree (with as many trials in the second table), median and range over blocks. Forwards: tokens "
@@ -65,6 +68,7 @@ class Plan:
     sweep: TemperatureSweep
     many: int
     search: Search
+    few_nodes: int = 24
 
 
 FULL = Plan(TemperatureSweep(), 100, Search())
@@ -98,11 +102,17 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str) -> None:
     progress = Console(width=120, stderr=True)
     others = partial(other_ways, plan.search, gguf, plain_model, options.skip)
     many = partial(tree, tree_model, trials=plan.many)
+    common, few = partial(tree, tree_model, coupling=COMMON), plan.few_nodes
     own_makers: dict[str, Callable[[], Way]] = {
         "tree": lambda: Way("tree", partial(tree, tree_model), tree_model.work),
         "tree_k100": lambda: Way(f"tree, k = {plan.many}", many, tree_model.work),
         "tree_combined": lambda: Way("tree, combined", partial(combined, tree_model, questions), tree_model.work),
-        "exact": lambda: Way("exact, no trials", partial(exact, tree_model, questions), tree_model.work),
+        "tree_common": lambda: Way("tree, common", common, tree_model.work),
+        "tree_common_k100": lambda: Way(
+            f"tree, common, k = {plan.many}", partial(common, trials=plan.many), tree_model.work
+        ),
+        "exact": lambda: Way("exact, no trials", partial(exact, tree_model, questions, Exact.nodes), tree_model.work),
+        "exact_few": lambda: Way(f"exact, {few} nodes", partial(exact, tree_model, questions, few), tree_model.work),
     }
     own = {key: make() for key, make in own_makers.items() if key not in options.skip}
     progress.print("Looking for the best settings of each way.")
@@ -169,7 +179,7 @@ def parsed() -> argparse.Namespace:
     command.add_argument("--questions-k100", type=int, default=4, help="the first so many, for all ways with k = 100")
     command.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of all but the server")
     command.add_argument("--variants", action="store_true", help="also other forms of the ways, on the first block")
-    skippable = ("generate", "by_hand", "server", "tree_k100", "tree_combined", "exact")
+    skippable = ("generate", "by_hand", "server", *OWN)
     command.add_argument("--skip", action="append", choices=skippable, default=[], help="leave a way out")
     options = command.options(questions=2, block=1, questions_k100=1, variants=True)
     if options.variants and options.dtype != "float32":

@@ -17,7 +17,7 @@ from support.by_hand import by_hand
 from support.counted_model import GRADER, CountedModel, answered
 from support.llama_server import LlamaServer
 
-from robust_eval.model.base import Request
+from robust_eval.model.base import INDEPENDENT, Request
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
@@ -123,9 +123,11 @@ def best_server(search: Search, gguf: Path, requests: Sequence[Request]) -> Way:
     return Way(f"llama.cpp, {server.slots} slots", server.complete, server.work, server.running)
 
 
-def tree(model: CountedModel, requests: Sequence[Request], trials: int | None = None) -> Texts:
+def tree(
+    model: CountedModel, requests: Sequence[Request], trials: int | None = None, coupling: str = INDEPENDENT
+) -> Texts:
     """The answer tree, as the program calls it; it also gives the log-probabilities, which no other way does."""
-    asked = [replace(request, trials=trials or request.trials) for request in requests]
+    asked = [replace(request, trials=trials or request.trials, coupling=coupling) for request in requests]
     answers = {
         reply.request.question_id: [completion.text for completion in reply.completions]
         for reply in answered(model.loaded, asked)
@@ -139,13 +141,14 @@ def combined(model: CountedModel, questions: Sequence[Question], requests: Seque
     return tree(model, [replace(request, matcher=matchers[request.question_id]) for request in requests])
 
 
-def exact(model: CountedModel, questions: Sequence[Question], requests: Sequence[Request]) -> NDArray[np.float64]:
+def exact(
+    model: CountedModel, questions: Sequence[Question], nodes: int, requests: Sequence[Request]
+) -> NDArray[np.float64]:
     """The enumeration, as sampler=exact asks for it: probabilities of right answers in place of texts."""
-    asked = {request.question_id for request in requests}
-    chosen = [question for question in questions if question.id in asked]
-    replies = {
-        reply.request.question_id: reply for reply in answered(model.loaded, Exact().requests(chosen, GRADER, 0))
-    }
+    names = {request.question_id for request in requests}
+    chosen = [question for question in questions if question.id in names]
+    asked = Exact(nodes=nodes).requests(chosen, GRADER, 0)
+    replies = {reply.request.question_id: reply for reply in answered(model.loaded, asked)}
     curves = [replies[request.question_id].curve for request in requests]
     at = [list(curve.temperatures).index(t) for curve in curves[:1] for t in requests[0].temperatures]
     return np.stack([curve.accuracy[at] for curve in curves])

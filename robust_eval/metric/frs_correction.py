@@ -11,7 +11,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, FRS, UNBROKEN
 from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT, Floats, Grid, reply_weights, verdicts
+from robust_eval.metric.score import PERSON, PERSON_WEIGHT, Floats, Grid, reply_weights, trial_grid, verdicts
 from robust_eval.question import Question
 
 CORRECTED = tuple(
@@ -62,6 +62,7 @@ def break_figures(
             _mean(np.isinf(known).astype(float)),
         ]
 
+    drawn = bool(np.all(reply_weights(graded) == 1))
     names = [f"d{d:g}" for d in weights]
     names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
     values = figures(found.breaking, np.arange(len(questions)))
@@ -76,7 +77,8 @@ def break_figures(
         estimator,
         groups=[str(unit) for unit in units(questions)],
         seed=seed,
-        drawn=bool(np.all(reply_weights(graded) == 1)),
+        drawn=drawn,
+        trials=trial_grid(answers.question_ids, graded, answers.temperatures) if drawn else None,
     )
     limits = {"breaking_temperature.mean_broken": (0.0, float(grid[-1]))}
     return {

@@ -133,13 +133,16 @@ def break_intervals(
     seed: int = 0,
     resamples: int = RESAMPLES,
     drawn: bool = True,
+    trials: Floats | None = None,
 ) -> list[Estimate]:
     """Return figures of breaking temperatures with intervals that hold questions, trials and labels.
 
     ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures, whose ``values``
     are those of all. Each resample draws questions (or their ``groups``) with their labels, and from each question its
-    trials. Trials that are drawn twice over scatter more, which shifts what is no linear function of them: the interval
-    is the reflected one, 2 · value − quantiles, so that the shift goes the other way.
+    trials, unless they are not ``drawn`` but enumerated. These are whole ones where ``trials`` (n, T, k) are given (1
+    right, 0 wrong, NaN without a verdict), because a trial may be alike at all temperatures. Trials that are drawn
+    twice over scatter more, which shifts what is no linear function of them: the interval is the reflected one,
+    2 · value − quantiles, so that the shift goes the other way.
 
     References
     ----------
@@ -154,7 +157,9 @@ def break_intervals(
         chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
         times = np.bincount(chosen, minlength=len(right)).astype(float)
         again, number = right[chosen], replies[chosen]
-        if drawn:
+        if trials is not None:
+            again, number = _whole_trials(trials[chosen], generator)
+        elif drawn:
             number = np.rint(number)
             again = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
         broken = _by_rates(labels.rates(temperatures, times), again, number, temperatures, threshold, estimator)
@@ -169,6 +174,13 @@ def break_intervals(
         else:
             found.append(Estimate(float(value)))
     return found
+
+
+def _whole_trials(trials: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return how many of as many trials, drawn with replacement, are right, and have a verdict; both (n, T)."""
+    questions, _, k = trials.shape
+    times = generator.multinomial(k, np.full(k, 1 / k), size=questions)[:, :, None].astype(float)
+    return tuple((counted @ times)[:, :, 0] for counted in (np.nan_to_num(trials), 1.0 - np.isnan(trials)))
 
 
 def _by_rates(

@@ -265,6 +265,16 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
     return Grid(list(question_ids), levels, correct, replies)
 
 
+def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floats) -> Floats:
+    """Return (n, T, k) the verdict on each trial: 1 right, 0 wrong, NaN where there is none; see :func:`grid`."""
+    rows = {question_id: index for index, question_id in enumerate(question_ids)}
+    row = [rows[question_id] for question_id in graded["question_id"].to_pylist()]
+    numbers, trial = np.unique(graded["trial"].to_numpy(), return_inverse=True)
+    found = np.full((len(question_ids), len(temperatures), len(numbers)), np.nan)
+    found[row, np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial] = verdicts(graded)
+    return found
+
+
 def verdicts(graded: pa.Table) -> Floats:
     """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and where nothing is judged."""
     outcomes = graded["outcome"].to_pylist()

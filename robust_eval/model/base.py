@@ -16,6 +16,9 @@ from robust_eval.prompt.prompt import Prompt
 Floats = NDArray[np.float64]
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
+INDEPENDENT, COMMON = "independent", "common"
+COUPLINGS = INDEPENDENT, COMMON
+"""Of the random numbers of a trial at different temperatures (docs/methods.md, §1)."""
 
 
 class Choices(Protocol):
@@ -114,6 +117,8 @@ class Request:
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True
     """An answer is the first line of what the model writes; False: all of it, as for a list."""
+    coupling: str = INDEPENDENT
+    """Whether answers at different temperatures have random numbers of their own, or a trial's in COMMON."""
     known: frozenset[tuple[float, int]] = frozenset()
     """Temperature and trial of answers that are there already. A model may give them again."""
     first_trial: int = 0
@@ -246,6 +251,7 @@ class LanguageModel(Protocol):
                 f"{self.description()['name']} cannot be told how much to think: sampler=thinking asks models that are "
                 "loaded here, and servers"
             )
+        refuse_coupling(self.description()["name"], requests)
         if curves or any(request.enumeration or request.least_logprobs for request in requests):
             raise UserError(
                 f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "
@@ -303,3 +309,11 @@ class LanguageModel(Protocol):
 
     def description(self) -> dict[str, Any]:
         """Return what was loaded and the generation settings in effect, flat, for the record of the run."""
+
+
+def refuse_coupling(name: str, requests: Sequence[Request]) -> None:
+    """Raise UserError where a model, called ``name``, would have to draw with random numbers that it is given."""
+    if any(request.coupling != INDEPENDENT for request in requests):
+        raise UserError(
+            f"sampler.coupling=common needs a model that is loaded here, and {name} draws by itself: leave it out"
+        )

@@ -20,6 +20,7 @@ from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import PAPER_N, taken
+from robust_eval.model.base import INDEPENDENT
 from robust_eval.plot.style import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
@@ -51,13 +52,26 @@ DATA_LIMIT = 1_600_000
 LONGEST = (TEXT, 200, 100, 50)
 """Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
 _ASKED = (
-    *("temperatures", "trials", "turns", "pressures", "traces", "trace_temperature", "budgets", "answers", "nodes"),
+    *(
+        "temperatures",
+        "trials",
+        "coupling",
+        "turns",
+        "pressures",
+        "traces",
+        "trace_temperature",
+        "budgets",
+        "answers",
+        "nodes",
+    ),
     *("rewrites", "orders", "forms"),
 )
 """Settings of samplers that a page names."""
 
 CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
 """Where in a page the corrected figures begin and end: labels may come when the run has long finished."""
+SAMPLED = ("temperatures", "trials", "coupling", "turns", "pressures", "nodes", "rewrites", "orders", "forms")
+"""Settings of samplers that a page names, where they are not what a reader takes them to be."""
 
 
 def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
@@ -175,7 +189,7 @@ def _setup(result: Result) -> dict[str, str]:
     }
     for sampler in samplers:
         for name in _ASKED:
-            if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN):
+            if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN, INDEPENDENT):
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
     return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Request
+from robust_eval.model.base import COUPLINGS, INDEPENDENT, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.base import Conditions, Judge, matching
@@ -31,11 +31,17 @@ class TemperatureSweep(KnownFacts):
     ask: str = "all"
     """all, as the paper does; undecided asks from below, and at each temperature only until it is settled whether the
     fact holds there: the same breaking temperatures and FRS for about a third of the answers, and no accuracies."""
+    coupling: str = INDEPENDENT
+    """Of the answers of one trial at different temperatures, to a model that is loaded here: independent, as in the
+    paper, or common, which draws them with the same random numbers, in about half of the time. Each temperature keeps
+    its distribution."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ask not in ("all", "undecided"):
             raise ValueError(f"ask must be all or undecided, not {self.ask}")
+        if self.coupling not in COUPLINGS:
+            raise ValueError(f"coupling must be {' or '.join(COUPLINGS)}, not {self.coupling}")
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if self.estimator not in ESTIMATORS:
@@ -67,6 +73,7 @@ class TemperatureSweep(KnownFacts):
                 first_line=judge.first_line,
                 matcher=judge.matcher(question),
                 whole=self.whole_answers,
+                coupling=self.coupling,
             )
             for question in questions
         ]

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from robust_eval.model.base import Choices, Enumeration, Item, Matcher, Request
+from robust_eval.model.base import INDEPENDENT, Choices, Enumeration, Item, Matcher, Request
+
+EXACT = 2
+"""Version of the trees of models that are loaded here; of a server, and of choices, all answers are as they were."""
 
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
@@ -34,7 +37,9 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "judge": judge and judge.identity,
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
             **({} if request.thought is None else {"thought": asdict(request.thought)}),
+            **({} if request.coupling == INDEPENDENT else {"coupling": request.coupling}),
             "enumeration": enumeration and _enumerated(enumeration, request.temperatures),
+            **({"exact": EXACT} if enumeration and not enumeration.choices and "server" not in identity else {}),
         }
     )
 

@@ -5,7 +5,7 @@ share goes through the model once, each question's own tokens once, and then, le
 the answers to many questions once, whatever the number of trials. One row of logits serves all temperatures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robust_eval.model.base import Curve, Floats, Request
+from robust_eval.model.base import COMMON, Curve, Floats, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.combined import CombinedEstimates
-from robust_eval.model.local.draw import LEVELS, Drawn, answer_uniforms, draw
+from robust_eval.model.local.common_draw import CommonNumbers
+from robust_eval.model.local.draw import LEVELS, Drawn, Independent, Picks, answer_uniforms, draw
 from robust_eval.model.local.output_head import rows_at_once
 from robust_eval.model.local.tempered import fetched, offsets_of, tempered_masses
 from robust_eval.model.local.token_outcomes import Kinds
@@ -87,7 +88,6 @@ def sample_answers(
     conditions = [(request, *condition) for request in requests for condition in request.wanted]
     temperature = np.array([t for _, t, _ in conditions])
     limit = np.array([r.max_new_tokens for r, _, _ in conditions])
-    uniforms = torch.from_numpy(_uniforms(conditions, width))
     reading = _Reading(requests, vocabulary)
 
     count = len(conditions)
@@ -103,6 +103,7 @@ def sample_answers(
     size = len(vocabulary.ends)
     level = prefixes.roots(prompts)
     at_once = rows_at_once(size, level.device)
+    picks = _picks(conditions, width, size, level.device)
     for step in range(width):
         grown: list[tuple[Ids, Ids, Ids, Ids]] = []
         nodes = 0
@@ -111,7 +112,7 @@ def sample_answers(
             here = (node >= first) & (node < first + len(raw))
             own, row = alive[here], node[here] - first
             logits = generation.penalized(raw, occurred[first : first + len(raw)])
-            drawn = draw(logits, row, temperature[own], uniforms[own, step].to(raw.device), generation)
+            drawn = draw(logits, row, temperature[own], picks(step, own), generation)
             seen = _seen(raw, logits, row, drawn, min(top, size), reading.visit(first, len(raw), step), generation)
             tokens[own, step] = seen.tokens
             token_logprobs[own, step] = seen.token_logprobs
@@ -280,6 +281,17 @@ def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *co
             )
         )
     return paths
+
+
+def _picks(
+    conditions: Sequence[tuple[Request, float, int]], width: int, vocabulary: int, device: torch.device
+) -> Callable[[int, Ids], Picks]:
+    """Return what picks the tokens at a step of some answers (a,)."""
+    if conditions and conditions[0][0].coupling == COMMON:
+        answers = [(request, trial) for request, _, trial in conditions]
+        return CommonNumbers(answers, width, vocabulary, device).at
+    uniforms = torch.from_numpy(_uniforms(conditions, width))
+    return lambda step, own: Independent(uniforms[own, step].to(device))
 
 
 def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:

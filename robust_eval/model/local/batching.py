@@ -76,7 +76,7 @@ def _kind(request: Request) -> tuple[Any, ...]:
     """Return what requests must share to be answered together."""
     enumeration = request.enumeration
     enumerated = (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
-    return request.first_line, enumerated
+    return request.first_line, request.coupling, enumerated
 
 
 def growing_blocks(

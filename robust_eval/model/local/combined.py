@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robust_eval.model.base import Curve, Floats, Request
+from robust_eval.model.base import COMMON, Curve, Floats, Request
 from robust_eval.model.local.tempered import offset_logprobs
 from robust_eval.model.local.token_outcomes import Kinds, next_kinds
 from robust_eval.model.local.vocabulary import Vocabulary
@@ -100,8 +100,10 @@ class CombinedEstimates:
         self._following = []
 
     def curve(self, question: int) -> Curve | None:
-        """Return the estimate at each temperature; its standard error is that of draws in strata, one for each
-        temperature.
+        """Return the estimate at each temperature.
+
+        Its standard error is that of draws in strata, one for each temperature; where the draws of a trial share their
+        random numbers, that of whole trials.
         """
         if self._matchers[question] is None:
             return None
@@ -109,7 +111,9 @@ class CombinedEstimates:
         by_draw = self._by_draw[self._first[question] : self._first[question + 1]]
         strata = by_draw.reshape(count, trials, -1)
         error = np.full(count, np.nan)
-        if trials > 1:
+        if trials > 1 and self._requests[question].coupling == COMMON:
+            error = strata.mean(axis=0).std(axis=0, ddof=1) / np.sqrt(trials)
+        elif trials > 1:
             error = np.sqrt((strata.var(axis=1, ddof=1) * trials).sum(axis=0)) / len(by_draw)
         bounds = np.zeros(count), np.ones(count)
         return Curve(np.array(self.temperatures), by_draw.mean(axis=0), error, *bounds)

@@ -8,7 +8,8 @@ answers than in one flat cumulative distribution over the vocabulary.
 
 import hashlib
 import struct
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -38,11 +39,16 @@ def answer_uniforms(
     Philox-4x64 (Salmon et al. 2011): the key is a hash of (seed, question, rewrite), and the upper half of the counter
     holds temperature and trial, so that no two streams overlap.
     """
-    name = f"{seed}\0{question_id}\0{rewrite}".encode()
-    key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
     bits = struct.unpack("<Q", struct.pack("<d", temperature))[0]
-    stream = np.random.Philox(key=key, counter=np.array([0, 0, trial, bits], dtype=np.uint64))
+    counter = np.array([0, 0, trial, bits], dtype=np.uint64)
+    stream = np.random.Philox(key=stream_key(seed, question_id, rewrite), counter=counter)
     return np.random.Generator(stream).random((tokens, LEVELS))
+
+
+def stream_key(seed: int, question_id: str, rewrite: int, *purpose: str) -> NDArray[np.uint64]:
+    """Return the key (2,) of the random numbers of a question, or of those for another ``purpose``."""
+    name = "\0".join([str(seed), question_id, str(rewrite), *purpose]).encode()
+    return np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
 
 
 class Drawn(NamedTuple):
@@ -52,19 +58,53 @@ class Drawn(NamedTuple):
     logprobs: Tensor
 
 
-def draw(
-    logits: Tensor, node: Ids, temperature: Floats, uniforms: Tensor, generation: Generation | None = None
-) -> Drawn:
-    """Draw one token for each of a answers; the device is never waited for.
+class Picked(NamedTuple):
+    """Tokens (a,) and their weights (a,) in float64."""
+
+    tokens: Tensor
+    weights: Tensor
+
+
+class Picks(Protocol):
+    """Picks the tokens of some answers by their weights, with random numbers of its own."""
+
+    def pick(self, weights: Tensor, sums: Tensor, row: Tensor, answers: Tensor) -> Picked:
+        """Pick a token with probability ∝ weight for each of a answers, never one of weight 0.
+
+        ``weights`` (p, blocks, BLOCK) are those of p vocabularies, filled up with zeros, and ``sums`` (p, blocks) add
+        up each block; ``row`` (a,) is the vocabulary of each of the ``answers`` (a,).
+        """
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Picks each token with the ``uniforms`` (answers, LEVELS) of its own answer: block, part, place."""
+
+    uniforms: Tensor
+
+    def pick(self, weights: Tensor, sums: Tensor, row: Tensor, answers: Tensor) -> Picked:
+        """See :class:`Picks`."""
+        uniforms = self.uniforms[answers]
+        block = _pick(sums[row], uniforms[:, 0])
+        inside = weights[row, block].view(-1, PART, PART).double()
+        part = _pick(inside.sum(dim=-1), uniforms[:, 1])
+        leaf = inside[torch.arange(len(row), device=row.device), part]
+        place = _pick(leaf, uniforms[:, 2])
+        return Picked(block * BLOCK + part * PART + place, leaf.gather(1, place[:, None]).squeeze(1))
+
+
+def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generation: Generation | None = None) -> Drawn:
+    """Draw one token for each of a answers; the device is never waited for, unless it is to pick tokens.
 
     Parameters
     ----------
     logits
         (n, V): a row for each distinct prefix.
-    node, temperature, uniforms
-        (a,), (a,) and (a, LEVELS): the row that answer continues, its temperature (0: the most probable token, the
-        first of equals), its random numbers, on the device of the logits. Equal (node, temperature) pairs are evaluated
-        once.
+    node, temperature
+        (a,) and (a,): the row that an answer continues, and its temperature (0: the most probable token, the first of
+        equals). Equal (node, temperature) pairs are evaluated once.
+    picks
+        Picks the tokens with random numbers of the answers, on the device of the logits.
     generation
         Truncation; None or its default draws from the whole vocabulary.
 
@@ -98,31 +138,20 @@ def draw(
         scaled /= divisors[:, None]
         if generation is not None and generation.truncates:
             scaled = generation.truncated(scaled)
-        weights = scaled.exp_()
-        places = torch.from_numpy(pair[own] - start).to(device)
-        picked, weight, total = _pick_tokens(weights, places, uniforms[answers])
-        tokens[answers] = picked
-        logprobs[answers] = weight.log() - total.log()
+        weights = _in_blocks(scaled.exp_())
+        sums = weights.sum(dim=-1, dtype=torch.float64)
+        row = torch.from_numpy(pair[own] - start).to(device)
+        picked = picks.pick(weights, sums, row, answers)
+        tokens[answers] = picked.tokens
+        logprobs[answers] = picked.weights.log() - sums.sum(dim=-1)[row].log()
     return Drawn(tokens, logprobs)
 
 
-def _pick_tokens(weights: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens (a,) drawn from the rows (a,) of weights (p, V), with their weights and the rows' totals in
-    float64.
-    """
-    vocabulary = weights.shape[1]
-    blocks = -(-vocabulary // BLOCK)
-    if padding := blocks * BLOCK - vocabulary:
+def _in_blocks(weights: Tensor) -> Tensor:
+    """Return weights (p, V) as (p, blocks, BLOCK), filled up with zeros."""
+    if padding := -weights.shape[1] % BLOCK:
         weights = torch.nn.functional.pad(weights, (0, padding))
-    weights = weights.view(len(weights), blocks, BLOCK)
-    sums = weights.sum(dim=-1, dtype=torch.float64)
-    block = _pick(sums[row], uniforms[:, 0])
-    inside = weights[row, block].view(-1, PART, PART).double()
-    part = _pick(inside.sum(dim=-1), uniforms[:, 1])
-    leaf = inside[torch.arange(len(row), device=row.device), part]
-    place = _pick(leaf, uniforms[:, 2])
-    weight = leaf.gather(1, place[:, None]).squeeze(1)
-    return block * BLOCK + part * PART + place, weight, sums.sum(dim=-1)[row]
+    return weights.view(len(weights), -1, BLOCK)
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ The next-token probabilities at each prefix are then summed, not drawn: over the
 those that end it wrongly, and those after which it is right whatever follows, so that nothing more need be evaluated.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -19,50 +19,66 @@ from robust_eval.model.enumerated import Weighted, balanced
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.draw import answer_uniforms
+from robust_eval.model.local.level_outcomes import (
+    SPREAD_BEGUN,
+    SPREAD_OPEN,
+    SPREAD_OTHER,
+    Outcomes,
+    on_device,
+    outcomes,
+)
 from robust_eval.model.local.output_head import rows_at_once
-from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.thinning import thin
-from robust_eval.model.local.token_outcomes import Kinds, next_kinds
+from robust_eval.model.local.tempered import fetched, offset_logprobs, offsets_of
+from robust_eval.model.local.thinning import Kept, thin
+from robust_eval.model.local.token_outcomes import next_kinds
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import Ids
 
 OPEN_IS_RIGHT = 0.95
 """An answer that is right if it ends here, and may go on, is taken to be right with this probability until it is known
 ("Paris" becomes "Parisian" now and then). Only the difference is left to the sample: any value is unbiased."""
-SPREAD_OPEN, SPREAD_BEGUN, SPREAD_OTHER = 0.12, 0.8, 0.15
-"""How uncertain it is whether an answer ends rightly, as a standard deviation about what it is taken for: where it is
-right already but may go on, where it has begun with a right answer, and elsewhere. They decide how the nodes are spent,
-and what is assumed of the few that no sample says anything of."""
 PRIOR = 1.0
 """How many observations that assumption is worth in the standard error. Without it one that happened to see none of the
 rare prefixes that do lead to a right answer would claim to be certain."""
-CERTIFIED_UP_TO, CERTIFIED_LOW, CERTIFIED_ALL = 0.8, 0.5, 0.25
-"""Parts of the nodes that may serve the bounds, at temperatures up to this, at which they can be tight, and at all;
-they serve the estimate as well."""
+RANKED = 0.5
+"""The part of the nodes that goes to the likeliest prefixes, at temperatures up to RANKED_UP_TO, at which bounds can be
+tight."""
+RANKED_UP_TO = 1.0
 STEERS_BEYOND = 0.1
-"""What say a temperature that only the curve shows has in how the nodes are spent; one that is asked for has 1."""
+"""What say a temperature that only the curve shows has in how the nodes are spent, beside one that is asked for. Each
+has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right."""
 
 
-@dataclass(eq=False)
-class Node:
-    """A prefix of the answers to one question, with figures at each of T temperatures, all (T,).
+@dataclass
+class Level:
+    """The n prefixes of one length in the tree of one question, with figures at T temperatures.
 
-    ``logprobs`` (tokens, T) are those of its tokens, ``weight`` is its probability over that with which it was kept.
-    ``value`` is what its subtree adds to the estimated probability of a right answer, ``spread`` how uncertain that was
-    held to be. ``kept`` is the probability with which the node was kept, ``chance`` the product of its ancestors'.
-    What follows ``certified`` ones enters the bounds.
+    ``parents`` (n,) are rows of the level before; ``tokens`` and ``texts`` are what the prefixes consist of, ``paths``
+    (n, tokens, T) the log-probabilities of their tokens. ``weight`` (n, T) is the probability of a prefix over that
+    with which it was kept, ``value`` (n, T) what its subtree adds to the estimated probability of a right answer,
+    ``spread`` (n,) how uncertain that was held to be. ``kept`` (n,) is the probability with which a prefix was kept,
+    ``chance`` (n,) the product of its ancestors'.
     """
 
-    parent: "Node | None"
-    tokens: tuple[int, ...]
-    text: bytes
-    logprobs: Floats
+    parents: Ids
+    tokens: list[tuple[int, ...]]
+    texts: list[bytes]
+    paths: Floats
     weight: Floats
     value: Floats
-    spread: float = 0.0
-    kept: float = 1.0
-    chance: float = 1.0
-    certified: bool = True
+    spread: Floats
+    kept: Floats
+    chance: Floats
+
+    @classmethod
+    def root(cls, temperatures: int) -> "Level":
+        """Return the prefix of no tokens."""
+        ones, zeros, one = np.ones((1, temperatures)), np.zeros((1, temperatures)), np.ones(1)
+        path = np.zeros((1, 0, temperatures))
+        return cls(np.zeros(1, dtype=np.intp), [()], [b""], path, ones, zeros, np.zeros(1), one, one)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
 
 @dataclass(frozen=True)
@@ -96,19 +112,17 @@ def enumerate_answers(
 ) -> list[Enumerated]:
     """Enumerate the answers to a block of requests that differ in nothing but prompts, seeds, matchers and budgets."""
     trees = [_Tree(request, vocabulary) for request in requests]
-    level = prefixes.roots(prompts)
+    logits = prefixes.roots(prompts)
     for step in range(requests[0].max_new_tokens):
         parents: list[Ids] = []
-        for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), level.device)):
-            before = [[*prompts[i], *node.tokens] for i in part for node in trees[i].level]
-            logits = generation.penalized(level[first:end], before)
-            bounds = np.cumsum([0, *(len(trees[i].level) for i in part)]).tolist()
-            for i, (a, b) in zip(part, itertools.pairwise(bounds), strict=True):
-                parents.append(first + a + trees[i].grow(step, logits[a:b], generation))
-        tokens = [node.tokens[-1] for tree in trees for node in tree.level]
+        for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), logits.device)):
+            before = [[*prompts[i], *tokens] for i in part for tokens in trees[i].level.tokens]
+            own = generation.penalized(logits[first:end], before)
+            parents.append(first + _grow([trees[i] for i in part], step, own, generation))
+        tokens = [tokens[-1] for tree in trees for tokens in tree.level.tokens]
         if not tokens:
             break
-        level = prefixes.children(np.concatenate(parents), np.array(tokens))
+        logits = prefixes.children(np.concatenate(parents), np.array(tokens))
     return [tree.result() for tree in trees]
 
 
@@ -129,6 +143,46 @@ def _parts(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int
     yield part, first, end
 
 
+def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Generation) -> Ids:
+    """Count what ends at the prefixes of a level of some trees, and choose those of the next, which become their level.
+
+    ``logits`` (n, V) are those after the prefixes. Returns the rows (m,) of the parents of the next ones; none after
+    the last token. The device is waited for twice: for what there is to choose from, and for what has been chosen.
+    """
+    size, temperatures = logits.shape[1], trees[0].temperatures
+    for tree in trees:
+        tree.read(step)
+    first = np.cumsum([0, *(len(tree.level) for tree in trees)])
+    kinds = [kind for tree in trees for kind in tree.kinds]
+    weight = None if trees[0].last else np.concatenate([tree.level.weight * tree.steers for tree in trees])
+    sure = np.concatenate([a + tree.sure() for tree, a in zip(trees, first[:-1], strict=True)])
+    most = max(tree.ranked for tree in trees)
+    seen, scores = outcomes(logits, kinds, weight, sure, most, temperatures, generation)
+    candidates: list[tuple[Tensor, Tensor]] = []
+    for tree, a, b in zip(trees, first[:-1], first[1:], strict=True):
+        tree.count(seen, a, b, size)
+        known = on_device(logits, np.concatenate([tree.ending, tree.likeliest]))
+        chance = scores.new_ones(len(known), dtype=torch.float64)
+        if not tree.last:
+            own = scores[a:b].flatten()
+            own[known[len(tree.ending) :]] = 0
+            thinned, kept = thin(own, tree.budget - len(tree.likeliest), tree.uniform)
+            known, chance = torch.cat([known, thinned]), torch.cat([chance, kept])
+        candidates.append((known + a * size, chance))
+    places, chances = (torch.cat(part) for part in zip(*candidates, strict=True))
+    offsets = offsets_of(logits, places // size, places % size, temperatures, generation)
+    found, probability, offset, *possible = fetched(places, chances, *offsets)
+    place = found.astype(np.intp)
+    logprobs = offset_logprobs(offset, seen.log_total[place // size], temperatures, *(p > 0 for p in possible))
+    bounds = np.cumsum([0, *(len(own) for own, _ in candidates)]).tolist()
+    return np.concatenate(
+        [
+            a + tree.descend(place[start:stop] - a * size, probability[start:stop], logprobs[start:stop], size)
+            for tree, a, (start, stop) in zip(trees, first[:-1], pairwise(bounds), strict=True)
+        ]
+    )
+
+
 class _Tree:
     """The weighted tree of the answers to one question, level by level."""
 
@@ -136,158 +190,110 @@ class _Tree:
         assert request.matcher is not None
         assert request.enumeration is not None
         self.temperatures = request.enumeration.temperatures
-        self.steers = [1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures]
-        self.matcher = request.matcher
-        self.vocabulary = vocabulary
+        said = np.array([1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures])
+        self.steers = said * np.exp(-np.array(self.temperatures))
+        warmest = max(RANKED_UP_TO, request.temperatures[0])
+        self._cold = np.array([t in request.temperatures and t <= warmest for t in self.temperatures])
+        self._matcher = request.matcher
+        self._vocabulary = vocabulary
         self._depth = request.max_new_tokens
-        self._budget = level_budgets(request.enumeration.nodes, self._depth - 1)
+        self._budgets = [*level_budgets(request.enumeration.nodes, self._depth - 1), 0]
         uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, 0.0, 0, request.max_new_tokens)
         self._uniforms = uniforms[:, 0]  # of the greedy answer, which needs none
-        ones, zeros = np.ones(len(self.temperatures)), np.zeros(len(self.temperatures))
-        self.level = [Node(None, (), b"", np.zeros((0, len(ones))), weight=ones, value=zeros)]
+        self.level = Level.root(len(self.temperatures))
         self._levels = [self.level]
         self._answers: list[Answers] = []
-        self._lower, self._wrong = zeros.copy(), zeros.copy()
-        self._kinds: list[Kinds] = []
-        self._log_total = np.empty((0, len(ones)))
+        self._lower, self._wrong = np.zeros((2, len(self.temperatures)))
 
-    def grow(self, step: int, logits: Tensor, generation: Generation) -> Ids:
-        """Count what ends at each prefix of the level and choose those of the next, which becomes the tree's level.
+    def read(self, step: int) -> None:
+        """Read the prefixes of the level, after which another ``step`` is taken."""
+        self.last = step == self._depth - 1
+        self.budget, self.uniform = self._budgets[step], float(self._uniforms[step])
+        self.ranked = int(RANKED * self.budget)
+        self.kinds = [next_kinds(self._matcher, self._vocabulary, text, self.last) for text in self.level.texts]
 
-        ``logits`` (n, V) are those after the level's prefixes. Returns the rows (m,) of the parents of the next ones;
-        none after the last token.
+    def sure(self) -> Ids:
+        """Return the rows of the prefixes that were kept for certain, as were all of their beginnings."""
+        return np.flatnonzero(self.level.kept * self.level.chance == 1)
+
+    def count(self, seen: Outcomes, first: int, end: int, size: int) -> None:
+        """Count what ends at the prefixes of the level, whose rows are those from ``first`` to ``end``.
+
+        Places in (rows × ``size`` tokens) are chosen: the ``ending`` ones, that stand for all that end alike, and those
+        of the ``likeliest`` prefixes of the next level, by their mean probability at the temperatures that are asked
+        for, up to RANKED_UP_TO.
         """
-        last = step == self._depth - 1
-        self._kinds = [next_kinds(self.matcher, self.vocabulary, node.text, last) for node in self.level]
-        sets = [(kind.right, kind.wrong, kind.open) for kind in self._kinds]
-        if last:
-            self._log_total, shares = tempered_masses(logits, self.temperatures, sets, generation).arrays()
-            self._count(logits, shares, generation, last)
-            self.level = []
-            return np.empty(0, dtype=np.intp)
-        weight = torch.from_numpy(np.stack([node.weight for node in self.level])).to(logits.device)
-        scores = torch.zeros_like(logits)
+        level = self.level
+        right, wrong, open_ = seen.shares[first:end].transpose(1, 0, 2)
+        if self.last:
+            wrong = np.maximum(1 - right, 0)
+        level.value += level.weight * (right + OPEN_IS_RIGHT * open_)
+        probability = np.exp(level.paths.sum(axis=1))
+        self._lower += (probability * right).sum(axis=0)
+        self._wrong += (probability * wrong).sum(axis=0)
+        self._masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1) * level.weight[:, None]
+        ends = seen.ends[first:end]
+        self._ending_rows, self._sides = np.nonzero(ends >= 0)
+        self.ending = self._ending_rows * size + ends[self._ending_rows, self._sides]
 
-        def add_scores(start: int, index: int, mass: Tensor, total: Tensor) -> None:
-            factor = self.steers[index] * weight[start : start + len(mass), index] / total
-            weighted = mass * factor.to(mass.dtype)[:, None]
-            scores[start : start + len(mass)].addcmul_(weighted, weighted)
+        own = (seen.sure >= first) & (seen.sure < end)
+        rows = seen.sure[own] - first
+        mean = (level.weight[rows][:, None, self._cold] * np.exp(seen.logprobs[own][..., self._cold])).mean(axis=-1)
+        places = rows[:, None] * size + seen.tokens[own]
+        there = np.flatnonzero(seen.logprobs[own].max(axis=-1).ravel() > -np.inf)
+        order = there[np.argsort(-mean.ravel()[there], kind="stable")[: self.ranked]]
+        self.likeliest = places.ravel()[order]
 
-        self._log_total, shares = tempered_masses(logits, self.temperatures, sets, generation, add_scores).arrays()
-        self._count(logits, shares, generation, last)
-        scores.sqrt_().mul_(SPREAD_OTHER)
-        for row, kind in enumerate(self._kinds):
-            for ids, factor in (
-                (kind.begun, SPREAD_BEGUN / SPREAD_OTHER),
-                (kind.open, SPREAD_OPEN / SPREAD_OTHER),
-                (kind.right, 0),
-                (kind.wrong, 0),
-            ):
-                scores[row, torch.from_numpy(ids).to(logits.device)] *= factor
-        return self._descend(step, logits, scores, generation)
+    def descend(self, places: Ids, probability: Floats, logprobs: Floats, size: int) -> Ids:
+        """Take the answers that end, and make the prefixes that were kept the level; return the rows of their parents.
 
-    def _count(self, logits: Tensor, shares: Floats, generation: Generation, last: bool) -> None:
-        """Count what ends at each prefix of the level; ``shares`` (n, 3, T) are the probabilities of its kinds."""
-        likeliest = [_likeliest(row, kind, last) for row, kind in zip(logits, self._kinds, strict=True)]
-        pairs = [(row, token) for row, tokens in enumerate(likeliest) for token in tokens if token is not None]
-        rows, tokens = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-        logprobs = iter(tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation))
-        for node, share, chosen in zip(self.level, shares, likeliest, strict=True):
-            right, wrong, open_ = share
-            if last:
-                wrong = np.maximum(1 - right, 0)
-            node.value = node.value + node.weight * (right + OPEN_IS_RIGHT * open_)
-            if node.certified:
-                self._lower += node.weight * right
-                self._wrong += node.weight * wrong
-            parts = ((right, True), (wrong, False), (OPEN_IS_RIGHT * open_, True))
-            for token, (mass, is_right) in zip(chosen, parts, strict=True):
-                if token is not None:
-                    reason = (
-                        "length" if last else "stop" if _holds(self.vocabulary.ending(node.text), token) else "closed"
-                    )
-                    path = np.vstack([node.logprobs, next(logprobs)])
-                    self._answers.append(Answers(is_right, node.weight * mass, (*node.tokens, token), reason, path))
-
-    def _descend(self, step: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
-        """Choose the next level's prefixes by their ``scores`` (n, V): how much it matters to evaluate each."""
-        budget = self._budget[step]
-        certified = self._certified(budget, logits, scores, generation)
-        scores.view(-1)[torch.from_numpy(certified).to(scores.device)] = 0
-        kept = thin(scores.flatten(), budget - len(certified), float(self._uniforms[step]))
-        probability = dict.fromkeys(certified.tolist(), 1.0)
-        probability |= dict(zip(kept.index.tolist(), kept.probability.tolist(), strict=True))
-        places = np.array(sorted(probability), dtype=np.intp)
-        rows, tokens = np.divmod(places, logits.shape[1])
-        logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation)
-        sure = set(certified.tolist())
-        self.level = [
-            self._child(row, token, logprob, probability[place], place in sure)
-            for place, row, token, logprob in zip(
-                places.tolist(), rows.tolist(), tokens.tolist(), logprobs, strict=True
-            )
-        ]
+        ``places`` (m,) in (rows × ``size`` tokens) are the ending ones and then all that may be kept, the latter with a
+        ``probability`` (m,) that is 0 where they are not; ``logprobs`` (m, T) are those of their tokens.
+        """
+        ending = len(self.ending)
+        self._answer(places[:ending] % size, logprobs[:ending])
+        kept = Kept.of(places[ending:], probability[ending:])
+        rows, tokens = np.divmod(kept.index, size)
+        steps, before = logprobs[ending:][kept.place], self.level
+        open_ = np.array([_holds(self.kinds[row].open, token) for row, token in zip(rows, tokens, strict=True)], bool)
+        begun = np.array([_holds(self.kinds[row].begun, token) for row, token in zip(rows, tokens, strict=True)], bool)
+        weight = before.weight[rows] * np.exp(steps) / kept.probability[:, None]
+        raw = self._vocabulary.texts.raw
+        self.level = Level(
+            parents=rows,
+            tokens=[(*before.tokens[row], token) for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
+            texts=[before.texts[row] + raw[token] for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
+            paths=np.concatenate([before.paths[rows], steps[:, None]], axis=1),
+            weight=weight,
+            value=np.where(open_[:, None], -OPEN_IS_RIGHT * weight, 0.0),  # its parent has counted it as right so often
+            spread=np.where(open_, SPREAD_OPEN, np.where(begun, SPREAD_BEGUN, SPREAD_OTHER)),
+            kept=kept.probability,
+            chance=before.chance[rows] * before.kept[rows],
+        )
         self._levels.append(self.level)
         return rows
 
-    def _child(self, row: int, token: int, logprob: Floats, kept: float, certified: bool) -> Node:
-        parent, kinds = self.level[row], self._kinds[row]
-        weight = parent.weight * np.exp(logprob) / kept
-        value, spread = np.zeros_like(weight), SPREAD_OTHER
-        if _holds(kinds.open, token):
-            value, spread = -OPEN_IS_RIGHT * weight, SPREAD_OPEN  # its parent has counted it as right so often
-        elif _holds(kinds.begun, token):
-            spread = SPREAD_BEGUN
-        return Node(
-            parent=parent,
-            tokens=(*parent.tokens, token),
-            text=parent.text + self.vocabulary.texts.raw[token],
-            logprobs=np.vstack([parent.logprobs, logprob]),
-            weight=weight,
-            value=value,
-            spread=spread,
-            kept=kept,
-            chance=parent.chance * parent.kept,
-            certified=certified,
-        )
-
-    def _certified(self, budget: int, logits: Tensor, scores: Tensor, generation: Generation) -> Ids:
-        """Return places in (rows × V) of the prefixes that are kept so that the bounds rest on them.
-
-        These are all whose probability, averaged over the temperatures up to CERTIFIED_UP_TO or over all of them,
-        reaches a threshold that depends on nothing but the budget: a larger one certifies the same prefixes and more,
-        so that the bounds can only become tighter. They exclude one another, so their number is limited as well: a
-        part CERTIFIED_LOW of the budget for the former, CERTIFIED_ALL for the latter.
-        """
-        temperatures = np.array(self.temperatures)
-        low = temperatures <= max(CERTIFIED_UP_TO, temperatures[0])
-        low_threshold, threshold = (1 / max(0.5, part * budget) for part in (CERTIFIED_LOW, CERTIFIED_ALL))
-        places: list[Ids] = []
-        for row, node in enumerate(self.level):
-            if node.certified:
-                tokens = logits[row].topk(min(budget, logits.shape[1])).indices.cpu().numpy()
-                rows = np.full(len(tokens), row)
-                logprobs = tempered_logprobs(logits, rows, tokens, self._log_total, self.temperatures, generation)
-                probability = node.weight * np.exp(logprobs)
-                reached = probability[:, low].mean(axis=1) >= low_threshold
-                reached |= probability.mean(axis=1) >= threshold
-                goes_on = (scores[row, torch.from_numpy(tokens).to(scores.device)] > 0).cpu().numpy()
-                places.append(row * logits.shape[1] + tokens[reached & goes_on])
-        return np.concatenate([np.empty(0, dtype=np.intp), *places])
+    def _answer(self, tokens: Ids, logprobs: Floats) -> None:
+        """Take the answers that end at the prefixes of the level with ``tokens`` (m,), and all that end alike."""
+        level = self.level
+        for row, side, token, step in zip(self._ending_rows, self._sides, tokens.tolist(), logprobs, strict=True):
+            stops = _holds(self._vocabulary.ending(level.texts[row]), token)
+            reason = "length" if self.last else "stop" if stops else "closed"
+            path = np.vstack([level.paths[row], step])
+            mass = self._masses[row, side]
+            self._answers.append(Answers(side != 1, mass, (*level.tokens[row], token), reason, path))
 
     def result(self) -> Enumerated:
         """Return the accuracy at every temperature, with its standard error and bounds, and the answers behind it."""
         variance = np.zeros(len(self.temperatures))
-        for level in reversed(self._levels[1:]):
-            variance += _variance([node for node in level if node.kept < 1], len(self.temperatures))
-            for node in level:
-                assert node.parent is not None
-                node.parent.value = node.parent.value + node.value
-        (root,) = self._levels[0]
+        for before, level in zip(self._levels[-2::-1], self._levels[:0:-1], strict=True):
+            variance += _variance(level)
+            np.add.at(before.value, level.parents, level.value)
+        root = self._levels[0].value[0]
         lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
         upper = np.maximum(1 - self._wrong, lower)
-        curve = Curve(np.array(self.temperatures), root.value, np.sqrt(variance), lower, upper)
-        return Enumerated(balanced(self._answers, np.clip(root.value, lower, upper)), curve)
+        curve = Curve(np.array(self.temperatures), root, np.sqrt(variance), lower, upper)
+        return Enumerated(balanced(self._answers, np.clip(root, lower, upper)), curve)
 
 
 def _holds(ids: Ids, token: int) -> bool:
@@ -296,38 +302,20 @@ def _holds(ids: Ids, token: int) -> bool:
     return place < len(ids) and int(ids[place]) == token
 
 
-def _likeliest(logits: Tensor, kinds: Kinds, last: bool) -> tuple[int | None, int | None, int | None]:
-    """Return the most probable of the right, the wrong and the open tokens, where there are any."""
-
-    def of(ids: Ids) -> int | None:
-        if not len(ids):
-            return None
-        return int(ids[int(logits[torch.from_numpy(ids).to(logits.device)].argmax())])
-
-    wrong = of(kinds.wrong)
-    if last:
-        others = logits.clone()
-        others[torch.from_numpy(kinds.right).to(logits.device)] = -torch.inf
-        wrong = int(others.argmax())
-    return of(kinds.right), wrong, of(kinds.open)
-
-
-def _variance(thinned: Sequence[Node], temperatures: int) -> Floats:
+def _variance(level: Level) -> Floats:
     """Return (T,) what thinning one level adds to the variance of the estimate.
 
     That of Poisson sampling with the same probabilities, a little more than that of a systematic sample, and in several
     stages: terms of later ones are weighted by the probability that their ancestors were kept (Raj 1966). Where few
     prefixes carry all the weight, what is assumed of their spread counts beside what was seen.
     """
-    if not thinned:
-        return np.zeros(temperatures)
-    value, weight = (np.stack([getattr(node, name) for node in thinned]) for name in ("value", "weight"))
-    spread, chance = (np.array([[getattr(node, name)] for node in thinned]) for name in ("spread", "chance"))
-    left_out = chance * (1 - np.array([[node.kept] for node in thinned]))
+    thinned = level.kept < 1
+    value, weight = level.value[thinned], level.weight[thinned]
+    left_out = (level.chance * (1 - level.kept))[thinned, None]
     seen = (left_out * value**2).sum(axis=0)
-    assumed = (left_out * (spread * weight) ** 2).sum(axis=0)
+    assumed = (left_out * (level.spread[thinned, None] * weight) ** 2).sum(axis=0)
     squares = (weight**2).sum(axis=0)
-    effective = np.divide(weight.sum(axis=0) ** 2, squares, out=np.zeros(temperatures), where=squares > 0)
+    effective = np.divide(weight.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
     return np.asarray((effective * seen + PRIOR * assumed) / (effective + PRIOR))
 
 

@@ -7,20 +7,34 @@ systematic sampling.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from robust_eval.model.base import Floats
+from robust_eval.model.token_texts import Ids
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Indices (m,) of the candidates that are kept, ascending, and the probability (m,) with which each was."""
+    """Indices (m,) of the candidates that are kept, ascending, the probability (m,) with which each was, and the
+    ``place`` (m,) of each in what :func:`thin` has returned.
+    """
 
-    index: Tensor
-    probability: Tensor
+    index: Ids
+    probability: Floats
+    place: Ids
+
+    @classmethod
+    def of(cls, index: Floats | Ids, probability: Floats) -> "Kept":
+        """Return what :func:`thin` has chosen, fetched from the device."""
+        drawn = np.flatnonzero(probability > 0)
+        kept, first = np.unique(index[drawn].astype(np.intp), return_index=True)
+        return cls(kept, probability[drawn][first], drawn[first])
 
 
-def thin(scores: Tensor, count: int, uniform: float) -> Kept:
-    """Keep ``count`` of n candidates.
+def thin(scores: Tensor, count: int, uniform: float) -> tuple[Tensor, Tensor]:
+    """Choose ``count`` of n candidates, without waiting for the device.
 
     Parameters
     ----------
@@ -31,28 +45,30 @@ def thin(scores: Tensor, count: int, uniform: float) -> Kept:
     uniform
         A random number in [0, 1).
 
+    Returns
+    -------
+    Indices (m,) and the probability (m,), in float64, with which each is kept: 0 where it is not. One may come twice.
+
     Notes
     -----
     A candidate is kept with probability min(1, score / c), with the c for which these add up to ``count``. Systematic
     sampling spreads those that are left to chance evenly over the order of the candidates.
     """
-    positive = int((scores > 0).sum())
-    if positive <= count:
-        index = torch.nonzero(scores > 0).squeeze(1)
-        return Kept(index, torch.ones(len(index), dtype=torch.float64, device=scores.device))
-    largest, place = scores.topk(count)
+    largest, place = scores.topk(min(count, len(scores)))
     largest = largest.double()
+    ahead = torch.arange(len(place), device=scores.device)
     rest = scores.sum(dtype=torch.float64) - (largest.cumsum(0) - largest)  # score of all but the first i
-    places = torch.arange(count, 0, -1, device=scores.device)
-    certain = int((largest * places > rest).long().cumprod(0).sum())
-    step = float(rest[certain] / (count - certain))
-    light = scores.to(torch.float64, copy=True)
-    light[place[:certain]] = 0
+    certain = (largest * (count - ahead) > rest).long().cumprod(0).sum()
+    positive = (scores > 0).sum()
+    certain = torch.where(positive <= count, positive, certain)  # of no more candidates than places all are
+    sure = ahead < certain
+    places = (count - certain).clamp(min=1)  # for those that are left to chance
+    light = scores.double().scatter(0, place, torch.where(sure, 0.0, largest))
     cumulative = light.cumsum(0)
-    at = (uniform + torch.arange(count - certain, dtype=torch.float64, device=scores.device)) * step
-    drawn = torch.searchsorted(cumulative, at * (cumulative[-1] / (step * (count - certain))), right=True)
-    drawn = torch.unique(drawn.clamp(max=len(scores) - 1))
-    index, order = torch.cat([place[:certain], drawn]).sort()
-    sure = torch.ones(certain, dtype=torch.float64, device=scores.device)
-    probability = torch.cat([sure, (light[drawn] / step).clamp(max=1)])
-    return Kept(index, probability[order])
+    step = cumulative[-1:] / places
+    at = (uniform + ahead) * step
+    last = torch.searchsorted(cumulative, cumulative[-1:])  # the last above 0: what is rounded up must not exceed it
+    drawn = torch.minimum(torch.searchsorted(cumulative, at, right=True), last)
+    chance = torch.where(ahead < count - certain, (light[drawn] / step).clamp(max=1), 0.0)
+    chance = torch.where(positive <= count, 0.0, chance)
+    return torch.cat([place, drawn]), torch.cat([sure.double(), chance])

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures, refuse_coupling
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
@@ -95,6 +95,7 @@ class ServedModel(LanguageModel):
                 f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.server} "
                 "does not give: leave it out"
             )
+        refuse_coupling(self.settings.server, requests)
         if not all(request.whole for request in requests):
             raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)

@@ -28,7 +28,7 @@ def message(*overrides: str) -> str:
 
 SWEEP = (
     "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, estimator, "
-    "whole_answers, ask"
+    "whole_answers, ask, coupling"
 )
 MODELS = (
     "gpt35_turbo, gpt4o_mini, inspect, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "

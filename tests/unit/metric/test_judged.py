@@ -3,6 +3,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import minimize
 
 from robust_eval.metric.judged import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
@@ -221,6 +222,24 @@ def test_intervals_of_breaks_hold_labels_questions_and_trials():
     few, many = interval(60), interval(3000)
     assert few.low < few.value < few.high
     assert few.high - few.low > many.high - many.low > 0
+
+
+def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():
+    """One fact whose trials are right everywhere or nowhere holds or breaks as a whole, so that its break is unsure."""
+    alike = np.repeat((np.arange(10) < 6).astype(float)[None, None], 6, axis=1)
+    grid, right, replies = np.arange(1.0, 7.0), alike.sum(axis=2), np.full((1, 6), 10.0)
+    verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
+    sure = label_counts(verdicts, verdicts, none, none, np.ones(6000), (1, 6))
+    draws: list[float] = []
+
+    def kept(breaking: np.ndarray, chosen: np.ndarray) -> list[float]:
+        draws.append(float(np.isinf(breaking).mean()))
+        return draws[-1:]
+
+    for trials, share in ((alike, stats.binom.sf(4, 10, 0.6)), (None, stats.binom.sf(4, 10, 0.6) ** 6)):
+        draws.clear()
+        break_intervals(kept, [1.0], right, replies, grid, sure, resamples=1000, trials=trials)
+        assert np.mean(draws) == pytest.approx(share, abs=0.05)
 
 
 def test_labels_that_halve_an_interval():

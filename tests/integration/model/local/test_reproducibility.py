@@ -16,7 +16,7 @@ from tiny_model import byte_tokenizer
 from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.matching import Matching
-from robust_eval.model.base import Request
+from robust_eval.model.base import COUPLINGS, Request
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
@@ -52,8 +52,11 @@ def requests() -> list[Request]:
 
 
 def token_ids(model: TransformersModel, asked: Sequence[Request]) -> dict[str, list[list[int]]]:
+    """The answers to each question, with random numbers of their own and with those of their trials."""
     return {
-        r.request.question_id: [completion.token_ids for completion in r.completions] for r in answered(model, asked)
+        f"{coupling} {reply.request.question_id}": [completion.token_ids for completion in reply.completions]
+        for coupling in COUPLINGS
+        for reply in answered(model, [replace(request, coupling=coupling) for request in asked])
     }
 
 
@@ -87,7 +90,7 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
         differ = sum(one != other for one, other in pairs)
         with capsys.disabled():
             print(f"\n{way}: {differ} of {len(pairs)} answers differ")
-        assert differ <= 1  # of 336: a draw may fall where rounding decides; one of another seed changes nearly all
+        assert differ <= 2  # of 672: a draw may fall where rounding decides; one of another seed changes nearly all
 
 
 def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded: TransformersModel):

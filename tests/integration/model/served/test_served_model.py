@@ -845,6 +845,12 @@ REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
             "it out"
         ),
     ),
+    "shared random numbers": (
+        question(0, coupling="common"),
+        False,
+        {},
+        f"sampler.coupling=common needs a model that is loaded here, and {SERVER} draws by itself: leave it out",
+    ),
     "parts of answers": (
         question(0, whole=False),
         False,

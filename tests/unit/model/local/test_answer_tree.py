@@ -10,21 +10,20 @@ import torch
 from architectures import tiny
 from scipy import stats
 from support.op_counter import counted
+from tiny_answers import ENDS, PROMPTS, answers, enumerated, plain_logits, vocabulary
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local import answer_tree
-from robust_eval.model.local.answer_tree import Paths, sample_answers
+from robust_eval.model.local.answer_tree import sample_answers
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prefix_rows import PrefixRows
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.prompt.prompt import Prompt
 
-PROMPTS = [[5, 6, 7, 8, 9], [5, 6, 7, 11, 3]]
 SHARED = [5, 6]
-ENDS = (2, 13)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,49 +36,6 @@ def _kept_uniforms() -> Iterator[None]:
 
 def request(name: str, temperatures: tuple[float, ...], trials: int, tokens: int = 3, top: int = 0) -> Request:
     return Request(name, 0, Prompt("", (), name), temperatures, trials, tokens, seed=11, top_logprobs=top)
-
-
-def read_texts() -> TokenTexts:
-    raise AssertionError("nothing here depends on what tokens write")
-
-
-def vocabulary(size: int) -> Vocabulary:
-    ends = np.zeros(size, dtype=bool)
-    ends[list(ENDS)] = True
-    return Vocabulary(ends, ~ends, read_texts)
-
-
-def plain_logits(model: torch.nn.Module, sequence: list[int]) -> torch.Tensor:
-    with torch.no_grad():
-        return model(input_ids=torch.tensor([sequence]), use_cache=False).logits[0, -1].double()
-
-
-def answers(paths: Paths) -> list[tuple[int, ...]]:
-    return [tuple(row[:length].tolist()) for row, length in zip(paths.tokens, paths.lengths, strict=True)]
-
-
-@cache
-def tiny_logits(architecture: str, sequence: tuple[int, ...]) -> torch.Tensor:
-    """What a tiny model makes of a sequence, which is asked for at every temperature and with every cut."""
-    return plain_logits(kept_tiny(architecture), list(sequence))
-
-
-kept_tiny = cache(tiny)
-
-
-def enumerated(architecture: str, prompt: list[int], temperature: float, depth: int, cut: Generation) -> dict:
-    """Probability of every answer, by the definition: the product of softmax(logits / t) along its tokens."""
-    leaves = {}
-    stack = [((), 1.0)]
-    while stack:
-        prefix, probability = stack.pop()
-        if len(prefix) == depth or (prefix and prefix[-1] in ENDS):
-            leaves[prefix] = probability
-            continue
-        scaled = tiny_logits(architecture, (*prompt, *prefix)) / temperature
-        p = cut.truncated(scaled[None])[0].softmax(-1)
-        stack += [((*prefix, token), probability * share) for token, share in enumerate(p.tolist()) if share > 0]
-    return leaves
 
 
 @pytest.fixture(scope="module", params=[PrefixRows, PackedPrefixes])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from toy_language import DEPTH, GRID, MATCHER, Table, truth, vocabulary
 
-from robust_eval.model.base import Request
+from robust_eval.model.base import COMMON, INDEPENDENT, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Paths, sample_answers
 from robust_eval.prompt.prompt import Prompt
@@ -10,12 +10,20 @@ from robust_eval.prompt.prompt import Prompt
 COLUMNS = slice(1, 6)  # of GRID among all the temperatures of the truth
 
 
-def request(seed: int, trials: int, whole: bool = True) -> Request:
-    return Request("q", 0, Prompt("", (), "q"), GRID, trials, DEPTH, seed, matcher=MATCHER, whole=whole)
+def request(seed: int, trials: int, whole: bool = True, coupling: str = INDEPENDENT) -> Request:
+    prompt = Prompt("", (), "q")
+    return Request("q", 0, prompt, GRID, trials, DEPTH, seed, matcher=MATCHER, whole=whole, coupling=coupling)
 
 
-def drawn(table: Table, seeds: range, trials: int, cut: Generation | None = None, whole: bool = True) -> list[Paths]:
-    requests = [request(seed, trials, whole) for seed in seeds]
+def drawn(
+    table: Table,
+    seeds: range,
+    trials: int,
+    cut: Generation | None = None,
+    whole: bool = True,
+    coupling: str = INDEPENDENT,
+) -> list[Paths]:
+    requests = [request(seed, trials, whole, coupling) for seed in seeds]
     return sample_answers(table, requests, [[1]] * len(requests), vocabulary(), cut or Generation())
 
 
@@ -49,6 +57,20 @@ def test_the_standard_error_is_that_of_repetitions():
     values = np.array([path.curve.accuracy for path in paths])
     claimed = np.array([path.curve.standard_error for path in paths])
     assert np.sqrt((claimed**2).mean(axis=0)) == pytest.approx(values.std(axis=0, ddof=1), rel=0.15)
+
+
+def test_the_standard_error_knows_that_a_trial_shares_its_random_numbers():
+    """Draws of common numbers are alike, so that they say less together; as strata they would claim too little."""
+    table = Table(2)
+    expected = truth(table)[COLUMNS]
+    paths = drawn(table, range(400), 10, coupling=COMMON)
+    values = np.array([path.curve.accuracy for path in paths])
+    claimed = np.array([path.curve.standard_error for path in paths])
+    spread = values.std(axis=0, ddof=1)
+    assert np.all(np.abs(values.mean(axis=0) - expected) <= 4 * spread / np.sqrt(len(values)) + 1e-6)
+    assert np.sqrt((claimed**2).mean(axis=0)) == pytest.approx(spread, rel=0.15)
+    independent = np.array([path.curve.accuracy for path in drawn(table, range(400), 10)]).std(axis=0, ddof=1)
+    assert np.all(spread > 1.15 * independent)
 
 
 def test_what_is_drawn_after_a_right_answer_is_settled_does_not_count():
