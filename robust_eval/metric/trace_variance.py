@@ -71,8 +71,8 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
 def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
     """Return Σ part / Σ whole over questions; NaN where the whole is 0.
 
-    >>> pooled_share(np.array([0.1, 0.0]), np.array([0.2, 0.2])).round(2), pooled_share(np.zeros(2), np.zeros(2))
-    (array(0.25), array(nan))
+    >>> [float(pooled_share(np.array(part), np.array([0.2, 0.2]))) for part in ([0.1, 0.0], [0.2, 0.2])]
+    [0.25, 1.0]
     """
     total = np.asarray(whole.sum(axis=axis))
     share: Floats = np.divide(part.sum(axis=axis), total, out=np.full(total.shape, np.nan), where=total != 0)
