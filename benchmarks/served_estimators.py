@@ -1,6 +1,6 @@
 """How far accuracy curves that are read off a server's log-probabilities are from the truth, and what they cost.
 
-    python benchmarks/served_estimators.py [--questions 48] [--nodes 48] [--draws 12] [--quick] [--json FILE]
+    python benchmarks/served_estimators.py [--questions 48] [--nodes 48] [--draws 8] [--quick] [--json FILE]
 
 The server is llama.cpp's, with the weights of the embedded model in float32. The truth is an enumeration with many more
 nodes by the same weights in this process. The questions are the first of the built-in facts that the model knows. Ten
@@ -56,7 +56,7 @@ def main() -> None:
     command = Command(__doc__)
     command.add_argument("--questions", type=int, default=48, help="the first so many that the model knows")
     command.add_argument("--nodes", type=int, default=48, help="prefixes that are asked for, at most")
-    command.add_argument("--draws", type=int, default=12, help="answers at each temperature that needs them")
+    command.add_argument("--draws", type=int, default=8, help="answers at each temperature that needs them")
     command.add_argument("--slots", type=int, default=4, help="answers that the server writes at once")
     options = command.options(questions=1, nodes=4, draws=2)
     settings, asked = setting("float32")

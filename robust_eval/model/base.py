@@ -71,7 +71,7 @@ class Enumeration:
     """Where the accuracy is wanted: 1, those of the request, and others."""
     choices: Choices | None = None
     """Of a multiple-choice question, which is answered by one token."""
-    draws: int = 10
+    draws: int = 8
     """Answers that are drawn at each temperature of the request at which a model that shows only some of its
     probabilities cannot be enumerated."""
 

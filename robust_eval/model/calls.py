@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from robust_eval.model.base import Request
 
+FURTHER_DRAWS = 2
+"""How many times as many answers are drawn once more where an exact curve passes near one half."""
 LEVELS = 2
 """Tokens of the likeliest answer that are asked for after each beginning of one but the first, of which all are."""
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import repeat
 
 from robust_eval.model.base import Request
-from robust_eval.model.calls import LEVELS, calls
+from robust_eval.model.calls import FURTHER_DRAWS, LEVELS, calls
 from robust_eval.model.spending import Spending
 from robust_eval.prompt.prompt import Prompt
 
@@ -106,8 +106,9 @@ class Terms:
         if self.at_once is None:
             return 1, request.answers
         beginnings = 1 if enumeration.choices else enumeration.nodes
-        drawn = len(request.temperatures) * math.ceil(enumeration.draws / (self.choices or 1))
-        tokens = len(request.temperatures) * enumeration.draws * request.max_new_tokens
+        draws = [enumeration.draws] if enumeration.choices else [enumeration.draws, FURTHER_DRAWS * enumeration.draws]
+        drawn = len(request.temperatures) * sum(math.ceil(number / (self.choices or 1)) for number in draws)
+        tokens = len(request.temperatures) * sum(draws) * request.max_new_tokens
         return beginnings + drawn, request.max_new_tokens + (beginnings - 1) * LEVELS + tokens
 
 

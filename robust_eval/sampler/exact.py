@@ -24,8 +24,9 @@ class Exact(KnownFacts):
     nodes: int = 128
     """Prefixes of answers that are evaluated for each question at most. What they leave unresolved is estimated without
     bias, with a standard error."""
-    draws: int = 10
-    """Answers that are drawn at each temperature at which the log-probabilities of a server say too little."""
+    draws: int = 8
+    """Answers that are drawn at each temperature at which the log-probabilities of a server say too little; where the
+    curve passes near one half, twice as many once more."""
     max_temperature: float = 4.0
     """How far the breaking temperature off the grid is looked for."""
 

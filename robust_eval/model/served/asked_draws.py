@@ -46,13 +46,19 @@ class Draw:
 
 
 async def drawn(
-    request: Request, draws: int, asking: Asking, temperatures: Sequence[float], root: Position | None
+    request: Request, trials: range, asking: Asking, temperatures: Sequence[float], root: Position | None
 ) -> dict[float, list[Draw]]:
-    """Return answers drawn at each of these temperatures; raises UnansweredError, also where the server says otherwise
-    of the first place than it did.
+    """Return answers drawn at each of these temperatures, with the numbers ``trials``; raises UnansweredError, also
+    where the server says otherwise of the first place than it did.
     """
-    shown = asking.settings.top_logprobs
-    plain = replace(request, temperatures=tuple(temperatures), trials=draws, top_logprobs=shown, enumeration=None)
+    plain = replace(
+        request,
+        temperatures=tuple(temperatures),
+        first_trial=trials.start,
+        trials=trials.stop,
+        top_logprobs=asking.settings.top_logprobs,
+        enumeration=None,
+    )
     path, asked = asking.settings.asked(request.prompt)
     style = "chat" if asking.settings.chat else "plain"
     found: dict[float, list[Draw]] = {}

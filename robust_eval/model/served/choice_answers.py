@@ -30,7 +30,7 @@ async def choice_answers(request: Request, enumeration: Enumeration, asking: Ask
         unknown if correct is None else each[correct] for each in (shares.lower, shares.likely, shares.upper)
     )
     points = Points(enumeration.temperatures, lower, right, upper, apart)
-    came = await drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
+    came = await drawn(request, range(enumeration.draws), asking, points.far(request.temperatures), root)
     likely = shares.likely.copy()
     for t, draws in came.items():
         told = np.stack([drawn_shares(choices, each.places[0], t) for each in draws])

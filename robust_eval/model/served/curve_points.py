@@ -12,6 +12,8 @@ BOUNDS, DRAWS, WEIGHTS = "bounds", "draws", "weights"
 CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
 """How far apart bounds may be where a probability is read off them. Up to temperature 1 it is known how much is not
 seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
+HALF, NEAR = 0.5, 0.2
+"""Of an accuracy: a fact breaks below the first, and whether it does is unsure within the second of it."""
 NORMAL_95 = 1.959963984540054
 
 
@@ -46,6 +48,20 @@ class Points:
     def far(self, wanted: Sequence[float]) -> list[float]:
         """Return the temperatures among those that are wanted at which bounds are not close."""
         return [t for t in wanted if self.how[self.temperatures.index(t)] is None]
+
+    def near_half(self, wanted: Sequence[float]) -> list[float]:
+        """Return the temperatures among those drawn at where the accuracy is near one half, going by its neighbours.
+
+        There a few draws more decide where a fact breaks. What was drawn at a temperature itself has no say in whether
+        more is, so that its mean stays without bias.
+        """
+        places = [self.temperatures.index(t) for t in wanted]
+        found = []
+        for number, place in enumerate(places):
+            beside = self.accuracy[[*places[max(0, number - 1) : number], *places[number + 1 : number + 2]]]
+            if self.how[place] == DRAWS and len(beside) and abs(beside.mean() - HALF) <= NEAR:
+                found.append(self.temperatures[place])
+        return found
 
     def curve(self) -> Curve:
         """Return what is known."""

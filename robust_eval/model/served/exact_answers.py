@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from robust_eval.model.base import Completion, Enumeration, Floats, Reply, Request
-from robust_eval.model.calls import LEVELS
+from robust_eval.model.calls import FURTHER_DRAWS, LEVELS
 from robust_eval.model.enumerated import Weighted, balanced
 from robust_eval.model.served.admission import EndedError
-from robust_eval.model.served.asked_draws import Asking, answer_row, drawn
+from robust_eval.model.served.asked_draws import Asking, Draw, answer_row, drawn
 from robust_eval.model.served.capped_draws import capped
 from robust_eval.model.served.choice_answers import choice_answers
 from robust_eval.model.served.continuation import Continuation, Sending
@@ -99,16 +99,24 @@ async def _answers(
     bounds = tree.bounds
     apart = bounds.upper - bounds.lower
     points = Points(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
-    came = await drawn(request, enumeration.draws, asking, points.far(request.temperatures), root)
+    came: dict[float, list[Draw]] = {}
     rows: dict[float, list[_Drawn]] = {}
-    for t, draws in came.items():
-        right = [request.matcher.right(each.completion.text) for each in draws]
-        values = [
-            summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut, one)
-            for each, one in zip(draws, right, strict=True)
-        ]
-        points.draw(t, *mean_and_error(values))
-        rows[t] = [_Drawn(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
+
+    async def draw(trials: range, temperatures: Sequence[float]) -> None:
+        assert request.matcher is not None
+        for t, more in (await drawn(request, trials, asking, temperatures, root)).items():
+            draws = came[t] = [*came.get(t, []), *more]
+            right = [request.matcher.right(each.completion.text) for each in draws]
+            values = [
+                summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut, one)
+                for each, one in zip(draws, right, strict=True)
+            ]
+            points.draw(t, *mean_and_error(values))
+            rows[t] = [_Drawn(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
+
+    draws = enumeration.draws
+    await draw(range(draws), points.far(request.temperatures))
+    await draw(range(draws, (1 + FURTHER_DRAWS) * draws), points.near_half(request.temperatures))
     return list(_rows(request, tree, points, rows)), points
 
 
@@ -119,7 +127,7 @@ async def _capped(request: Request, enumeration: Enumeration, asking: Asking) ->
     matcher, cap = request.matcher, max(request.temperatures)
     assert matcher is not None
     number = enumeration.draws * len(request.temperatures)
-    draws = (await drawn(request, number, asking, [cap], None))[cap]
+    draws = (await drawn(request, range(number), asking, [cap], None))[cap]
     chat = asking.settings.chat
     places = [ended(matcher, each.places, request.max_new_tokens, chat) for each in draws]
     right = [matcher.right(each.completion.text) for each in draws]

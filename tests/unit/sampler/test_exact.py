@@ -30,7 +30,7 @@ def test_the_defaults_are_those_of_the_sweep():
     exact = Exact()
     assert exact.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
     assert (exact.max_new_tokens, exact.selection, exact.max_questions) == (5, "exact_match", 1000)
-    assert (exact.nodes, exact.draws, exact.max_temperature) == (128, 10, 4.0)
+    assert (exact.nodes, exact.draws, exact.max_temperature) == (128, 8, 4.0)
     assert (exact.estimator, exact.repetitions) == ("exact", math.inf)
 
 
@@ -38,9 +38,9 @@ def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
     exact = Exact(temperatures=[2.0, 0.5], nodes=7, max_temperature=2.0, max_new_tokens=6)
     curve = exact.curve_temperatures()
     expected = [
-        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, 0, MATCHER, True, Enumeration(7, curve, None, 10)),
+        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, 0, MATCHER, True, Enumeration(7, curve, None, 8)),
         *(
-            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, 0, None, True, Enumeration(7, curve, choices, 10))
+            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, 0, None, True, Enumeration(7, curve, choices, 8))
             for q, choices in ((CHOICE, LetterChoices(3, 1)), (OPEN_CHOICE, LetterChoices(2, None)))
         ),
     ]
