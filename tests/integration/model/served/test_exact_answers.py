@@ -1,5 +1,6 @@
 """The probabilities of answers by what a server shows, against every answer of a language that can be enumerated."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -69,6 +70,22 @@ def test_bounds_hold_the_truth_and_close_points_are_near_it(digits: int, ids: bo
             rightly = [one.weight for one in reply.completions if one.temperature == t and MATCHER.right(one.text)]
             assert sum(weights) == pytest.approx(1)
             assert sum(rightly) == pytest.approx(told.accuracy[told.temperatures.tolist().index(t)], abs=1e-6)
+
+
+def test_where_a_curve_passes_near_one_half_three_times_as_many_answers_are_drawn() -> None:
+    seen: set[int] = set()
+    for language in range(5):
+        with served(TableServer(Table(language), shown=4)) as (model, script):
+            (reply,) = replies(model, [request(nodes=4, draws=8)])
+        assert reply.curve is not None
+        drawn = Counter(
+            body["temperature"] for body in script.bodies for _ in range(body.get("n", 1)) if body.get("seed")
+        )
+        by_draws = [t for t, how in zip(reply.curve.temperatures, reply.curve.how or (), strict=True) if how == "draws"]
+        assert by_draws == sorted(drawn)
+        assert set(drawn.values()) <= {8, 24}
+        seen.update(drawn.values())
+    assert seen == {8, 24}
 
 
 def test_a_text_that_is_cut_into_other_tokens_is_left_unknown() -> None:
