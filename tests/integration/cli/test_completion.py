@@ -97,7 +97,7 @@ def test_tab_completes_the_word_in_a_terminal(terminal: Callable[[str, str], str
 def test_tab_twice_shows_what_there_is(terminal: Callable[[str, str], str]):
     shown = terminal("robust-eval experiment=\t\t", "thinking")
     experiments = ["certainty", "challenge", "frs", "multiqa", "order", "profile", "smoke", "thinking"]
-    assert shown.split()[-8:] == experiments
+    assert sorted(shown.split()[-8:]) == experiments  # in columns, as many as fit
 
 
 @bash
