@@ -282,7 +282,7 @@ def test_shares_of_the_variance_and_budgets_are_those_of_all_thoughts_and_answer
             assert of_question[name][place] == pytest.approx(value, rel=0.25, abs=2e-5)
     between, within = np.sum([forced.variance() for forced in truth], axis=0)
     assert figures["thinking.share_between.t1"].value == pytest.approx(between / (between + within), rel=0.15)
-    assert figures["thinking.share_within.t1"].value == 1 - figures["thinking.share_between.t1"].value
+    assert figures["thinking.share_within.t1"].value == pytest.approx(1 - figures["thinking.share_between.t1"].value)
     accuracy = np.array([[forced.accuracy(budget) for budget in (0, 1, 2)] for forced in truth])
     np.testing.assert_array_equal(of_question["breaking_budget"], breaking_budget(accuracy, [0, 1, 2], 0.09))
     np.testing.assert_array_equal(of_question["breaking_budget"], [0, 1, math.inf, math.inf, math.nan])
