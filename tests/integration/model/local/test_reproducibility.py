@@ -45,9 +45,7 @@ def facts() -> list[Question]:
 
 def requests() -> list[Request]:
     passages = JsonLines("passages", str(BUILTIN / "passages.jsonl")).load()[:3]  # of one passage, evaluated once
-    asked = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=16).requests(
-        [*facts(), *passages], Matching(), seed=5
-    )
+    asked = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=8).requests([*facts(), *passages], Matching(), seed=5)
     return [replace(request, matcher=None) for request in asked]
 
 
@@ -71,11 +69,11 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
     embedded: TransformersModel, capsys: pytest.CaptureFixture[str]
 ):
     asked = requests()
-    reference = token_ids(at_once(embedded, 48 * 7), asked)
+    reference = token_ids(at_once(embedded, 24 * 7), asked)
     shuffled = random.Random(1).sample(asked, len(asked))
     found = {
         "one question at once": token_ids(at_once(embedded, 1), asked),
-        "in another order": token_ids(at_once(embedded, 48 * 3), shuffled),
+        "in another order": token_ids(at_once(embedded, 24 * 3), shuffled),
         "in two processes": {},
     }
     for half in "01":
@@ -90,7 +88,7 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
         differ = sum(one != other for one, other in pairs)
         with capsys.disabled():
             print(f"\n{way}: {differ} of {len(pairs)} answers differ")
-        assert differ <= 2  # of 672: a draw may fall where rounding decides; one of another seed changes nearly all
+        assert differ <= 1  # of 336: a draw may fall where rounding decides; one of another seed changes nearly all
 
 
 def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded: TransformersModel):
