@@ -317,7 +317,7 @@ def _variants(overrides: Sequence[Override], single: list[str], expanded: dict[i
 
 
 def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
-    """Spell out a setting. To compose ``chosen`` takes a tenth of a second, and who names an option needs it not."""
+    """Spell out a setting. Composing ``chosen`` takes a tenth of a second: it is done only where needed."""
     line = str(override.input_line)
     group, _, rest = str(override.key_or_group).partition(".")
     setting = rest.split(".")[0]

@@ -33,8 +33,8 @@ class TemperatureSweep(KnownFacts):
     fact holds there: the same breaking temperatures and FRS for about a third of the answers, and no accuracies."""
     coupling: str = INDEPENDENT
     """Of the answers of one trial at different temperatures, to a model that is loaded here: independent, as in the
-    paper, or common, which draws them with the same random numbers, in about half of the time. Each temperature keeps
-    its distribution."""
+    paper, or common, which draws them with the same random numbers, so that fewer prefixes are evaluated. Each
+    temperature keeps its distribution."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

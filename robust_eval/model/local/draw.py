@@ -94,7 +94,9 @@ class Independent:
 
 
 def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generation: Generation | None = None) -> Drawn:
-    """Draw one token for each of a answers; the device is never waited for, unless it is to pick tokens.
+    """Draw one token for each of a answers.
+
+    Nothing here waits for the device; common random numbers do, where they pick tokens.
 
     Parameters
     ----------

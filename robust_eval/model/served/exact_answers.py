@@ -103,6 +103,7 @@ async def _answers(
     rows: dict[float, list[_Drawn]] = {}
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
+        """Draw answers, and estimate each of these temperatures from all that were drawn at it."""
         assert request.matcher is not None
         for t, more in (await drawn(request, trials, asking, temperatures, root)).items():
             draws = came[t] = [*came.get(t, []), *more]
