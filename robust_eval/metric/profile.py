@@ -219,7 +219,8 @@ def _sentence_of_first(score: Score) -> str:
     breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
     if not breaking:
         return ""
-    return f" What breaks them first: {', '.join(f'{name} {shares[name]:.0%}' for name in breaking)}."
+    named = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
+    return f" What breaks them first (several where they are even): {named}."
 
 
 def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[Pressure]:

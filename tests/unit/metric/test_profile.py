@@ -149,7 +149,7 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     np.testing.assert_array_equal(found.by_question["profile.firm_in_all"], [1, 0, 0, 0, NAN, NAN])
     assert "of the 4 withstand all doubt as well." in found.presentation.sentence
     assert found.presentation.sentence.endswith(
-        " What breaks them first: doubt 33%, rewording 17%, repetition 17%, thinking 17%."
+        " What breaks them first (several where they are even): doubt 33%, rewording 17%, repetition 17%, thinking 17%."
     )
     every = found.formatted("profile.firm_in_all", ".0%")
     assert list(found.presentation.claims) == [f"holds {every} of those facts under every pressure"]
