@@ -20,7 +20,6 @@ With k = 100 trials the tree answers all questions; all ways do so for a few, wh
 """
 
 import argparse
-import platform
 import statistics
 import tempfile
 from collections import Counter, defaultdict
@@ -156,7 +155,9 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: E
             shares[name].append(value)
 
     figures = {
-        **machine(options.dtype),
+        "threads": torch.get_num_threads(),
+        "dtype": options.dtype,
+        "xllamacpp": version("xllamacpp"),
         "questions": len(questions),
         "temperatures": len(plan.sweep.temperatures),
         "trials": plan.sweep.trials,
@@ -227,20 +228,6 @@ def measure(way: Way, block: Sequence[Request], questions: Sequence[Question]) -
 
 def contains(text: str, accepted: Sequence[str]) -> bool:
     return any(f" {alias} " in f" {normalize(text)} " for alias in accepted)
-
-
-def machine(dtype: str) -> dict[str, Any]:
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "machine": models[0] if models else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "dtype": dtype,
-        "torch": version("torch"),
-        "transformers": version("transformers"),
-        "xllamacpp": version("xllamacpp"),
-    }
 
 
 def per_way(measured: Mapping[str, Sequence[Measurement]]) -> dict[str, float]:
