@@ -70,6 +70,13 @@ FIRM_IN_DOUBT = Figure(
     more_is_better=True,
     short="withstand doubt as well",
 )
+FIRM_IN_ALL = Figure(
+    "profile.firm_in_all",
+    "share of facts that withstand every pressure",
+    limits=SHARE,
+    more_is_better=True,
+    short="withstand all",
+)
 FIRST = {
     name: Figure(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
     for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
@@ -87,6 +94,7 @@ FIGURES = (
     FIRM,
     FIRM_IN_ORDER,
     FIRM_IN_DOUBT,
+    FIRM_IN_ALL,
     *FIRST.values(),
     *(
         Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
@@ -115,8 +123,9 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
     ``profile.firm_in_order`` is the share, of questions with choices, of those that are firm and right in every order,
-    ``profile.firm_in_doubt`` of those that are firm and withstand all doubt. ``profile.first.*`` are the shares of
-    facts that each kind of pressure breaks first (:func:`~robust_eval.metric.pressure.breaks_first`).
+    ``profile.firm_in_doubt`` of those that are firm and withstand all doubt, and ``profile.firm_in_all``, where there
+    are other methods, of those that are firm and that none of them breaks. ``profile.first.*`` are the shares of facts
+    that each kind of pressure breaks first (:func:`~robust_eval.metric.pressure.breaks_first`).
     Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
@@ -133,10 +142,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
             both = known & ~np.isnan(values[name])
             score.add_share(figure.name, np.where(both, firm & (values[name] == 1), np.nan), groups, seed)
     pressures = _pressures(values, breaking, sorted(scores["frs"].curves.get(SURVIVAL.name, {})))
-    first = breaks_first(pressures)
-    for pressure in pressures:
-        named = [np.nan if name is None else float(pressure.name in name.split(", ")) for name in first]
-        score.add_share(FIRST[pressure.name].name, np.array(named), groups, seed)
+    first = _add_first(score, pressures, known, groups, seed)
     for one, other in _PAIRS:
         if one in values and other in values:
             of = known & ~np.isnan(values[other])
@@ -155,10 +161,27 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
-    claims = [f"holds {score.formatted(FIRM.name, '.0%')} of those facts under every pressure"] if known.any() else []
+    every = score.formatted((FIRM_IN_ALL if others else FIRM).name, ".0%")
+    claims = [f"holds {every} of those facts under every pressure"] if known.any() else []
     title = f"All {('three', 'four', 'five', 'six')[len(others)]} methods"
     score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
     return score
+
+
+def _add_first(
+    score: Score, pressures: Sequence[Pressure], known: NDArray[np.bool_], groups: Sequence[str] | None, seed: int
+) -> list[str | None]:
+    """Add the share of facts that each kind of pressure breaks first and, where there are more than three, the share of
+    the ``known`` facts that none breaks; return what breaks each first.
+    """
+    first = breaks_first(pressures)
+    if len(pressures) > len(METHODS):
+        none = np.array([name == "" for name in first])
+        score.add_share(FIRM_IN_ALL.name, np.where(known, none, np.nan), groups, seed)
+    for pressure in pressures:
+        named = [np.nan if name is None else float(pressure.name in name.split(", ")) for name in first]
+        score.add_share(FIRST[pressure.name].name, np.array(named), groups, seed)
+    return first
 
 
 def _sentence(score: Score, known: int) -> str:
@@ -172,6 +195,7 @@ def _sentence(score: Score, known: int) -> str:
         f"{asked}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
         f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
         f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
+        f"{_sentence_of_first(score)}"
     )
 
 
@@ -187,6 +211,16 @@ def _sentence_of_doubt(score: Score) -> str:
     """Say how many of the facts that were doubted withstand that as well; nothing where none was."""
     n = score.n(FIRM_IN_DOUBT.name)
     return f" {score.formatted(FIRM_IN_DOUBT.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
+
+
+def _sentence_of_first(score: Score) -> str:
+    """Say what breaks how many of the facts first, the most first."""
+    shares = {name: score.values[figure.name].value for name, figure in FIRST.items() if figure.name in score.values}
+    breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
+    if not breaking:
+        return ""
+    named = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
+    return f" What breaks them first (several where they are even): {named}."
 
 
 def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[Pressure]:

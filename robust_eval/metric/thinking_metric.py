@@ -35,6 +35,7 @@ from robust_eval.metric.thinking_presentation import (
     UNBROKEN,
     UNSETTLED,
     WITHIN,
+    median_of,
     of_budget,
     presentation,
 )
@@ -110,7 +111,8 @@ class ThoughtAndAnswer(Metric):
             for t in temperatures
         ]
         own = [of_budget(figure, budget) for budget in budgets if isinstance(budget, str) for figure in OF_BUDGETS]
-        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
+        declared = (median_of(budgets), *self.figures, *own)
+        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups, seed)

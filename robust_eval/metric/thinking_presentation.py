@@ -109,6 +109,19 @@ def of_budget(figure: Figure, budget: Budget) -> Figure:
     return replace(figure, name=name, label=figure.label.format(budget))
 
 
+def median_of(budgets: Sequence[Budget]) -> Figure:
+    """Return :data:`MEDIAN`, which counts the words of a service.
+
+    >>> median_of(["low", "high"]).label
+    'median breaking budget, counted from 1 (low, high)'
+    """
+    return replace(MEDIAN, label=MEDIAN.label + _counted(budgets))
+
+
+def _counted(budgets: Sequence[Budget]) -> str:
+    return "" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})"
+
+
 def presentation(score: Score, budgets: Sequence[Budget], breaking: Floats, between: Floats) -> Presentation:
     """Show what varies and what thinking brings, at the temperature nearest 1, of which ``breaking`` (n,) are the
     breaking budgets and ``between`` (n,) the variances between thoughts.
@@ -134,8 +147,7 @@ def presentation(score: Score, budgets: Sequence[Budget], breaking: Floats, betw
             BREAKING.name,
             "breaking budget",
             "the smallest budget with which, and with every larger one, enough answers are right"
-            + ("" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})")
-            + f", {at_words(t)}; undefined where it takes more than the largest",
+            f"{_counted(budgets)}, {at_words(t)}; undefined where it takes more than the largest",
             np.where(np.isinf(breaking), np.nan, breaking),
             digits=0,
         )

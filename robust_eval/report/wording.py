@@ -96,8 +96,9 @@ def _again(sampler: str, settings: Mapping[str, object]) -> str:
         said += f" after {traces} thoughts with a budget of {', '.join(map(str, budgets))}"
     said += f", also in up to {rewrites} other wordings," if rewrites else ""
     orders, forms = settings.get(f"{own}orders", GIVEN), settings.get(f"{own}forms")
-    said += ", with the choices in other orders as well," if orders != GIVEN else ""
-    said += f", with the choices in {len(forms)} other forms as well," if isinstance(forms, list) and forms else ""
+    arranged = ["other orders"] if orders != GIVEN else []
+    arranged += [f"{len(forms)} other forms"] if isinstance(forms, list) and forms else []
+    said += f", also with the choices in {' and '.join(arranged)}," if arranged else ""
     if not isinstance(temperatures, Sequence) or isinstance(temperatures, str) or not temperatures:
         return said
     if len(temperatures) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted_server
 
 RIGHT = {"Italy": "Rome", "France": "Paris", "Norway": "Oslo"}
 WRONG_OF_TEN = {"Italy": 4, "France": 1, "Norway": 7}
@@ -25,7 +25,7 @@ def capitals_server(logprobs: bool = True) -> Iterator[ScriptedServer]:
     asked: Counter[tuple[str, float]] = Counter()
     lock = Lock()
 
-    def answer(body: Body) -> tuple[int, dict[str, str], object]:
+    def answer(body: Body) -> Scripted:
         text = str(body["messages"][-1]["content"])
         country = next(name for name in RIGHT if name in text)
         t = body.get("temperature", 1.0)
@@ -33,14 +33,12 @@ def capitals_server(logprobs: bool = True) -> Iterator[ScriptedServer]:
             asked[country, t] += 1
             number = (asked[country, t] - 1) % 10 + 1
         said = RIGHT[country] if number > 10 - right_of_ten(country, t) else "Atlantis"
-        choice: Body = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        reply = chat_reply(said)
         if body.get("logprobs") and logprobs:
             tops = [{"token": str(rank), "logprob": value, "bytes": None} for rank, value in enumerate(SURE)]
             token = {"token": said, "logprob": SURE[0], "bytes": None, "top_logprobs": tops}
-            choice["logprobs"] = {"content": [token]}
-        usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
-        whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-        return 200, {}, whole | {"usage": usage}
+            reply[2]["choices"][0]["logprobs"] = {"content": [token]}
+        return reply
 
     with scripted_server(answer) as server:
         yield server

@@ -37,9 +37,7 @@ class FadingServer:
     requests: int = 0
 
     def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
-        number, text = body.get("n", 1), body["messages"][-1]["content"]
-        found = re.findall(r"(?:Question: |^)(.+\?)", text, flags=re.MULTILINE)
-        question = found[-1] if found and found[-1] in ANSWERS else None
+        number, question = body.get("n", 1), asked_of(body)
         if question is not None:
             self.requests += 1
             if self.ends_after is not None and self.requests > self.ends_after:
@@ -64,6 +62,12 @@ class FadingServer:
             )
         usage = {"prompt_tokens": 20, "completion_tokens": number}
         return 200, {}, {"choices": choices, "usage": usage}
+
+
+def asked_of(body: Body) -> str | None:
+    """The question of a request; None where it is only asked what the server can do."""
+    found = re.findall(r"(?:Question: |^)(.+\?)", body["messages"][-1]["content"], flags=re.MULTILINE)
+    return found[-1] if found and found[-1] in ANSWERS else None
 
 
 def said_to(question: str, temperature: float, seed: int) -> str:

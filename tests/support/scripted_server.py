@@ -14,8 +14,19 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 Body = dict[str, Any]
-Answer = Callable[[Body], tuple[int, Mapping[str, str], Any]]
+Scripted = tuple[int, Mapping[str, str], Any]
 """The status, the headers and the body of a reply: bytes as they are, anything else as JSON."""
+Answer = Callable[[Body], Scripted]
+
+
+def chat_reply(text: str, reasoning: str | None = None, thought: int = 0) -> Scripted:
+    """A chat completion that says a text of two tokens, after so many tokens of reasoning."""
+    message = {"role": "assistant", "content": text} | ({} if reasoning is None else {"reasoning_content": reasoning})
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage: Body = {"prompt_tokens": 9, "completion_tokens": thought + 2, "total_tokens": thought + 11}
+    usage |= {"completion_tokens_details": {"reasoning_tokens": thought}}
+    whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return 200, {}, whole
 
 
 class Received(NamedTuple):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from robust_eval.model.base import Completion, Request
+from robust_eval.model.base import Reply, Request
+from robust_eval.model.local.batching import in_order
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
 from robust_eval.model.local.thinking import Thinking
 
@@ -33,19 +34,28 @@ class Thoughts:
         opened = self._opened(request.prompt)
         return opened if tokens is None else self._thinking.behind(opened, tokens)
 
-    def read(self, request: Request, completions: Sequence[Completion]) -> list[Completion]:
-        """Return replies that are thoughts without what ends them, and answers with the thought before them."""
-        tokens = _tokens(request)
+    def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
+        """Return requests with their prompts' ids, in the order in which they are answered."""
+        return in_order([(self.prompt(request), request) for request in requests])
+
+    def read(self, reply: Reply) -> Reply:
+        """Return a reply whose thoughts are without what ends them, and whose answers have the thought before them."""
+        tokens = _tokens(reply.request)
         if tokens is None:
-            return [self._thinking.alone(thought) for thought in completions]
-        return [self._thinking.after(answer, tokens) for answer in completions]
+            return reply._replace(completions=[self._thinking.alone(thought) for thought in reply.completions])
+        return reply._replace(completions=[self._thinking.after(answer, tokens) for answer in reply.completions])
+
+
+def alone(requests: Sequence[Request]) -> bool:
+    """Tell whether thoughts alone are asked for, and not the answers behind them: one comes after the other."""
+    return _tokens(requests[0]) is None
 
 
 def by_question(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return the requests that are answered together: thoughts about a question alone, or answers to it."""
-    found: dict[tuple[str, bool], list[Request]] = {}
+    """Return the requests for answers that are written together: those about a question."""
+    found: dict[str, list[Request]] = {}
     for request in requests:
-        found.setdefault((request.question_id, _tokens(request) is None), []).append(request)
+        found.setdefault(request.question_id, []).append(request)
     return list(found.values())
 
 

@@ -15,7 +15,7 @@ from robust_eval.model.local.embedded import CONVERSION, converted_model, packag
 from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thoughts import by_question
+from robust_eval.model.local.thoughts import Thoughts, alone, by_question
 from robust_eval.model.local.tokenizer_file import tokenizer_file
 from robust_eval.model.workload import Terms
 
@@ -89,11 +89,14 @@ class Transformers(TransformersSettings, ModelConfig):
 
     def divide(self, requests: Sequence[Request]) -> Division:
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
-        if requests[0].thought is not None:
-            return Division(by_question(requests), None)
         tokenizer = self._tokenizer()
-        encode = PromptEncoder(tokenizer, self.prompt_style, self.chat_template, self.thinking(tokenizer))
-        encoded = encode.in_order(requests)
+        if requests[0].thought is None:
+            encode = PromptEncoder(tokenizer, self.prompt_style, self.chat_template, self.thinking(tokenizer))
+            encoded = encode.in_order(requests)
+        elif alone(requests):
+            encoded = Thoughts(tokenizer, self.chat_template).in_order(requests)
+        else:
+            return Division(by_question(requests), None)
         divided = growing_blocks(encoded, self.most_answers_at_once)
         return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
 

@@ -21,7 +21,7 @@ from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_
 from robust_eval.model.local.prefix_rows import PrefixRows
 from robust_eval.model.local.prompt_encoder import PromptEncoder
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thoughts import Thoughts, by_question
+from robust_eval.model.local.thoughts import Thoughts, alone, by_question
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +95,23 @@ class TransformersModel(LanguageModel):
             return
         requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
         if requests[0].thought is not None:
-            yield from self._of_thoughts(requests, missing)
-            return
-        if self._thinks:
+            yield from self._of_thoughts(self._readable(requests), missing, beside)
+        elif self._thinks:
             for request in (request for request in requests if request.item in missing):
                 yield [Reply(request, self._thoughtful(request))]
-            return
-        encoded = self._encode.in_order(self._readable(requests))
+        else:
+            yield from self._in_blocks(self._encode.in_order(self._readable(requests)), missing, beside)
+
+    def _in_blocks(
+        self,
+        encoded: list[tuple[list[int], Request]],
+        missing: Set[Item],
+        beside: Beside | None,
+        stop: tuple[bytes, ...] = (),
+    ) -> Iterator[list[Reply]]:
+        """Yield the replies to the missing requests, block by block of prompts in their order; ``stop`` are strings
+        that end them besides.
+        """
         divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
         beside = beside or Beside.of(encoded)
         prefixes, packs = self._prefixes_after(beside)
@@ -114,7 +124,7 @@ class TransformersModel(LanguageModel):
                 together = sorted(together, key=lambda pair: len(pair[0]))
             for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
                 if wanted := [pair for pair in block if pair[1].item in missing]:
-                    yield from self._replies(prefixes, wanted)
+                    yield from self._replies(prefixes, wanted, stop)
 
     def _thoughtful(self, request: Request) -> list[Completion]:
         """Return the answers to a request, each behind a thought of its own.
@@ -131,22 +141,23 @@ class TransformersModel(LanguageModel):
         answers = [answer for reply in self._written(behind) for answer in reply.completions]
         return [thinking.with_thought(answer, thought) for answer, thought in zip(answers, thoughts, strict=True)]
 
-    def _of_thoughts(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
-        """Yield the thoughts about each question alone, or the answers behind them, which share its prompt.
+    def _of_thoughts(
+        self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None
+    ) -> Iterator[list[Reply]]:
+        """Yield thoughts alone, of several questions together, or the answers behind thoughts.
 
-        Those about one question are written together, whichever are missing, and no other question has a part in it.
+        Answers about one question are written together, whichever are missing: they share its prompt. No other question
+        has a part in it.
         """
         thoughts = Thoughts(self.tokenizer, self.config.chat_template)
-        for together in by_question(self._readable(requests)):
-            if all(request.item not in missing for request in together):
-                continue
-            alone = together[0].thought is not None and together[0].thought.tokens is None
-            encoded = [(thoughts.prompt(request), request) for request in together]
-            yield [
-                reply._replace(completions=thoughts.read(reply.request, reply.completions))
-                for reply in self._written(encoded, thoughts.stop if alone else ())
-                if reply.request.item in missing
-            ]
+        if alone(requests):
+            for replies in self._in_blocks(thoughts.in_order(requests), missing, beside, thoughts.stop):
+                yield [thoughts.read(reply) for reply in replies]
+            return
+        for together in by_question(requests):
+            if any(request.item in missing for request in together):
+                replies = self._written([(thoughts.prompt(request), request) for request in together])
+                yield [thoughts.read(reply) for reply in replies if reply.request.item in missing]
 
     def _written(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
         """Return the reply to each request, in their order; ``stop`` are strings that end them besides."""

@@ -1,6 +1,5 @@
 """Answers that are doubted, from the questions to the report, of a model that gives in at a turn that is known."""
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import configuration, run_experiment
 from matplotlib.figure import Figure
-from scripted_server import Body, ScriptedServer, scripted_server
-from stopped_runs import run_with_stops
+from numbered_server import right_after, settings, yielding
+from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted_server
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.export_run import main as export
@@ -28,32 +27,6 @@ from robust_eval.report.finished_runs import read_run
 from robust_eval.report.gallery import snippet
 
 QUESTIONS, TURNS, K = 12, 4, 3
-"""Question i is right at first where i is no multiple of 4, and then until turn i % 6 (0: for ever); wrong ones are
-mended at turn 2."""
-
-
-def right_after(number: int, turn: int) -> bool:
-    if number % 4 == 0:
-        return turn >= 2
-    return number % 6 == 0 or turn < number % 6
-
-
-def yielding(body: Body) -> tuple[int, dict[str, str], object]:
-    """Answer by the number of the question and the turn of the conversation."""
-    said = [message["content"] for message in body["messages"] if message["role"] == "user"]
-    asked = [place for place, text in enumerate(said) if "What is number" in text]
-    text = "nothing"  # where it is only asked what it can do
-    if asked:
-        number, turn = int(said[asked[0]].split("number ")[1].split("?")[0]), len(said) - asked[0] - 1
-        word = f"word{number}" if right_after(number, turn) else "wordless"
-        text = f"It is {word}." if turn else word
-    choice: Body = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
-    return (
-        200,
-        {},
-        {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -62,34 +35,17 @@ def server() -> Iterator[ScriptedServer]:
         yield server
 
 
-def settings(server: ScriptedServer, folder: Path) -> list[str]:
-    lines = [
-        {"id": f"q{number}", "question": f"What is number {number}?", "answers": [f"word{number}"]}
-        for number in range(QUESTIONS)
-    ]
-    questions = folder / "questions.jsonl"
-    questions.write_text("\n".join(map(json.dumps, lines)))
+def lines_of(server: ScriptedServer, folder: Path) -> list[str]:
     return [
-        "experiment=challenge",
-        "model=openai_compatible",
-        f"model.base_url={server.url}",
-        "model.model=m",
-        "model.name=yielding",
-        "model.highest_temperature=2",
-        "dataset=jsonl",
-        f"dataset.path={questions}",
-        "dataset.name=words",
-        "sampler.challenge.temperatures=[1.0]",
-        f"sampler.challenge.turns={TURNS}",
-        f"sampler.challenge.trials={K}",
-        "tracking=none",
-        f"paths.mlruns={folder / 'mlruns'}",
+        *settings(server, folder, QUESTIONS),
+        *("experiment=challenge", "model.name=yielding", "model.highest_temperature=2"),
+        *("sampler.challenge.temperatures=[1.0]", f"sampler.challenge.turns={TURNS}", f"sampler.challenge.trials={K}"),
     ]
 
 
 @pytest.fixture(scope="module")
 def ran(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, list[str]]:
-    folder, lines = tmp_path_factory.mktemp("run"), settings(server, tmp_path_factory.mktemp("data"))
+    folder, lines = tmp_path_factory.mktemp("run"), lines_of(server, tmp_path_factory.mktemp("data"))
     return run_experiment(folder, *lines, figures=True), folder, lines
 
 
@@ -128,15 +84,6 @@ def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str
             assert (f"word{number}" if right_after(number, 0) else "wordless") in challenge.words
 
 
-def test_a_run_that_is_stopped_ten_times_asks_for_nothing_twice_that_was_stored(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    stops = [*range(5, 55, 5)]
-    result, stored = run_with_stops(tmp_path, settings(server, tmp_path), stops, monkeypatch)
-    assert len(stored) == len(set(stored)) == QUESTIONS * (1 + TURNS * K)
-    assert result.scores["challenge"].values["challenge.count.known"].value == 9
-
-
 def test_more_turns_ask_for_these_alone_and_a_dry_run_says_how_many(
     ran: tuple[Result, Path, list[str]], tmp_path: Path
 ):
@@ -158,7 +105,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     result, folder, lines = ran
     recorded = [
         *("sampler=recorded", f"sampler.recorded.file={folder / 'answers.parquet'}", "model.prompt_style=chat"),
-        *("metric=challenge", "model.name=yielding", *lines[6:9], *lines[12:]),
+        *("metric=challenge", "model.name=yielding", *lines[3:8]),
     ]
     again = run_experiment(tmp_path, *recorded)
     ours, theirs = (each.scores["challenge"].flat() for each in (result, again))
@@ -178,7 +125,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
 def test_two_runs_are_compared_by_their_breaking_turns(
     ran: tuple[Result, Path, list[str]], server: ScriptedServer, tmp_path: Path
 ):
-    def firm(body: Body) -> tuple[int, dict[str, str], object]:
+    def firm(body: Body) -> Scripted:
         """Answer every turn as the first: the two exemplars, the question and the system line are seven messages."""
         return yielding({"messages": body["messages"][:6]})
 
@@ -201,16 +148,14 @@ def test_two_runs_are_compared_by_their_breaking_turns(
 def test_a_model_of_one_temperature_is_doubted_at_its_own_and_a_judge_reads_every_turn(
     server: ScriptedServer, tmp_path: Path
 ):
-    def judged(body: Body) -> tuple[int, dict[str, str], object]:
+    def judged(body: Body) -> Scripted:
         """Say that a reply is right where the conversation is a judge's; answer any other."""
-        *rest, reply = yielding(body)
-        if "Is the reply right?" in body["messages"][-1]["content"]:
-            reply["choices"][0]["message"]["content"] = "It is.\nVerdict: right"
-        return *rest, reply
+        judging = "Is the reply right?" in body["messages"][-1]["content"]
+        return chat_reply("It is.\nVerdict: right") if judging else yielding(body)
 
     server.answer = judged
     (tmp_path / "run").mkdir()
-    lines = [*settings(server, tmp_path), "dataset.limit=4", "model.takes_temperature=false"]
+    lines = [*lines_of(server, tmp_path), "dataset.limit=4", "model.takes_temperature=false"]
     lines += ["grader=judge", "grader.model=openai_compatible", f"grader.model.base_url={server.url}"]
     lines += ["grader.model.model=judge", "grader.model.highest_temperature=2"]
     register()

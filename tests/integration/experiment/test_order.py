@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
 from inspect_ai.log import read_eval_log
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted_server
 
 import robust_eval
 from robust_eval.cli.export_run import main
@@ -19,17 +19,15 @@ QUESTIONS = 6
 RATERS = 5 + len(FORMS)
 
 
-def first_sign(body: Body) -> tuple[int, dict[str, str], object]:
+def first_sign(body: Body) -> Scripted:
     """Say what stands for the first choice, with log-probabilities where they are asked for."""
     said = "1" if "\n1) " in str(body["messages"][-1]["content"]) else "A"
-    choice: Body = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+    reply = chat_reply(said)
     if body.get("logprobs"):
         tops = [{"token": str(rank), "logprob": -0.5 - rank, "bytes": None} for rank in range(10)]
         token = {"token": said, "logprob": -0.5, "bytes": None, "top_logprobs": tops}
-        choice["logprobs"] = {"content": [token]}
-    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
-    whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
-    return 200, {}, whole
+        reply[2]["choices"][0]["logprobs"] = {"content": [token]}
+    return reply
 
 
 @pytest.fixture(scope="module")

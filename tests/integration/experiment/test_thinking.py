@@ -12,8 +12,8 @@ import pytest
 import torch
 from experiments import configuration, run_experiment
 from matplotlib.figure import Figure
-from scripted_server import Body, ScriptedServer, scripted_server
-from stopped_runs import run_with_stops
+from numbered_server import RIGHT, THOUGHT, settings, thoughtful
+from scripted_server import ScriptedServer, scripted_server
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
@@ -26,35 +26,8 @@ from robust_eval.report.catalogue import CATALOGUE
 from robust_eval.report.gallery import snippet
 
 QUESTIONS, K = 8, 3
-EFFORTS = ["none", "low", "high"]
-THOUGHT = {"none": 0, "low": 20, "high": 300}
-"""Tokens of a thought."""
-RIGHT = {0: "none low high", 1: "low high", 2: "high", 3: "none high", 4: "none low", 5: "", 6: "low", 7: "low high"}
-"""With which efforts a question is answered right."""
+EFFORTS = list(THOUGHT)
 BREAKING = [1, 2, 3, 3, math.inf, math.nan, math.inf, 2]
-
-
-def thoughtful(body: Body) -> tuple[int, dict[str, str], object]:
-    """Think as much as it is told, and be right where that is enough; take no temperature but its own."""
-    if "temperature" in body:
-        return 400, {}, {"error": {"message": "temperature is not supported", "type": "invalid_request_error"}}
-    asked, text = body["messages"][-1]["content"], "nothing"  # where it is only asked what it can do
-    effort = body.get("reasoning_effort", "none")
-    if "What is number" in asked:
-        number = int(asked.split("number ")[1].split("?")[0])
-        text = f"word{number}" if effort in RIGHT[number].split() else "wordless"
-    message = {"role": "assistant", "content": text}
-    thought = THOUGHT.get(effort, 0)
-    if thought:
-        message["reasoning_content"] = f"hm {effort}"
-    choice: Body = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 9, "completion_tokens": thought + 2, "total_tokens": thought + 11}
-    usage |= {"completion_tokens_details": {"reasoning_tokens": thought}}
-    return (
-        200,
-        {},
-        {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]} | {"usage": usage},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -63,25 +36,18 @@ def server() -> Iterator[ScriptedServer]:
         yield server
 
 
-def settings(server: ScriptedServer, folder: Path) -> list[str]:
-    lines = [
-        {"id": f"q{number}", "question": f"What is number {number}?", "answers": [f"word{number}"]}
-        for number in range(QUESTIONS)
-    ]
-    questions = folder / "questions.jsonl"
-    questions.write_text("\n".join(map(json.dumps, lines)))
+def lines_of(server: ScriptedServer, folder: Path) -> list[str]:
     return [
-        *("experiment=thinking", "model=openai_compatible", f"model.base_url={server.url}", "model.model=m"),
-        *("model.name=thoughtful", "model.takes_temperature=false", "model.max_completion_tokens=400"),
-        *("dataset=jsonl", f"dataset.path={questions}", "dataset.name=words"),
-        *(f"sampler.thinking.budgets=[{','.join(EFFORTS)}]", f"sampler.thinking.traces={K}"),
-        *("tracking=none", f"paths.mlruns={folder / 'mlruns'}"),
+        *settings(server, folder, QUESTIONS),
+        *("experiment=thinking", "model.name=thoughtful", "model.takes_temperature=false"),
+        *("model.max_completion_tokens=400", f"sampler.thinking.budgets=[{','.join(EFFORTS)}]"),
+        f"sampler.thinking.traces={K}",
     ]
 
 
 @pytest.fixture(scope="module")
 def ran(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, list[str]]:
-    folder, lines = tmp_path_factory.mktemp("run"), settings(server, tmp_path_factory.mktemp("data"))
+    folder, lines = tmp_path_factory.mktemp("run"), lines_of(server, tmp_path_factory.mktemp("data"))
     return run_experiment(folder, *lines, figures=True), folder, lines
 
 
@@ -114,24 +80,6 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     assert [row["reasoning"] for row in answers if row["form"] == "budget high"] == ["hm high"] * K * QUESTIONS
 
 
-def test_a_run_that_is_stopped_ten_times_asks_for_nothing_twice(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    stops = [(len(server.received), 0)]
-    result, stored = run_with_stops(
-        *(tmp_path, settings(server, tmp_path), [*range(2, 22, 2)], monkeypatch),
-        stopped=lambda answers: stops.append((len(server.received), answers)),
-    )
-    assert result.scores["thinking"].values["thinking.count.known"].value == 7
-    assert len(set(stored)) == QUESTIONS * len(EFFORTS)
-    asked = ["What is number" in str(body) for body in server.bodies]
-    ends = [place for place, _ in stops[1:]] + [len(asked)]
-    for (begin, answers), end in zip(stops, ends, strict=True):
-        lacking = QUESTIONS * len(EFFORTS) * K - answers
-        assert sum(asked[begin:end]) <= lacking + 1  # the server may see late what was given up when a run was stopped
-    assert lacking <= sum(asked[begin:])
-
-
 def test_more_traces_and_budgets_ask_for_these_alone_and_a_dry_run_says_how_many(
     ran: tuple[Result, Path, list[str]], tmp_path: Path
 ):
@@ -151,7 +99,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     result, folder, lines = ran
     recorded = [
         *("sampler=recorded", f"sampler.recorded.file={folder / 'answers.parquet'}", "metric=thinking"),
-        *("model.name=thoughtful", *lines[7:10], *lines[12:]),
+        *("model.name=thoughtful", *lines[3:8]),
     ]
     again = run_experiment(tmp_path, *recorded)
     ours, theirs = (each.scores["thinking"].flat() for each in (result, again))

@@ -146,7 +146,13 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     assert table["rank_challenge"][:4] == [2.5 / 3, 1 / 3, 0, 2.5 / 3]
     assert found.presentation.title == "All five methods"
     assert "profile.spearman.turns_held_thought_right" in figures
+    np.testing.assert_array_equal(found.by_question["profile.firm_in_all"], [1, 0, 0, 0, NAN, NAN])
     assert "of the 4 withstand all doubt as well." in found.presentation.sentence
+    assert found.presentation.sentence.endswith(
+        " What breaks them first (several where they are even): doubt 33%, rewording 17%, repetition 17%, thinking 17%."
+    )
+    every = found.formatted("profile.firm_in_all", ".0%")
+    assert list(found.presentation.claims) == [f"holds {every} of those facts under every pressure"]
 
 
 def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():

@@ -94,6 +94,22 @@ def test_answers_about_a_question_do_not_depend_on_which_are_missing_or_asked_be
     assert last[0].completions == whole[2]
 
 
+def test_thoughts_about_a_question_do_not_depend_on_how_many_are_written_together(folder: Path):
+    requests = [thoughts(3, 24, text=text) for text in ("Two?", "And three times three?", "Six?", "Why?", "Really so?")]
+    together, alone, one_of_them = (
+        {reply.request.item: reply.completions for block in found for reply in block}
+        for found in (
+            load(folder).complete(requests, {request.item for request in requests}),
+            load(folder, answers_at_once=1).complete(requests, {request.item for request in requests}),
+            load(folder).complete(requests, {requests[2].item}),
+        )
+    )
+    ids = {item: [thought.token_ids for thought in found] for item, found in together.items()}
+    assert len({tuple(each) for found in ids.values() for each in found}) == 15
+    assert {item: [thought.token_ids for thought in found] for item, found in alone.items()} == ids
+    assert [thought.token_ids for thought in one_of_them[requests[2].item]] == ids[requests[2].item]
+
+
 def test_traces_by_the_tree_are_like_traces_that_are_drawn_plainly(folder: Path):
     pvalues = []
     for setting, (top_k, top_p, hot, answered_at) in enumerate(
@@ -167,9 +183,12 @@ def test_a_budget_of_the_model_and_thoughts_of_a_request_are_not_both_told(folde
         load(folder, thinking_budget=5).check([thoughts(2, 4)], False)
 
 
-def test_ray_is_given_the_thoughts_of_a_question_together(folder: Path):
-    config = Transformers(name="tiny", path=str(folder), prompt_style="chat")
-    requests = [thoughts(2, 4, text=text) for text in ("Two?", "Six?")]
+def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(folder: Path):
+    config = Transformers(name="tiny", path=str(folder), prompt_style="chat", answers_at_once=32)
+    requests = [thoughts(2, 4, text=f"{number}{number}?") for number in range(5)]
+    division = config.divide(requests)
+    assert division.blocks == [requests[:2], requests[2:]]  # 2 · 2 answers, an eighth of the most, and 4 · 2
+    assert division.beside is not None
+    assert len(division.beside.longest[-1]) == len(load(folder).tokenizer("<user>00?<bot><think>\n").input_ids)
     answers = [behind([number], number) for number in range(3)]
-    assert config.divide(requests).blocks == [[requests[0]], [requests[1]]]
     assert config.divide(answers).blocks == [answers]
