@@ -62,7 +62,7 @@ def test_without_ray_everything_else_runs_and_it_is_said_how_to_install_it(shell
 def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(shell: Shell, tmp_path: Path):
     model = save_tiny_model(tmp_path / "model")
     here = shell.python(["run.py", *settings(model, tmp_path / "here"), "engine.threads=1", "tracking=none"])
-    there = run(["run.py"], *settings(model, tmp_path / "there"), "engine=ray", "engine.actors=2")
+    there = run(["run.py"], *settings(model, tmp_path / "there"), "engine=ray", "engine.actors=1")
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
 
     def said(text: str) -> list[str]:
