@@ -20,7 +20,6 @@ With k = 100 trials the tree answers all questions; all ways do so for a few, wh
 """
 
 import argparse
-import platform
 import statistics
 import tempfile
 from collections import Counter, defaultdict
@@ -115,20 +114,7 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: E
     def others(block: Sequence[Request]) -> dict[str, Way]:
         return other_ways(plan.search, gguf, plain_model, options.skip, block) | engines.ways(plan.search, block)
 
-    many = partial(tree, tree_model, trials=plan.many)
-    common, few = partial(tree, tree_model, coupling=COMMON), plan.few_nodes
-    own_makers: dict[str, Callable[[], Way]] = {
-        "tree": lambda: Way("tree", partial(tree, tree_model), tree_model.work),
-        "tree_k100": lambda: Way(f"tree, k = {plan.many}", many, tree_model.work),
-        "tree_combined": lambda: Way("tree, combined", partial(combined, tree_model, questions), tree_model.work),
-        "tree_common": lambda: Way("tree, common", common, tree_model.work),
-        "tree_common_k100": lambda: Way(
-            f"tree, common, k = {plan.many}", partial(common, trials=plan.many), tree_model.work
-        ),
-        "exact": lambda: Way("exact, no trials", partial(exact, tree_model, questions, Exact.nodes), tree_model.work),
-        "exact_few": lambda: Way(f"exact, {few} nodes", partial(exact, tree_model, questions, few), tree_model.work),
-    }
-    own = {key: make() for key, make in own_makers.items() if key not in options.skip}
+    own = own_ways(plan, tree_model, questions, options.skip)
     progress.print("Looking for the best settings of each way.")
     ways = others(blocks[0]) | own
     once = variants(plan.search, settings, tree_model, plain_model, blocks[0]) if options.variants else {}
@@ -137,26 +123,20 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: E
         with way.ready():
             way.answer(longest)
 
-    def in_turns(ways: Mapping[str, Way], block: Sequence[Request], name: str) -> dict[str, Measurement]:
-        found = {}
-        for key, way in ways.items():
-            with way.ready():
-                way.answer(longest[:1])
-                found[key] = measure(way, block, questions)
-            progress.print(f"{name}: {way.label}: {found[key].seconds:.1f} s")
-        return found
-
+    turns = Turns(questions, longest[:1], progress)
     measured: dict[str, list[Measurement]] = defaultdict(list)
     shares: dict[str, list[float]] = defaultdict(list)
     for number, block in enumerate(blocks, start=1):
-        found = in_turns(ways | once if number == 1 else ways, block, f"block {number} of {len(blocks)}")
+        found = turns.taken(ways | once if number == 1 else ways, block, f"block {number} of {len(blocks)}")
         for key, measurement in found.items():
             measured[key].append(measurement)
         for name, value in matmul_shares(found["tree"].work, found["tree"].seconds, plain_model.network).items():
             shares[name].append(value)
 
     figures = {
-        **machine(options.dtype),
+        "threads": torch.get_num_threads(),
+        "dtype": options.dtype,
+        "xllamacpp": version("xllamacpp"),
         "questions": len(questions),
         "temperatures": len(plan.sweep.temperatures),
         "trials": plan.sweep.trials,
@@ -169,19 +149,13 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: E
     console = Console(width=120)
     console.print(table(plan.sweep.trials, {key: way.label for key, way in (ways | once).items()}, figures))
     if options.questions_k100:
-        requests = [replace(request, trials=plan.many) for request in requests[: options.questions_k100]]
-        ways = others(requests[:K100_BLOCK]) | {"tree": own["tree"]}
-        measured_k100: dict[str, list[Measurement]] = defaultdict(list)
-        for start in range(0, len(requests), K100_BLOCK):
-            block = requests[start : start + K100_BLOCK]
-            found = in_turns(ways, block, f"k = {plan.many}, from question {start + 1}")
-            for key, measurement in found.items():
-                measured_k100[key].append(measurement)
-        figures_k100 = per_way(measured_k100)
-        console.print(table(plan.many, {key: way.label for key, way in ways.items()}, figures_k100))
-        figures |= {f"k100_{name}": value for name, value in figures_k100.items()}
+        asked = [replace(request, trials=plan.many) for request in requests[: options.questions_k100]]
+        ways = others(asked[:K100_BLOCK]) | {"tree": own["tree"]}
+        many = with_many(plan, ways, asked, turns)
+        console.print(table(plan.many, {key: way.label for key, way in ways.items()}, many))
+        figures |= {f"k100_{name}": value for name, value in many.items()}
         figures |= {f"k100_label_{key}": way.label for key, way in ways.items()}
-        figures |= {"k100_trials": plan.many, "k100_questions": len(requests)}
+        figures |= {"k100_trials": plan.many, "k100_questions": len(asked)}
     console.print(CAPTION.format(**figures))
     write_figures(options.json, figures)
 
@@ -229,18 +203,51 @@ def contains(text: str, accepted: Sequence[str]) -> bool:
     return any(f" {alias} " in f" {normalize(text)} " for alias in accepted)
 
 
-def machine(dtype: str) -> dict[str, Any]:
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "machine": models[0] if models else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "dtype": dtype,
-        "torch": version("torch"),
-        "transformers": version("transformers"),
-        "xllamacpp": version("xllamacpp"),
+def with_many(plan: Plan, ways: Mapping[str, Way], requests: Sequence[Request], turns: "Turns") -> dict[str, float]:
+    """The figures of all ways where each draws as many trials as the plan calls many."""
+    measured: dict[str, list[Measurement]] = defaultdict(list)
+    for start in range(0, len(requests), K100_BLOCK):
+        found = turns.taken(ways, requests[start : start + K100_BLOCK], f"k = {plan.many}, from question {start + 1}")
+        for key, measurement in found.items():
+            measured[key].append(measurement)
+    return per_way(measured)
+
+
+def own_ways(plan: Plan, model: CountedModel, questions: Sequence[Question], skip: Sequence[str]) -> dict[str, Way]:
+    """The tree, and what else it does than the sweep itself."""
+    many = partial(tree, model, trials=plan.many)
+    common, few = partial(tree, model, coupling=COMMON), plan.few_nodes
+    own_makers: dict[str, Callable[[], Way]] = {
+        "tree": lambda: Way("tree", partial(tree, model), model.work),
+        "tree_k100": lambda: Way(f"tree, k = {plan.many}", many, model.work),
+        "tree_combined": lambda: Way("tree, combined", partial(combined, model, questions), model.work),
+        "tree_common": lambda: Way("tree, common", common, model.work),
+        "tree_common_k100": lambda: Way(
+            f"tree, common, k = {plan.many}", partial(common, trials=plan.many), model.work
+        ),
+        "exact": lambda: Way("exact, no trials", partial(exact, model, questions, Exact.nodes), model.work),
+        "exact_few": lambda: Way(f"exact, {few} nodes", partial(exact, model, questions, few), model.work),
     }
+    return {key: make() for key, make in own_makers.items() if key not in skip}
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The turns of the ways at a block of questions; each is given a ``warming`` request before it is timed."""
+
+    questions: Sequence[Question]
+    warming: Sequence[Request]
+    progress: Console
+
+    def taken(self, ways: Mapping[str, Way], block: Sequence[Request], name: str) -> dict[str, Measurement]:
+        """What each way took for the block, which has a ``name``."""
+        found = {}
+        for key, way in ways.items():
+            with way.ready():
+                way.answer(self.warming)
+                found[key] = measure(way, block, self.questions)
+            self.progress.print(f"{name}: {way.label}: {found[key].seconds:.1f} s")
+        return found
 
 
 def per_way(measured: Mapping[str, Sequence[Measurement]]) -> dict[str, float]:

@@ -40,10 +40,11 @@ def normalize(text: str) -> str:
     '21000 or 3.5'
     """
     text = unified(first_line(text)).replace("_", " , ")
-    text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
-    text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
-    text = _POSSESSIVE.sub(_without_possessive, text)
-    text = _MARK.sub(_kept, text)
+    if _MARK.search(text):  # most texts have none, and the exact tree reads very many
+        text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
+        text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
+        text = _POSSESSIVE.sub(_without_possessive, text)
+        text = _MARK.sub(_kept, text)
     text = _A_HUNDRED.sub("one", text)
     words = [word for word in text.split() if word not in ARTICLES]
     return " ".join(word for word in _digits(words) if word != ",")

@@ -3,11 +3,15 @@
 import argparse
 import json
 import math
+import os
+import platform
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from robust_eval.record.origin import origin
 
 UNDEFINED = "undefined"
 """In place of a figure that is NaN, which JSON does not know."""
@@ -30,13 +34,24 @@ class Command(argparse.ArgumentParser):
 
 
 def write_figures(file: Path | None, figures: Mapping[str, float | str]) -> None:
-    """Write the figures as one flat JSON object, if a file is named."""
+    """Write the figures as one flat JSON object, if a file is named, and after them what they are of: the command, the
+    time, the machine, the versions, the commit.
+    """
     if file:
         known = {
             name: UNDEFINED if isinstance(value, float) and math.isnan(value) else value
             for name, value in figures.items()
         }
+        known |= {f"origin.{name}": value for name, value in (origin(None) | processor()).items()}
         file.write_text(json.dumps(known, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def processor() -> dict[str, str]:
+    """The name of the processor, and how many cores this process may use."""
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text().splitlines() if listed.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {"processor": names[0] if names else platform.machine(), "cores": str(len(os.sched_getaffinity(0)))}
 
 
 def of_its_own(file: str, *case: object) -> Any:

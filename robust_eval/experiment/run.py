@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -157,12 +157,9 @@ def _measure(
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
 
-    described = models.description() | source.identity() | loaded.description(digest)
     if config.grader.asks:
         write_parquet(config.grader.judged(), folder / VERDICTS)
-    described |= {f"loaded.grader.{name}": value for name, value in config.grader.description().items()}
-    described |= {f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()}
-    described |= {f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()}
+    described = models.description() | source.identity() | loaded.description(digest) | _described(config, scores)
     begin().parameters(found_besides(settings, described))
     return Result(
         name=name,
@@ -182,3 +179,12 @@ def _measure(
         unasked=len(taking.left),
         origin=origin(begin().run_id),
     )
+
+
+def _described(config: Config, scores: Mapping[str, Score]) -> dict[str, Any]:
+    """Return what grader and aggregator say of themselves, and why figures are undefined."""
+    return {
+        **{f"loaded.grader.{name}": value for name, value in config.grader.description().items()},
+        **{f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()},
+        **{f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()},
+    }

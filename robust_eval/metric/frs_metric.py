@@ -21,7 +21,7 @@ from robust_eval.metric.estimate import UNDEFINED, Estimate
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, presentation
-from robust_eval.metric.frs_tables import certainty_bins, score_column
+from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, score_column
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import (
     PERSON,
@@ -119,7 +119,7 @@ class FactualRobustness:
         temperatures = answers.temperatures
         estimates = self._estimates(ids, measured, answers)
         headline, *others = estimates
-        accuracy, breaking = estimates[headline].accuracy, estimates[headline].breaking
+        breaking = estimates[headline].breaking
         entropy = self.initial_entropy(ids, measured.baseline)
         scores = self._scores(entropy, estimates[headline])
 
@@ -130,25 +130,13 @@ class FactualRobustness:
         result.of_questions["frs"] = _defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups, seed)
-        unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-        result.add_share(UNBROKEN.name, unbroken, groups, seed)
-        where = (0.0, estimates[headline].last)
-        result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed, where)
-        result.values["frs.breaking_temperature.median"] = _median(breaking)
-        result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
-        result.add_share("frs.entropy.mean", entropy, groups, seed)
-        result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
-        result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
-        result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
-        result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
-        result.of_questions |= _joint(entropy, breaking)
-
+        _add_breaks(result, entropy, estimates[headline], temperatures, groups, seed)
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
         if undecided is None:  # trials that stopped early are biased, and those above the break were not asked
-            result.add_curve(ACCURACY.name, accuracy, temperatures, groups, seed)
+            result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups, seed)
         result.add_curve(SURVIVAL.name, survival, temperatures, groups, seed)
 
-        by_question = {
+        columns = {
             "question_id": ids,
             "question": [question.text for question in questions],
             "type": [question.type for question in questions],
@@ -158,47 +146,50 @@ class FactualRobustness:
             **{score_column(d): values for d, values in scores.items()},
         }
         for name in others:
-            other = estimates[name]
-            for d, values in self._scores(entropy, other).items():
-                result.add_share(f"frs.{name}.d{d:g}", values, groups, seed)
-            mean = f"frs.{name}.breaking_temperature.mean_broken"
-            result.add_mean(mean, _broken(other.breaking), groups, seed, (0.0, other.last))
-            median = f"frs.{name}.breaking_temperature.median"
-            result.values[median] = _median(other.breaking)
-            result.of_questions[median] = _defined(other.breaking)
-            by_question[f"breaking_temperature_{name}"] = other.breaking
+            columns |= self._add_other(result, name, estimates[name], entropy, temperatures, groups, seed)
             if name == "offgrid":
-                by_question |= {f"breaking_temperature_{name}_{end}": value for end, value in other.interval.items()}
                 for end in ("lower", "upper"):
                     bound = curve_column(ids, measured.curves, temperatures, end)
                     result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed, SHARE)
-            else:
-                result.add_curve(f"accuracy_{name}", other.accuracy, temperatures, groups, seed, SHARE)
         if measured.uncurved:
-            names = [f"d{d:g}" for d in self.d] + ["breaking_temperature.mean_broken", "breaking_temperature.median"]
-            result.reasons = {f"frs.combined.{name}": measured.uncurved for name in names}
-            result.values |= dict.fromkeys(result.reasons, UNDEFINED)
-            result.curves["accuracy_combined"] = {float(t): UNDEFINED for t in temperatures}
-        result.tables["frs"] = pa.table(by_question)
+            self._add_uncurved(result, measured.uncurved, temperatures)
+        result.tables["frs"] = pa.table(columns)
         if undecided is None:
-            result.tables["frs_accuracy"] = pa.table(
-                {
-                    "question_id": [name for name in ids for _ in temperatures],  # numpy would cut them off at a NUL
-                    "temperature": np.tile(temperatures, len(ids)),
-                    "correct": answers.correct.ravel(),
-                    "replies": answers.replies.ravel(),
-                }
-            )
+            result.tables["frs_accuracy"] = accuracy_table(ids, answers)
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
-        shares = result.tables["frs_types"] = type_shares(scores[self.d[0]], types, groups=groups, seed=seed)
-        result.values |= {
-            f"frs.most_robust_share.{name}": share
-            for name, share in share_estimates(shares).items()
-            if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
-        }
+        _add_types(result, scores[self.d[0]], types, groups, seed)
         result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types)
         return result
+
+    def _add_other(
+        self,
+        result: Score,
+        name: str,
+        found: Breaks,
+        entropy: Floats,
+        temperatures: Floats,
+        groups: Sequence[str] | None,
+        seed: int,
+    ) -> dict[str, Floats]:
+        """Add the figures of another way of telling where facts break; return its columns of the table of questions."""
+        for d, values in self._scores(entropy, found).items():
+            result.add_share(f"frs.{name}.d{d:g}", values, groups, seed)
+        mean, median = (f"frs.{name}.breaking_temperature.{figure}" for figure in ("mean_broken", "median"))
+        result.add_mean(mean, _broken(found.breaking), groups, seed, (0.0, found.last))
+        result.values[median] = _median(found.breaking)
+        result.of_questions[median] = _defined(found.breaking)
+        column = f"breaking_temperature_{name}"
+        if name != "offgrid":
+            result.add_curve(f"accuracy_{name}", found.accuracy, temperatures, groups, seed, SHARE)
+        return {column: found.breaking, **{f"{column}_{end}": value for end, value in found.interval.items()}}
+
+    def _add_uncurved(self, result: Score, reason: str, temperatures: Floats) -> None:
+        """Add the figures by all draws together as undefined, for a ``reason``."""
+        names = [f"d{d:g}" for d in self.d] + ["breaking_temperature.mean_broken", "breaking_temperature.median"]
+        result.reasons = {f"frs.combined.{name}": reason for name in names}
+        result.values |= dict.fromkeys(result.reasons, UNDEFINED)
+        result.curves["accuracy_combined"] = {float(t): UNDEFINED for t in temperatures}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """See :class:`robust_eval.metric.score.Metric`: the accuracies, and what hangs on breaking temperatures by the
@@ -294,6 +285,34 @@ def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Fl
         if temperature in level:
             found[place[question_id], level[temperature]] = value
     return found
+
+
+def _add_breaks(
+    result: Score, entropy: Floats, found: Breaks, temperatures: Floats, groups: Sequence[str] | None, seed: int
+) -> None:
+    """Add where facts break, how many do, and how that goes with the initial entropy."""
+    breaking = found.breaking
+    unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
+    result.add_share(UNBROKEN.name, unbroken, groups, seed)
+    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed, (0.0, found.last))
+    result.values["frs.breaking_temperature.median"] = _median(breaking)
+    result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
+    result.add_share("frs.entropy.mean", entropy, groups, seed)
+    result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
+    result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
+    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
+    result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
+    result.of_questions |= _joint(entropy, breaking)
+
+
+def _add_types(result: Score, scores: Floats, types: Sequence[str], groups: Sequence[str] | None, seed: int) -> None:
+    """Add the shares of question types among the most robust facts."""
+    shares = result.tables["frs_types"] = type_shares(scores, types, groups=groups, seed=seed)
+    result.values |= {
+        f"frs.most_robust_share.{name}": share
+        for name, share in share_estimates(shares).items()
+        if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
+    }
 
 
 def _broken(breaking: Floats) -> Floats:

@@ -1,14 +1,16 @@
-"""Certainty against correctness.
+"""The tables of FRS: accuracy by temperature, and certainty against correctness.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", Fig. 2, 6 and 7.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
-from robust_eval.metric.score import reply_weights
+from robust_eval.metric.score import Grid, reply_weights
 
 _SCORE = "frs_d"
 
@@ -25,6 +27,19 @@ def score_columns(table: pa.Table) -> dict[float, str]:
     {0.5: 'frs_d0.5', 1.0: 'frs_d1'}
     """
     return {float(name.removeprefix(_SCORE)): name for name in table.column_names if name.startswith(_SCORE)}
+
+
+def accuracy_table(question_ids: Sequence[str], answers: Grid) -> pa.Table:
+    """Return right answers and replies of each question at each temperature."""
+    temperatures = answers.temperatures
+    return pa.table(
+        {
+            "question_id": [name for name in question_ids for _ in temperatures],  # numpy would cut them off at a NUL
+            "temperature": np.tile(temperatures, len(question_ids)),
+            "correct": answers.correct.ravel(),
+            "replies": answers.replies.ravel(),
+        }
+    )
 
 
 def certainty_bins(graded: pa.Table) -> pa.Table:

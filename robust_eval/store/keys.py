@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from robust_eval.model.base import INDEPENDENT, Choices, Enumeration, Item, Matcher, Request
+from robust_eval.model.base import INDEPENDENT, Choices, Item, Matcher, Request
+from robust_eval.model.calls import FURTHER_DRAWS
 
 EXACT = 2
 """Version of the trees of models that are loaded here; of a server, and of choices, all answers are as they were."""
@@ -23,7 +24,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     Every trial has random numbers of its own, so answers to more trials can be added under one key. What counts as
     right is part of the key only where answers end when they are right, or are enumerated.
     """
-    enumeration = request.enumeration
+    enumeration, served = request.enumeration, "server" in identity
     judge = judge_of(request) if enumeration is not None or not request.whole else None
     return _digest(
         {
@@ -38,15 +39,11 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
             **({} if request.coupling == INDEPENDENT else {"coupling": request.coupling}),
             **({} if request.thought is None else {"thought": asdict(request.thought)}),
-            "enumeration": enumeration and _enumerated(enumeration, request.temperatures),
-            **({"exact": EXACT} if enumeration and not enumeration.choices and "server" not in identity else {}),
+            "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+            **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and served else {}),
+            **({"exact": EXACT} if enumeration and not enumeration.choices and not served else {}),
         }
     )
-
-
-def _enumerated(enumeration: Enumeration, temperatures: tuple[float, ...]) -> list[Any]:
-    draws = enumeration.draws
-    return [enumeration.nodes, enumeration.temperatures, temperatures, *([] if draws == Enumeration.draws else [draws])]
 
 
 def curve_key(answers: bytes, request: Request) -> bytes:

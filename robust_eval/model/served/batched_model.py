@@ -37,6 +37,7 @@ from robust_eval.model.served.batch_notes import BatchNotes, Sent
 from robust_eval.model.served.batch_service import Batch, BatchService
 from robust_eval.model.served.completions import completions, unanswered
 from robust_eval.model.served.pacing import backoff
+from robust_eval.model.served.request_body import request_body
 from robust_eval.model.served.served_model import ServedModel, by_prefix
 from robust_eval.model.served.server_settings import ServerSettings
 from robust_eval.model.served.service import Service, UnansweredError
@@ -74,7 +75,7 @@ class BatchedModel(ServedModel):
         self._capabilities = beside or self._capabilities
         wanted = self._wanted([request for request in requests if request.item in missing])
         under_way = self._under_way = self._resumed(wanted)
-        self._attempts: Counter[tuple[str, Condition]] = Counter()
+        self._tries: Counter[tuple[str, Condition]] = Counter()
         try:
             yield from self._all(wanted, under_way)
         except BaseException:
@@ -85,8 +86,8 @@ class BatchedModel(ServedModel):
                     self.settings.base_url,
                 )
             raise
-        if self._stop:
-            raise self._stop
+        if self._attempts.ended:
+            raise self._attempts.ended
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
         """See LanguageModel; in rounds, each of which is a batch."""
@@ -128,7 +129,7 @@ class BatchedModel(ServedModel):
         wait = outage = 0.0
         while True:
             if not self._hold or not under_way:
-                while not self._stop and self._send(wanted, under_way):
+                while not self._attempts.ended and self._send(wanted, under_way):
                     wait = shortest
             if not under_way:
                 return
@@ -193,19 +194,20 @@ class BatchedModel(ServedModel):
 
     def _file(self, wanted: dict[str, Wanted], others: bool) -> tuple[list[str], bytes, float]:
         """Return the names of the lines of a new file, the file, and what it costs at most."""
-        assert self._capabilities is not None
+        can = self._capabilities
+        assert can is not None
         names: list[str] = []
         lines: list[bytes] = []
         size, whole = 0, 0.0
         service = self._reader
         for name, each in wanted.items():
-            for call in each.calls(self._capabilities.choices):
+            for call in each.calls(can.choices):
                 price = self._most_price(call)
                 if not self.spending.allows(whole + price):
                     if not names and not others:
-                        self._end_over_budget(f"{self.spending.spent:.4f}")
+                        self._attempts.end_over_budget(f"{self.spending.spent:.4f}")
                     return names, b"".join(lines), whole
-                body = service.body(call.request.prompt, self._capabilities.system_role, self._body(call))
+                body = service.body(call.request.prompt, can.system_role, request_body(self.settings, can, call))
                 line = to_line(line_name(name, call), service.path, body)
                 if len(names) == self._most_requests or size + len(line) > MOST_BYTES:
                     return names, b"".join(lines), whole
@@ -216,7 +218,7 @@ class BatchedModel(ServedModel):
 
     def _most_tokens(self, call: Call) -> tuple[int, int]:
         about = prompt_tokens(call.request.prompt, self.settings.prompt_style == "chat")
-        most = int(about * self._more_tokens) + 1
+        most = int(about * self._attempts.more_tokens) + 1
         return most, len(call.trials) * self.settings.reply_tokens(call.request.max_new_tokens)
 
     def _most_price(self, call: Call) -> float:
@@ -307,7 +309,8 @@ class BatchedModel(ServedModel):
         answered, request = result.came, call.request
         came = completions(call, call.trials, answered, self.settings.prompt_style)
         about, most = self._most_tokens(call)
-        self._more_tokens = max(self._more_tokens, self._more_tokens * answered.prompt_tokens / about)
+        more = self._attempts.more_tokens
+        self._attempts.more_tokens = max(more, more * answered.prompt_tokens / about)
         self.gate.use(answered.prompt_tokens or about, answered.completion_tokens or most, answered.cached_tokens or 0)
         try:
             assert self._capabilities is not None
@@ -337,12 +340,12 @@ class BatchedModel(ServedModel):
         if billed:
             self.gate.use(*self._most_tokens(call))  # the service may have answered, and bills it
         if problem.kind == "fatal":
-            self._end(f"{self.settings.base_url} refuses to answer: {problem}")
+            self._attempts.end(f"{self.settings.base_url} refuses to answer: {problem}")
             return []
         attempt = (name.partition(":")[0], (call.temperature, call.trials[0]))
-        self._attempts[attempt] += 1
-        if problem.kind in ("busy", "lost") and self._attempts[attempt] <= self.settings.retries:
-            self._repeated += 1
+        self._tries[attempt] += 1
+        if problem.kind in ("busy", "lost") and self._tries[attempt] <= self.settings.retries:
+            self._attempts.repeated += 1
             return []
         outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
         replies = self._given(call, [unanswered(call, trial, outcome) for trial in call.trials], wanted)
@@ -367,7 +370,7 @@ class BatchedModel(ServedModel):
             log.warning("batch %s: %s; it is sent again in smaller files", batch.id, said)
             time.sleep(min(self.settings.poll_seconds, self.settings.poll_seconds / SOONER * 2**self._hold))
             return
-        self._end(f"{self.settings.base_url} refuses batch {batch.id}: {said}")
+        self._attempts.end(f"{self.settings.base_url} refuses batch {batch.id}: {said}")
 
     # ---------------------------------------------------------------------------------- the service, and the memory
 

@@ -7,21 +7,22 @@ import queue
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
-from robust_eval.error import OutageError, UserError
+from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures, refuse_coupling
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError, OwnGate
+from robust_eval.model.served.admission import EndedError, Gate, OwnGate
 from robust_eval.model.served.asked_draws import Asking
+from robust_eval.model.served.attempts import Attempts
 from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
-from robust_eval.model.served.completions import completions, seed_of, unanswered
+from robust_eval.model.served.completions import completions, unanswered
 from robust_eval.model.served.continuation import (
     ONLY_DRAWS,
     Ask,
@@ -33,6 +34,8 @@ from robust_eval.model.served.continuation import (
 )
 from robust_eval.model.served.exact_answers import exact_reply, without_answers
 from robust_eval.model.served.pacing import backoff
+from robust_eval.model.served.refusals import refusal, taken_temperatures
+from robust_eval.model.served.request_body import extra_body, request_body, truncation
 from robust_eval.model.served.senders import Senders
 from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
 from robust_eval.model.served.service_settings import ServiceSettings
@@ -68,19 +71,20 @@ class ServedModel(LanguageModel):
     def __init__(self, settings: ServiceSettings, key: str | None) -> None:
         self.settings = settings
         self.spending = settings.spending()
-        self.gate: Gate = OwnGate(settings, self.spending)
+        self._attempts = Attempts(settings, OwnGate(settings, self.spending))
         self._key = key
         self._senders: Senders | None = None
         self._capabilities: Capabilities | None = None
-        self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
         self._answered: set[Item] = set()
         self._failed: set[Item] = set()
-        self._repeated = 0
-        self._stop: UserError | None = None
         self._continuation: Continuation | None = None
         self._continues = True
         self._finding = asyncio.Lock()
-        self._more_tokens = 1.5  # how many times as many as estimated a prompt had at most
+
+    @property
+    def gate(self) -> Gate:
+        """What admits the requests: a gate of this process, or one of several processes together."""
+        return self._attempts.gate
 
     def check(self, requests: Sequence[Request], curves: bool) -> None:
         """See LanguageModel; the server is asked what it can do."""
@@ -100,8 +104,8 @@ class ServedModel(LanguageModel):
             raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
         can = self.capabilities(max(hottest, 1.0), requests)
-        if refusal := self._refusal(can, requests):
-            raise UserError(refusal)
+        if reason := refusal(self.settings, can, requests):
+            raise UserError(reason)
         if begun := next((request for request in enumerated if request.matcher), None):
             awaited(partial(self._find_continuation, begun))
 
@@ -118,7 +122,7 @@ class ServedModel(LanguageModel):
             found, reason = await find_continuation(
                 self._asking(service, request).ask, self._seen_settings, request.prompt
             )
-            if found is None and self._takes(self._seen_can).highest > 1:
+            if found is None and taken_temperatures(self.settings, self._seen_can).highest > 1:
                 raise UserError(no_continuation(self.settings.server, reason))
             if found is None:
                 self._continues = False
@@ -136,7 +140,7 @@ class ServedModel(LanguageModel):
     @property
     def _seen_settings(self) -> Settings:
         can = self._seen_can
-        chat, body = self.settings.prompt_style == "chat", self._truncation(can) | self._extra
+        chat, body = self.settings.prompt_style == "chat", truncation(self.settings, can) | extra_body(self.settings)
         shown = (can.top_logprobs, can.whole_vocabulary)
         return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
 
@@ -148,69 +152,21 @@ class ServedModel(LanguageModel):
 
         async def seen(sending: Sending) -> Answered:
             once = partial(
-                self._in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
+                self._attempts.in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
             )
-            return await self._tried(once, (request.item, sending.body), time.monotonic())
+            return await self._attempts.until_answered(once, (request.item, sending.body), time.monotonic())
 
         async def root(path: str, body: Mapping[str, Any]) -> Any:
             async def once() -> Any:
-                return await self._in_time(service.asked_root(path, body))
+                return await self._attempts.in_time(service.asked_root(path, body))
 
-            return await self._tried(once, (request.item, path), time.monotonic())
+            return await self._attempts.until_answered(once, (request.item, path), time.monotonic())
 
-        return Asking(Ask(seen, root), self._seen_settings, self._body, can.choices)
-
-    def _refusal(self, can: Capabilities, requests: Sequence[Request]) -> str | None:
-        """Say why a server that ``can`` do so much cannot answer these requests, and what would work; None
-        if it can.
-        """
-        takes = self._takes(can)
-        temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
-        if temperatures and (takes.own or (temperatures[0] == 0 and not takes.greedy)):
-            return (
-                f"model {self.settings.model} takes no temperature {'but its own' if takes.own else '0'}, and is asked "
-                f"at {temperatures[0]:g}: sampler=repetition and sampler=perturbation ask at the model's own"
-            )
-        if temperatures and temperatures[-1] > takes.highest:
-            within = [f"{t:g}" for t in temperatures if 0 < t <= takes.highest]
-            return (
-                f"{self.settings.server} takes temperatures up to {takes.highest:g}, and the sampler asks "
-                f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
-            )
-        needed = max((request.least_logprobs for request in requests), default=0)
-        exact = any(request.enumeration for request in requests)
-        if (needed or exact) and can.tempered_logprobs:
-            return (
-                f"the log-probabilities of {self.settings.server} are those after the temperature, and "
-                f"{'sampler=exact' if exact else 'metric=frs'} needs the model's own (vLLM gives them with "
-                "--logprobs-mode raw_logprobs)"
-            )
-        if exact and not can.top_logprobs:
-            return (
-                f"{self.settings.server} gives no log-probabilities, and sampler=exact needs them: choose "
-                "sampler=temperature_sweep"
-            )
-        if needed > can.top_logprobs and not can.whole_vocabulary:
-            would = (
-                f"metric.frs.k={can.top_logprobs} would work: the entropy is then that of the {can.top_logprobs} most "
-                "probable tokens, as a share of the largest that so few can have"
-                if can.top_logprobs > 1
-                else "metric=certainty and metric=agreement need none"
-            )
-            return (
-                f"{self.settings.server} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
-                f"{needed} needs {needed}: {would}"
-            )
-        return None
+        return Asking(Ask(seen, root), self._seen_settings, partial(request_body, self.settings, can), can.choices)
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return what the settings say, or else the server."""
-        return self._takes(self.capabilities(max(wanted, 1.0)))
-
-    def _takes(self, can: Capabilities) -> Temperatures:
-        if self.settings.takes_temperature is False:
-            return Temperatures(greedy=False, own=True)
-        return can.temperatures(self.settings.highest_temperature)
+        return taken_temperatures(self.settings, self.capabilities(max(wanted, 1.0)))
 
     def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
         """Return what the server can do, asked once a day; ``temperature`` is the highest that is wanted.
@@ -220,7 +176,7 @@ class ServedModel(LanguageModel):
         """
 
         def usable(can: Capabilities | None) -> bool:
-            return can is not None and can.tells_of(temperature) and not self._refusal(can, requests)
+            return can is not None and can.tells_of(temperature) and not refusal(self.settings, can, requests)
 
         if self._capabilities is None or not usable(self._capabilities):
             found = remembered(
@@ -241,7 +197,8 @@ class ServedModel(LanguageModel):
                 tries = min(self.settings.retries, PROBED_AGAIN)
                 for attempt in range(tries + 1):
                     try:
-                        return await self._in_time(service.ask(prompt, system_role, self._extra | settings))
+                        asked = service.ask(prompt, system_role, extra_body(self.settings) | settings)
+                        return await self._attempts.in_time(asked)
                     except UnansweredError as problem:
                         if problem.kind not in ("busy", "lost") or attempt == tries:
                             raise
@@ -313,7 +270,7 @@ class ServedModel(LanguageModel):
 
     def pass_through(self, gate: Gate) -> None:
         """See LanguageModel."""
-        self.gate = gate
+        self._attempts.gate = gate
 
     def beside(self) -> Capabilities:
         """See LanguageModel: what the server can do."""
@@ -327,7 +284,7 @@ class ServedModel(LanguageModel):
             "server": self.settings.server,
             **{f"capability.{name}": value for name, value in can.items()},
             **self.gate.description(),
-            "repeated_requests": self._repeated,
+            "repeated_requests": self._attempts.repeated,
         }
 
     def status(self) -> str:
@@ -340,13 +297,6 @@ class ServedModel(LanguageModel):
     def _asked(self) -> AbstractAsyncContextManager[Answering]:
         """Return what requests are sent to: the service, or the processes that ask it."""
         return self._service() if self._senders is None else self._senders.opened()
-
-    async def _in_time(self, asked: Coroutine[Any, Any, Got]) -> Got:
-        try:
-            async with asyncio.timeout(self.settings.request_seconds):
-                return await asked
-        except TimeoutError:
-            raise UnansweredError("lost", f"no answer within {self.settings.request_seconds:g} s") from None
 
     async def _answer_all(
         self, wanted: deque[Request | None], exactly: bool, give: Callable[[Reply], None], given: Callable[[], int]
@@ -369,22 +319,22 @@ class ServedModel(LanguageModel):
                 answer = partial(self._answer, await services.enter_async_context(self._asked()))
             async for call in self._calls(wanted):
                 await room.acquire()
-                while given() > _GIVEN and not self._stop:
+                while given() > _GIVEN and not self._attempts.ended:
                     await asyncio.sleep(_MOMENT)
-                if self._stop:
+                if self._attempts.ended:
                     break
                 task = group.create_task(answer(call, give))
                 task.add_done_callback(lambda _: room.release())
         await self.gate.counted(len(self._answered), len(self._failed))
-        if self._stop:
-            raise self._stop
+        if self._attempts.ended:
+            raise self._attempts.ended
 
     async def _calls(self, wanted: deque[Request | None]) -> AsyncIterator[Call]:
         """Yield what the server is asked, until nothing is wanted any more or the run must end."""
         assert self._capabilities is not None
         while True:
             while not wanted:
-                if self._stop:
+                if self._attempts.ended:
                     return
                 await asyncio.sleep(_MOMENT)
             request = wanted.pop()
@@ -404,7 +354,7 @@ class ServedModel(LanguageModel):
         while left:
             try:
                 once = partial(self._once, service, call._replace(trials=left))
-                came = await self._tried(once, name, began)
+                came = await self._attempts.until_answered(once, name, began)
             except EndedError:
                 return
             except UnansweredError as problem:
@@ -425,7 +375,7 @@ class ServedModel(LanguageModel):
         except EndedError:
             return
         except UserError as reason:
-            self._end_as_told(reason)
+            self._attempts.end_as_told(reason)
             return
         except UnansweredError as problem:
             outcome = self._failure(request, problem)
@@ -442,30 +392,6 @@ class ServedModel(LanguageModel):
         log.warning("question %s: %s", request.question_id, problem)
         return "error"
 
-    async def _tried(self, once: Callable[[], Awaitable[Got]], name: object, began: float) -> Got:
-        """Return what comes of a request that is repeated as long as that may help; raises UnansweredError where it
-        may not, and EndedError where the run ends before. Its ``name`` decides by chance how long is waited.
-        """
-        attempt = 0
-        while True:
-            if self._stop:
-                raise EndedError(str(self._stop))
-            try:
-                return await once()
-            except UnansweredError as problem:
-                if problem.kind == "fatal":
-                    self._end(f"{self.settings.server} refuses to answer: {problem}")
-                if self._stop and problem.kind != "filtered":
-                    raise EndedError(str(self._stop)) from None
-                wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))))
-                late = time.monotonic() - began + wait > self.settings.answer_seconds
-                if problem.kind not in ("busy", "lost") or attempt >= self.settings.retries or late:
-                    raise
-            attempt += 1
-            self._repeated += 1
-            with self._interruptible():
-                await asyncio.sleep(wait)
-
     async def _once(self, service: Answering, call: Call) -> list[Completion]:
         """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
         where the run ends before.
@@ -475,45 +401,11 @@ class ServedModel(LanguageModel):
         completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
         can = self._capabilities
         assert can is not None
-        ask = partial(service.ask, request.prompt, can.system_role, self._body(call))
-        answered = await self._in_turn(about, completion_tokens, ask)
+        ask = partial(service.ask, request.prompt, can.system_role, request_body(self.settings, can, call))
+        answered = await self._attempts.in_turn(about, completion_tokens, ask)
         came = completions(call, call.trials, answered, self.settings.prompt_style)
         self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
         return came
-
-    async def _in_turn(
-        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, Answered]]
-    ) -> Answered:
-        """Send a request of ``about`` so many tokens when its turn has come; raises UnansweredError, or EndedError
-        where the run ends before.
-        """
-        most = int(about * self._more_tokens) + 1
-        async with AsyncExitStack() as stack:
-            try:
-                with self._interruptible():
-                    turn = await stack.enter_async_context(self.gate.turn(most, completion_tokens))
-            except OverBudgetError as spent:
-                self._end_over_budget(str(spent))
-            except EndedError as reason:
-                self._end_as_told(OutageError(str(reason)))
-            if self._stop:
-                raise EndedError(str(self._stop))
-            try:
-                answered = await self._in_time(ask())
-            except UnansweredError as problem:
-                if (problem.retry_after or 0) > self.settings.answer_seconds:
-                    self._end(f"{self.settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
-                elif problem.kind == "busy":
-                    turn.refused(problem.retry_after)
-                elif problem.kind == "lost" and problem.status is None and problem.sent:
-                    self.gate.use(most, completion_tokens)  # the server may have answered, and bills it
-                raise
-            turn.kept_up()
-            self._more_tokens = max(self._more_tokens, answered.prompt_tokens / about)
-            used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
-            self.gate.use(*used, answered.cached_tokens or 0)  # some servers do not count
-            turn.used(sum(used))
-            return answered
 
     def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
         """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""
@@ -522,54 +414,6 @@ class ServedModel(LanguageModel):
             logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
             if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
                 raise UnansweredError("lost", f"the server sent {wrong}")
-
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Give up what is awaited in this context when the run ends."""
-        if self._stop:
-            raise EndedError(str(self._stop))
-        task = asyncio.current_task()
-        assert task is not None
-        self._idle.add(task)
-        try:
-            yield
-        finally:
-            self._idle.discard(task)
-
-    def _body(self, call: Call) -> dict[str, Any]:
-        """Return what is sent beside the prompt."""
-        can, request = self._capabilities, call.request
-        assert can is not None
-        body = self._truncation(can) | self._extra | {can.limit: self.settings.reply_tokens(request.max_new_tokens)}
-        body |= self.settings.thought(request)
-        if not math.isnan(call.temperature):
-            body["temperature"] = call.temperature
-        if call.temperature != 0 and can.takes_seed:
-            body["seed"] = seed_of(call)
-        if len(call.trials) > 1:
-            body["n"] = len(call.trials)
-        top = min(request.top_logprobs, can.top_logprobs)
-        if top:
-            chat = self.settings.prompt_style == "chat"
-            body |= {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
-        elif request.first_line and self.settings.prompt_style == "plain":
-            body["stop"] = ["\n"]
-        return body
-
-    def _truncation(self, can: Capabilities) -> dict[str, Any]:
-        """Return the part of the distribution that is sampled, as far as the server lets it be said."""
-        own = self.settings.generation
-        if own.preset == "repository":
-            return {}
-        body = dict(can.truncation_off)
-        for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
-            if getattr(own, name) != off:
-                body[name] = getattr(own, name)
-        return body
-
-    @property
-    def _extra(self) -> dict[str, Any]:
-        return {**(self.settings.extra_body or {}), **self.settings.thinking()}
 
     def _give(self, request: Request, completions: list[Completion], give: Callable[[Reply], None]) -> None:
         self._answered.add(request.item)
@@ -584,22 +428,7 @@ class ServedModel(LanguageModel):
 
     def _judge_by(self, answered: int, failed: int, problem: UnansweredError) -> None:
         if answered >= FEW and failed > self.settings.max_error_rate * answered:
-            self._end(
+            self._attempts.end(
                 f"an answer to {failed} of {answered} questions failed, more than "
                 f"model.max_error_rate={self.settings.max_error_rate:g}; the last: {problem}"
             )
-
-    def _end_over_budget(self, spent: str) -> None:
-        self._end(
-            f"the budget of {self.settings.budget:g} is spent but for what one more request may cost "
-            f"({spent} so far); a larger model.budget goes on"
-        )
-
-    def _end(self, reason: str) -> None:
-        self._end_as_told(OutageError(f"{reason}; what was answered is in the store"))
-        self.gate.end(str(self._stop))
-
-    def _end_as_told(self, reason: UserError) -> None:
-        self._stop = self._stop or reason
-        for task in self._idle:
-            task.cancel()

@@ -1,0 +1,27 @@
+import pytest
+
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.model.base import Enumeration, Request
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.store import keys
+from robust_eval.store.keys import answers_key
+
+LOCAL, SERVED = {"weights": "a model"}, {"server": "http://localhost", "model": "a model"}
+
+
+def asked(draws: int) -> Request:
+    enumeration = Enumeration(9, (0.5, 1.0), draws=draws)
+    matcher = AnswerMatcher(["Paris"])
+    return Request("q", 0, Prompt("", (), "Where?"), (0.5,), 0, 5, 0, matcher=matcher, enumeration=enumeration)
+
+
+def test_enumerations_of_a_server_are_known_by_how_often_they_draw_and_those_of_this_process_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few, many = asked(8), asked(10)
+    assert answers_key(LOCAL, few) == answers_key(LOCAL, many)
+    assert answers_key(SERVED, few) != answers_key(SERVED, many)
+    local, served = answers_key(LOCAL, few), answers_key(SERVED, few)
+    monkeypatch.setattr(keys, "FURTHER_DRAWS", 3)
+    assert answers_key(LOCAL, few) == local
+    assert answers_key(SERVED, few) != served
