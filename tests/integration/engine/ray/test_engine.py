@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
-from experiments import composed
+from experiments import composed, without_figures
 
 os.environ["RAY_AUTH_MODE"] = "disabled"  # a token would be written to the home folder
 
@@ -262,7 +262,8 @@ def test_an_experiment_survives_a_machine_that_is_lost_in_its_middle(
             monkeypatch.setattr(ParquetEntries, "put", keep)
             threading.Thread(target=lose_a_machine, daemon=True).start()
         (mlruns / "run").mkdir(parents=True)
-        experiment.run(config, settings, mlruns / "run")
+        with without_figures():
+            experiment.run(config, settings, mlruns / "run")
         folders.append(mlruns / "run")
     assert (waiting / "go").exists()
     cluster.add_node(**NODE)
