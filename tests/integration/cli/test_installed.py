@@ -99,27 +99,24 @@ def test_the_descriptions_of_both_are_those_that_the_index_takes(built: tuple[Pa
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_the_command_measures_the_embedded_model(run: tuple[Run, Path]):
-    ran, folder = run[0]("dataset.limit=8", "sampler.trials=2"), run[1]
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    (report,) = folder.glob("mlruns/runs/*/*/report.html")
-    assert f"report:  {report}" in ran.stdout
-    assert (folder / "mlruns" / "mlflow.db").is_file()
-
-
 def test_what_is_installed_is_what_runs(run: tuple[Run, Path], installed: Path):
     ran = run[0]("-c", "import robust_eval.config.schema as s; print(s.__file__, s.CONF)", program="python")
     (site,) = installed.glob("lib/python*/site-packages")
     assert ran.stdout.split() == [str(site / "robust_eval" / name) for name in ("config/schema.py", "conf")]
 
 
-def test_a_sweep_and_a_comparison(run: tuple[Run, Path]):
+FEW = ("dataset.limit=8", "sampler.trials=1", "metric.frs.d=1")
+"""What the embedded model is asked by the sweep; what runs of it ask after that is in the store."""
+
+
+def test_a_sweep_of_the_embedded_model_and_a_comparison(run: tuple[Run, Path]):
     command, folder = run
-    swept = command("-m", "seed=0,1", "dataset.limit=8", "sampler.trials=1", "metric.frs.d=1")
+    swept = command("-m", "seed=0,1", *FEW)
     assert swept.returncode == 0, swept.stdout + swept.stderr
     (sweep,) = folder.glob("mlruns/sweeps/*/*")
     compared = command("compare", str(sweep))
     assert compared.returncode == 0, compared.stdout + compared.stderr
+    assert (folder / "mlruns" / "mlflow.db").is_file()
     (page,) = folder.glob("mlruns/comparisons/*/*/comparison.html")
     assert f"comparison: {page.relative_to(folder)}" in compared.stdout
 
@@ -135,7 +132,7 @@ def test_python_programs_call_it(run: tuple[Run, Path]):
     program = """
 import robust_eval
 
-run = robust_eval.run(["dataset.limit=8", "sampler.trials=1", "seed=0", "metric.frs.d=1"])
+run = robust_eval.run(["dataset.limit=8", "sampler.trials=1", "metric.frs.d=1", "seed=0"])
 print(robust_eval.__file__)
 print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
 print(robust_eval.compare([run, run.folder]).folder)
@@ -192,12 +189,14 @@ def plugin(installed: Path, tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("plugin")
 def test_a_package_with_an_entry_point_brings_an_option(run: tuple[Run, Path]):
-    command, _ = run
-    few = ("dataset.limit=12", "sampler.trials=1", "tracking=none")
-    ran = command("metric=[frs,halves]", "metric.halves.weight=2", *few)
+    command, folder = run
+    place = folder / "mlruns" / "plugin"
+    ran = command("metric=[frs,halves]", "metric.halves.weight=2", *FEW, f"hydra.run.dir={place}")
     assert ran.returncode == 0, ran.stderr
     assert "what a plugin counts" in ran.stdout
-    wrong = command("metric=[frs,halfs]", *few)
+    assert f"report:  {place / 'report.html'}" in ran.stdout
+    assert (place / "report.html").is_file()
+    wrong = command("metric=[frs,halfs]", *FEW, "tracking=none")
     assert wrong.stderr == (
         "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, challenge, frs, "
         "halves, order, thinking\n"

@@ -19,7 +19,6 @@ RUNS = {
         *("experiment=multiqa", "rewriter=llm", "grader=cosine", "aggregator=clusters", "dataset.limit=1"),
         *("sampler.rewrites=1", "rewriter.max_new_tokens=24"),
     ],
-    "certainty of clusters": ["experiment=certainty", "aggregator=clusters", "dataset.limit=2", "sampler.trials=2"],
 }
 FOREIGN = re.compile(r"it/s|s/it|\d%\||[▏▎▍▌▋▊▉█]|Loading|Batches|Download|Fetching|Warning|Traceback")
 """What tqdm draws, what libraries call their bars, and what else is none of ours."""

@@ -35,9 +35,9 @@ WITHOUT_FIGURES = ("reproduce.md", "extend.md")
 LIMITS = {
     "experiment=multiqa": 2,
     "experiment=certainty": 2,
-    "experiment=order": 2,
-    "experiment=challenge": 2,
-    "experiment=thinking": 2,
+    "experiment=order": 1,
+    "experiment=challenge": 1,
+    "experiment=thinking": 1,
 }
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
@@ -48,7 +48,7 @@ KINDS = ("experiment=", "sampler=", "metric=", "aggregator=", "grader=")
 FEWER = {
     "experiment=multiqa": "sampler.perturbation.rewrites=2 sampler.perturbation.max_new_tokens=6 "
     "sampler.perturbation.prompts=builtin:zero_shot.yaml",
-    "sampler=exact": "sampler.nodes=24",
+    "sampler=exact": "sampler.nodes=6",
     "sampler.selection=none": "sampler.trials=2",
     "experiment=certainty": "sampler.repetition.trials=4 sampler.repetition.max_new_tokens=4 "
     "sampler.repetition.prompts=builtin:zero_shot.yaml",
@@ -143,7 +143,17 @@ def write_blocks(page: str, folder: Path) -> None:
         else:
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(small_program(text) if kind == "python" else text, encoding="utf-8")
+
+
+def small_program(text: str) -> str:
+    """A program that runs nothing but an experiment, with as few questions and answers as :func:`small` gives it."""
+    for experiment, limit in LIMITS.items():
+        alone = f'["{experiment}"], **'
+        if alone in text:
+            text = text.replace(alone, f"{json.dumps([experiment, *FEWER[experiment].split()])}, **")
+            text = re.sub(r'("dataset\.limit": )\d+', rf"\g<1>{limit}", text)
+    return text
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
 
     assert answers() == 3 + 24
     asked = checked()
-    run_experiment(tmp_path, *asked.overrides, figures=True)
+    run_experiment(tmp_path, *asked.overrides)
     assert answers() == 0
     assert answers("sampler.trials=3") == 0
     assert answers("sampler.trials=6") == 36

@@ -74,10 +74,12 @@ def said(text: str) -> tuple[int, Mapping[str, str], Any]:
     return 200, {}, {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_choices, "cache_folder", lambda: folder)
+        yield
 
 
 @pytest.fixture
@@ -88,7 +90,12 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture
 def settings(server: ScriptedServer, tmp_path: Path) -> list[str]:
-    file = tmp_path / "questions.jsonl"
+    return settings_for(server, tmp_path)
+
+
+def settings_for(server: ScriptedServer, folder: Path) -> list[str]:
+    """The questions, written to a folder, and the server that is asked."""
+    file = folder / "questions.jsonl"
     records = [
         {"id": f"q{number}", "question": f"What is number {number}?", "answers": [answer_to(number)]}
         for number in range(QUESTIONS)
@@ -105,17 +112,33 @@ FRS = (
     "sampler.temperature_sweep.trials=2",
     "sampler.temperature_sweep.temperatures=[0.5,1,1.5,2]",
 )
+NARROW = "until={frs.d1: 0.05}"
 Ask = Callable[..., tuple[Result, Path]]
 
 
 @pytest.fixture
 def ask(settings: list[str], tmp_path: Path) -> Ask:
-    def ask(*overrides: str, preset: Sequence[str] = FRS, store: str = "store") -> tuple[Result, Path]:
-        folder = tmp_path / f"run{next(NUMBERS)}"
-        folder.mkdir()
-        return run_experiment(folder, *preset, *settings, f"paths.mlruns={tmp_path / store}", *overrides), folder
+    return lambda *overrides, **options: asked_in(tmp_path, settings, *overrides, **options)
 
-    return ask
+
+def asked_in(
+    place: Path, settings: list[str], *overrides: str, preset: Sequence[str] = FRS, store: str = "store"
+) -> tuple[Result, Path]:
+    """Run an experiment that leaves its files in a folder of ``place``, and its answers in a store there."""
+    folder = place / f"run{next(NUMBERS)}"
+    folder.mkdir()
+    return run_experiment(folder, *preset, *settings, f"paths.mlruns={place / store}", *overrides), folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
+    """What a plain run finds of all questions, and what one finds that takes as many as its interval needs."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    with scripted_server(Server()) as server:
+        settings = settings_for(server, place)
+        whole, _ = asked_in(place, settings)
+        narrow, _ = asked_in(place, settings, NARROW)
+        yield {"whole": whole, "narrow": narrow}
 
 
 def figures(result: Result) -> dict[str, float | None]:
@@ -123,12 +146,16 @@ def figures(result: Result) -> dict[str, float | None]:
 
 
 def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(
-    server: ScriptedServer, ask: Ask, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    server: ScriptedServer,
+    ask: Ask,
+    undisturbed: dict[str, Result],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ):
     asked = server.answer
     assert isinstance(asked, Server)
     with caplog.at_level(logging.INFO):
-        result, folder = ask("until={frs.d1: 0.05}")
+        result, folder = ask(NARROW)
     frs = result.scores["frs"].values["frs.d1"]
     assert (frs.high - frs.low) / 2 <= 0.05
     taken = len(result.asked)
@@ -146,7 +173,7 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(
     )
     assert sentence in capsys.readouterr().out
     assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
-    whole, _ = ask(store="whole")
+    whole = undisturbed["whole"]
     order = [question.id for question in whole.asked]
     assert [question.id for question in result.asked] == sorted((q.id for q in result.asked), key=order.index)
     ids = {question.id for question in result.asked}
@@ -156,9 +183,11 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(
     assert read_answers(folder / "answers.parquet").num_rows == taken * 9
 
 
-def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds(ask: Ask):
+def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds(
+    ask: Ask, undisturbed: dict[str, Result]
+):
     result, _ = ask("until={frs.d1: 0.001}")
-    whole, _ = ask(store="whole")
+    whole = undisturbed["whole"]
     assert figures(result) == figures(whole)
     assert "questions.unasked" not in figures(result)
     assert result.graded["temperature_sweep"].equals(whole.graded["temperature_sweep"])
@@ -166,15 +195,14 @@ def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds
     assert result.scores["frs"].tables["frs"].equals(whole.scores["frs"].tables["frs"])
 
 
-def test_blocks_without_a_known_fact_are_passed(server: ScriptedServer, ask: Ask):
-    result, _ = ask("until={frs.d1: 0.05}")
-    late = {f"q{number}" for number in range(QUESTIONS)} - {question.id for question in result.asked}
+def test_blocks_without_a_known_fact_are_passed(server: ScriptedServer, ask: Ask, undisturbed: dict[str, Result]):
+    late = {f"q{number}" for number in range(QUESTIONS)} - {q.id for q in undisturbed["narrow"].asked}
     server.answer = Server(known=lambda number: f"q{number}" in late)
-    result, _ = ask("until={frs.d1: 0.05}", store="late")
+    result, _ = ask(NARROW, store="late")
     assert {question.id for question in result.kept} == late
     server.answer = Server(known=lambda number: False)
     with pytest.raises(UserError, match=f"^none of the {QUESTIONS} questions asked was kept"):
-        ask("until={frs.d1: 0.05}", store="none")
+        ask(NARROW, store="none")
 
 
 def test_no_more_questions_are_kept_than_samplers_take(server: ScriptedServer, ask: Ask):
@@ -184,25 +212,25 @@ def test_no_more_questions_are_kept_than_samplers_take(server: ScriptedServer, a
     assert len({number for number, _, t, _ in server.answer.asked if t > 0}) == 50
 
 
-def test_a_run_without_a_store_asks_for_nothing_twice(server: ScriptedServer, ask: Ask):
-    stored, _ = ask("until={frs.d1: 0.05}")
-    server.answer = again = Server()
-    result, _ = ask("until={frs.d1: 0.05}", "store=none")
-    assert set(again.asked.values()) == {1}
-    assert figures(result) == figures(stored)
+def test_a_run_without_a_store_asks_for_nothing_twice(server: ScriptedServer, ask: Ask, undisturbed: dict[str, Result]):
+    result, _ = ask(NARROW, "store=none")
+    assert isinstance(server.answer, Server)
+    assert set(server.answer.asked.values()) == {1}
+    assert figures(result) == figures(undisturbed["narrow"])
 
 
-def test_a_run_that_was_ended_goes_on_with_the_same_questions(server: ScriptedServer, ask: Ask):
-    undisturbed, _ = ask("until={frs.d1: 0.05}", store="undisturbed")
+def test_a_run_that_was_ended_goes_on_with_the_same_questions(
+    server: ScriptedServer, ask: Ask, undisturbed: dict[str, Result]
+):
     server.answer = ended = Server()
     for part in range(1, 4):
         ended.ends_after = 100 * part
         with pytest.raises(UserError, match="no such key"):
-            ask("until={frs.d1: 0.05}")
+            ask(NARROW)
     ended.ends_after = None
-    result, _ = ask("until={frs.d1: 0.05}")
+    result, _ = ask(NARROW)
     assert set(ended.asked.values()) == {1}
-    assert figures(result) == figures(undisturbed)
+    assert figures(result) == figures(undisturbed["narrow"])
 
 
 def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedServer, ask: Ask):
@@ -226,7 +254,7 @@ def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedSer
 
 def test_a_plan_says_that_it_is_the_most(settings: list[str], tmp_path: Path):
     register()
-    config = checked_overrides([*FRS, *settings, f"paths.mlruns={tmp_path / 'store'}", "until={frs.d1: 0.05}"]).config
+    config = checked_overrides([*FRS, *settings, f"paths.mlruns={tmp_path / 'store'}", NARROW]).config
     stages = stages_of(config)
     assert [(stage.name, stage.requests, stage.at_most) for stage in stages] == [
         ("greedy answers", QUESTIONS, True),

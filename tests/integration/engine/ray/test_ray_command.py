@@ -52,7 +52,7 @@ def settings(model: Path, mlruns: Path) -> list[str]:
 def test_without_ray_everything_else_runs_and_it_is_said_how_to_install_it(shell: Shell, tmp_path: Path):
     model = save_tiny_model(tmp_path / "model")
     here = [*settings(model, tmp_path / "here"), "engine.threads=1", "tracking=none"]
-    done = shell.python(["-c", WITHOUT_RAY, *here])
+    done = shell.python(["-c", WITHOUT_RAY, *here], figures=False)
     assert done.returncode == 0, done.stderr
     refused = shell.python(["-c", WITHOUT_RAY, *settings(model, tmp_path / "there"), "engine=ray", "tracking=none"])
     assert (refused.returncode, refused.stdout) == (1, "")
@@ -61,8 +61,10 @@ def test_without_ray_everything_else_runs_and_it_is_said_how_to_install_it(shell
 
 def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(shell: Shell, tmp_path: Path):
     model = save_tiny_model(tmp_path / "model")
-    here = shell.python(["run.py", *settings(model, tmp_path / "here"), "engine.threads=1", "tracking=none"])
-    there = run(["run.py"], *settings(model, tmp_path / "there"), "engine=ray", "engine.actors=2")
+    here = shell.python(
+        ["run.py", *settings(model, tmp_path / "here"), "engine.threads=1", "tracking=none"], figures=False
+    )
+    there = run(["run.py"], *settings(model, tmp_path / "there"), "engine=ray", "engine.actors=1")
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
 
     def said(text: str) -> list[str]:
