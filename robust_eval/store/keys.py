@@ -10,7 +10,7 @@ from robust_eval.model.base import INDEPENDENT, Choices, Item, Matcher, Request
 from robust_eval.model.calls import FURTHER_DRAWS
 
 EXACT = 2
-"""Version of the trees of models that are loaded here; of a server, and of choices, all answers are as they were."""
+"""Version of the trees of models that are loaded here; those of a server are known by how often they draw."""
 
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
