@@ -45,6 +45,7 @@ from support.ways import Search, Way, combined, exact, other_ways, timed, tree, 
 
 from robust_eval.grader.base import accepted_answers
 from robust_eval.model.base import COMMON, Request
+from robust_eval.model.local.cpu_linear import OneDnnLinear
 from robust_eval.model.local.embedded import converted_folder, package_folder
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
@@ -103,9 +104,9 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: E
     blocks = [requests[start : start + options.block] for start in range(0, len(requests), options.block)]
     torch.manual_seed(0)
     tree_model = CountedModel(settings)
-    with patch("robust_eval.model.local.cpu_linear.use_faster_linear", return_value="torch"):
+    with patch("robust_eval.model.local.transformers_model.use_faster_linear", return_value="torch"):
         plain_model = CountedModel(settings)
-
+    assert not any(isinstance(layer, OneDnnLinear) for layer in plain_model.network.modules())
     weights = Path(settings.path) if options.quick else converted_folder(gguf.stem, str(settings.sha256))
     engines = started.enter_context(peers(options.peers, plain_model, weights, options.dtype, options.skip))
 
