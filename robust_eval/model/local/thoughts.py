@@ -47,7 +47,7 @@ class Thoughts:
 
 
 def alone(requests: Sequence[Request]) -> bool:
-    """Tell whether thoughts alone are asked for, and not the answers behind them: one comes after the other."""
+    """Tell whether requests ask for thoughts, and not for the answers behind them; no block mixes the two."""
     return _tokens(requests[0]) is None
 
 

@@ -19,8 +19,8 @@ Got = TypeVar("Got")
 class Attempts:
     """The requests of one run.
 
-    ``ended`` is why no request is sent any more, None while they are; ``repeated`` how many were sent again;
-    ``more_tokens`` how many times as many as estimated a prompt had at most.
+    ``ended`` is why no request is sent any more, None while they are; ``repeated`` is how many were sent again;
+    ``more_tokens`` is the largest ratio so far of a prompt's tokens to their estimate.
     """
 
     def __init__(self, settings: ServiceSettings, gate: Gate) -> None:
@@ -33,7 +33,7 @@ class Attempts:
 
     async def until_answered(self, once: Callable[[], Awaitable[Got]], name: object, began: float) -> Got:
         """Return what comes of a request that is repeated as long as that may help; raises UnansweredError where it
-        may not, and EndedError where the run ends before. Its ``name`` decides by chance how long is waited.
+        may not, and EndedError where the run ends before. Its ``name`` seeds the jitter of the waits.
         """
         attempt = 0
         while True:
@@ -111,7 +111,7 @@ class Attempts:
             self._idle.discard(task)
 
     def end_over_budget(self, spent: str) -> None:
-        """End the run, which has cost as much as was ``spent``."""
+        """End the run, whose budget is used up; ``spent`` is the cost so far, in words."""
         self.end(
             f"the budget of {self._settings.budget:g} is spent but for what one more request may cost "
             f"({spent} so far); a larger model.budget goes on"

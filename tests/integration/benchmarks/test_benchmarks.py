@@ -38,7 +38,7 @@ def test_a_benchmark_runs_quickly_and_gives_what_it_prints(benchmark: Path, shel
     assert done.returncode == 0, done.stderr
     written = json.loads(file.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     figures = {name: value for name, value in written.items() if not name.startswith("origin.")}
-    assert {"origin.command", "origin.time", "origin.processor", "origin.git.commit"} < written.keys()
+    assert {"origin.command", "origin.time", "origin.processor", "origin.version.torch"} < written.keys()
     assert {type(value) for value in figures.values()} <= {int, float, str}
     printed = NUMBER.findall(done.stdout)
     assert printed
