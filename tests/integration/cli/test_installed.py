@@ -36,7 +36,8 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     # Of a folder that is named here no .pth file is read, as that of an editable installation.
     (site / "tested.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(built[0])], check=True)
+    # compiled once, and not by each command anew
+    subprocess.run([*pip, "install", "--quiet", "--compile", "--no-deps", "--no-index", str(built[0])], check=True)
     return place
 
 
@@ -105,13 +106,13 @@ def test_what_is_installed_is_what_runs(run: tuple[Run, Path], installed: Path):
     assert ran.stdout.split() == [str(site / "robust_eval" / name) for name in ("config/schema.py", "conf")]
 
 
-FEW = ("dataset.limit=8", "sampler.trials=1", "metric.frs.d=1")
+FEW = ("dataset.limit=2", "sampler.selection=none", "sampler.trials=1", "sampler.temperatures=[0.5,2.0]")
 """What the embedded model is asked by the sweep; what runs of it ask after that is in the store."""
 
 
 def test_a_sweep_of_the_embedded_model_and_a_comparison(run: tuple[Run, Path]):
     command, folder = run
-    swept = command("-m", "seed=0,1", *FEW)
+    swept = command("-m", "metric.frs.d=1,2", *FEW)
     assert swept.returncode == 0, swept.stdout + swept.stderr
     (sweep,) = folder.glob("mlruns/sweeps/*/*")
     compared = command("compare", str(sweep))
@@ -129,10 +130,10 @@ def test_a_question_is_asked_in_several_wordings(run: tuple[Run, Path]):
 
 
 def test_python_programs_call_it(run: tuple[Run, Path]):
-    program = """
+    program = f"""
 import robust_eval
 
-run = robust_eval.run(["dataset.limit=8", "sampler.trials=1", "metric.frs.d=1", "seed=0"])
+run = robust_eval.run(["metric.frs.d=1", *{FEW}])
 print(robust_eval.__file__)
 print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
 print(robust_eval.compare([run, run.folder]).folder)
