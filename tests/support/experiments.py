@@ -17,6 +17,14 @@ from robust_eval.metric.score import Metric
 from robust_eval.record.result import Result
 from robust_eval.report.terminal import print_summary
 
+RUN_WITHOUT_FIGURES = """
+import runpy
+from robust_eval.report import figures
+figures.CATALOGUE = []
+runpy.run_path("run.py", run_name="__main__")
+"""
+"""What ``run.py`` does in a process of its own (``python -c``), but for the figures of the run."""
+
 
 def composed(*overrides: str) -> DictConfig:
     """Compose the settings with these overrides."""
