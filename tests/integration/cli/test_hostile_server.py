@@ -94,7 +94,8 @@ def test_nothing_that_it_sends_reaches_the_terminal_a_log_a_page_or_markdown(
 ):
     home = {"XDG_CACHE_HOME": str(place / "cache"), "HOME": str(place)}
     perturbed = [*settings, "sampler=perturbation", "sampler.rewrites=1", "metric=[agreement,certainty]"]
-    swept = ["sampler.temperature_sweep.trials=2", "sampler.selection=none", "metric=certainty", "seed=0,1"]
+    swept = ["sampler.trials=2", "sampler.temperatures=[0.5,1.0]", "sampler.selection=none", "metric=certainty"]
+    swept += ["seed=0,1"]
     ran = [
         shell.python(["-c", RUN, *perturbed, f"hydra.run.dir={place / 'run'}"], **home),
         shell.python(["-c", RUN, "-m", *settings, *swept, f"hydra.sweep.dir={place / 'sweep'}"], **home),
