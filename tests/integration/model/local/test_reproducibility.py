@@ -47,7 +47,7 @@ def requests() -> list[Request]:
     """Of two questions about facts, and two about one passage, which is evaluated once; without exemplars, which would
     take most of the time."""
     passages = JsonLines("passages", str(BUILTIN / "passages.jsonl")).load()[:2]
-    sweep = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=4, prompts="builtin:zero_shot.yaml")
+    sweep = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=4, max_new_tokens=3, prompts="builtin:zero_shot.yaml")
     asked = sweep.requests([*facts()[:2], *passages], Matching(), seed=5)
     return [replace(request, matcher=None) for request in asked]
 
