@@ -34,7 +34,7 @@ WITHOUT_FIGURES = ("reproduce.md", "extend.md")
 """Pages of many runs, whose figures the other pages draw."""
 LIMITS = {
     "experiment=multiqa": 2,
-    "experiment=certainty": 2,
+    "experiment=certainty": 1,
     "experiment=order": 1,
     "experiment=challenge": 1,
     "experiment=thinking": 1,
@@ -46,6 +46,7 @@ PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
 KINDS = ("experiment=", "sampler=", "metric=", "aggregator=", "grader=")
 """The groups that decide which figures a run draws, which takes most of its time: the first of each kind draws them."""
 FEWER = {
+    "sampler.temperatures=[0.7]": "sampler.nodes=6 sampler.max_new_tokens=2 sampler.prompts=builtin:zero_shot.yaml",
     "experiment=multiqa": "sampler.perturbation.rewrites=2 sampler.perturbation.max_new_tokens=6 "
     "sampler.perturbation.prompts=builtin:zero_shot.yaml",
     "sampler=exact": "sampler.nodes=6",
