@@ -304,19 +304,21 @@ def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("launcher", "d", "devices"), [("joblib", "1,2,5", ["0", "1", "0"]), ("submitit_local", "1,2", ["0", "1"])]
+    ("launcher", "contains", "devices"),
+    [("joblib", "word,substring,equal", ["0", "1", "0"]), ("submitit_local", "word,equal", ["0", "1"])],
 )
 def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database_and_have_a_device_each(
     command: Callable[..., subprocess.CompletedProcess[str]],
     models: list[Path],
     tmp_path: Path,
     launcher: str,
-    d: str,
+    contains: str,
     devices: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    swept = [f"model.path={models[0]}", f"metric.frs.d={d}", f"hydra/launcher={launcher}"]
+    swept = [f"model.path={models[0]}", f"grader.contains={contains}", f"hydra/launcher={launcher}"]
+    swept += ["metric=certainty"]  # of which each job draws the fewest figures
     swept += ["+hydra.job.env_set.CUDA_VISIBLE_DEVICES=${own_device:2}", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
     done = command("-m", *settings(tmp_path, *swept))
     assert done.returncode == 0, done.stderr
