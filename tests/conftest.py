@@ -5,6 +5,8 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # until all tests are known: to look through what is imported takes a fifth of
+    gc.disable()  # the time; a process that hands tests to others would not have it enabled again
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded; see the Makefile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -18,6 +20,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +31,9 @@ def _garbage_is_collected_as_usual() -> Iterator[None]:
     gc.set_threshold(*usual)
 
 
-@pytest.fixture(scope="module")
-def models_kept() -> Iterator[None]:
-    """The embedded model is loaded once for all runs of a module."""
+@pytest.fixture(scope="session", autouse=True)
+def _models_are_kept() -> Iterator[None]:
+    """The embedded model is loaded once for all runs in this process."""
     with kept_models():
         yield
 

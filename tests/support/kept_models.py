@@ -1,26 +1,47 @@
-"""Models that are loaded once for several runs, which takes most of the time of a small run of the embedded one."""
+"""Models that are loaded and tried once for several runs, which takes most of the time of a small run of the embedded
+one.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
+from robust_eval.model.local import transformers_model
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
+
+MOST = 2
+"""Models that are kept; each takes half a gigabyte."""
 
 
 @contextmanager
 def kept_models() -> Iterator[None]:
-    """Whoever loads an embedded model meanwhile with the settings of one before has that one."""
+    """Whoever loads an embedded model meanwhile with the settings of one of the last has that one.
+
+    Whether its prefixes can be packed is not tried anew for each longer prompt: a test of the model itself finds that
+    they can.
+    """
     load, loaded = Transformers.load, dict[str, TransformersModel]()
+    agrees = transformers_model.agrees_with_plain_passes
 
     def once(self: Transformers) -> TransformersModel:
         if not self.path.startswith("embedded:"):
             return load(self)
-        if repr(self) not in loaded:
-            loaded[repr(self)] = load(self)
-        return loaded[repr(self)]
+        settings = repr(replace(self, device=self.effective_device, dtype=self.effective_dtype))
+        model = loaded.pop(settings, None) or load(self)
+        loaded[settings] = model  # the last is the one that was asked for last
+        if len(loaded) > MOST:
+            del loaded[next(iter(loaded))]
+        return model
+
+    def known(model: Any, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
+        return any(model is each.model for each in loaded.values()) or agrees(model, shared, prompts)
 
     Transformers.load = once  # type: ignore[method-assign]
+    transformers_model.agrees_with_plain_passes = known
     try:
         yield
     finally:
         Transformers.load = load  # type: ignore[method-assign]
+        transformers_model.agrees_with_plain_passes = agrees

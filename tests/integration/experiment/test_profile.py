@@ -29,7 +29,7 @@ PROFILE = ["experiment=profile", *(f"sampler.{name}.{setting}" for name in METHO
 
 
 @pytest.fixture(scope="module")
-def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment with the embedded model on a few facts; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 

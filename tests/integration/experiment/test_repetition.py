@@ -18,7 +18,7 @@ TRIALS = 5000
 
 
 @pytest.fixture(scope="module")
-def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run experiment=certainty; all runs share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 

@@ -23,7 +23,7 @@ TABLES = ["rewriting.parquet", "rewrites.parquet", "graded.parquet"]
 
 
 @pytest.fixture(scope="module")
-def ask(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment in which rewrites are written; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 
@@ -41,7 +41,7 @@ def summary(folder: Path) -> dict[str, float | None]:
 
 REAL = [
     *("dataset=facts", "dataset.limit=2", "rewriter.drift=drop", "rewriter.similarity=0.3"),
-    *("rewriter.rewrites=2", "rewriter.attempts=2", "rewriter.max_new_tokens=40"),
+    *("rewriter.rewrites=2", "rewriter.attempts=2", "rewriter.max_new_tokens=24"),
 ]
 
 
@@ -100,7 +100,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
         ),
         "tokens.answering.completion": sum(len(row["token_ids"]) for row in graded),
     }
-    assert all(len(row["token_ids"]) <= 40 for row in replies)
+    assert all(len(row["token_ids"]) <= 24 for row in replies)
     assert (figures["prompts.asked"], figures["prompts.found"]) == (
         len(replies) + sum(2 + len(question.rewrites) for question in result.kept),
         0,

@@ -10,7 +10,6 @@ from experiments import run_experiment
 
 from robust_eval.cli import gate
 
-pytestmark = pytest.mark.usefixtures("models_kept")
 FACTS = 45
 
 

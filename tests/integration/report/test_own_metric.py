@@ -29,7 +29,7 @@ LABELS = [
 
 
 @pytest.fixture(scope="module")
-def folders(models_kept: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, Path]:
     """Two runs of a tiny model, whose answers are random, under different seeds; the result is the first's."""
     data = tmp_path_factory.mktemp("data")
     lines = [
