@@ -9,6 +9,7 @@ docs/performance.md. The second table puts the shapes of larger models into the 
 prefixes, kernels and waits. It has not been run on a GPU.
 """
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
-from support.counted_model import GRADER, CountedModel, answered, setting
+from support.counted_model import GRADER, CountedModel, answered, setting, tiny
 from support.op_counter import counted
 
 from robust_eval.model.base import Reply, Request
@@ -84,7 +85,8 @@ def main() -> None:
     command.add_argument("--questions", type=int, default=IN_FLIGHT, help="that are in flight together")
     options = command.options(questions=1)
     settings, facts = setting("float32")
-    model = CountedModel(settings)
+    with tempfile.TemporaryDirectory() as folder:
+        model = CountedModel(tiny(settings, folder) if options.quick else settings)
     asked = facts[: options.questions]
     exact, tree = Exact(nodes=24 if options.quick else Exact.nodes), TemperatureSweep(trials=2 if options.quick else 10)
     ways: dict[str, list[Request]] = {

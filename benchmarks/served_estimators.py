@@ -33,6 +33,7 @@ from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 PROMPT, CACHED, WRITTEN = 0.15, 0.075, 0.60
 SEEDS = (1001, 1002)
@@ -62,7 +63,7 @@ def main() -> None:
     settings, asked = setting("float32")
     local = CountedModel(settings)
     questions, _ = known(local, asked[:QUICK_ASKED] if options.quick else asked, options.questions)
-    nodes = options.nodes if options.quick else REFERENCE_NODES
+    nodes, sweep = (options.nodes, replace(SWEEP, trials=2)) if options.quick else (REFERENCE_NODES, SWEEP)
     reference = [run(local, Exact(nodes=nodes).requests(questions, GRADER, seed), curve_values) for seed in SEEDS]
     truth = np.clip(np.mean([each.accuracy for each in reference], axis=0), 0, 1)
 
@@ -72,7 +73,7 @@ def main() -> None:
             model = served(url, options.slots)
             exact = Exact(nodes=options.nodes, draws=options.draws)
             ways = {
-                "trials": trials(model, questions, local),
+                "trials": trials(model, sweep, questions, local),
                 "exact": exactly(model, exact.requests(questions, GRADER, 0)),
             }
     figures = compared(ways, truth)
@@ -109,9 +110,9 @@ def _on_grid(curve: Curve) -> Floats:
     return np.stack([curve.accuracy[at], curve.standard_error[at]])
 
 
-def trials(model: ServedModel, questions: Sequence[Question], local: CountedModel) -> Way:
-    """The share of right answers among ten, as it is asked for without log-probabilities."""
-    requests = SWEEP.requests(questions, GRADER, 0)
+def trials(model: ServedModel, sweep: TemperatureSweep, questions: Sequence[Question], local: CountedModel) -> Way:
+    """The share of right answers of a sweep, as it is asked for without log-probabilities."""
+    requests = sweep.requests(questions, GRADER, 0)
     model.check(requests, curves=False)
     start = time.perf_counter()
     came: dict[str, list[Completion]] = {}
@@ -125,7 +126,7 @@ def trials(model: ServedModel, questions: Sequence[Question], local: CountedMode
     found = np.stack(accuracy)
     written = [replace(one, completion_tokens=_written(one, local)) for each in came.values() for one in each]
     tokens = _tokens(written, len(requests))
-    error = np.sqrt((found * (1 - found) + 0.01) / SWEEP.trials)
+    error = np.sqrt((found * (1 - found) + 0.01) / sweep.trials)
     return Way(found, error, _price(tokens), tokens, seconds)
 
 
