@@ -3,12 +3,11 @@
 import inspect
 import math
 from collections.abc import Callable
-from functools import cache
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robust_eval.runtime.parallel import generators, in_parts
 
@@ -93,16 +92,31 @@ def with_width(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high - low > ROUNDING else (math.nan, math.nan)
 
 
+def wilson(part: float, whole: float, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a share (Wilson, 1927); counts may be fractions, as weighted ones are. NaN of nothing.
+
+    >>> [round(bound, 3) for bound in wilson(483, 500)]
+    [0.946, 0.979]
+    """
+    if not whole:
+        return math.nan, math.nan
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    middle = (part + z2 / 2) / (whole + z2)
+    half = math.sqrt(z2 * (part * (whole - part) / whole + z2 / 4)) / (whole + z2)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
 def independent(n: int, groups: ArrayLike | None) -> int:
     """Return how many independent units n questions are: as many as they have groups, where they have groups."""
     return n if groups is None else len(np.unique(np.asarray(groups)))
 
 
-@cache
 def _alike_and_other(number: int, level: float) -> tuple[float, float]:
-    """Return the least share of questions that are like the observed ones, and the largest share of others."""
-    every, none = (stats.binomtest(count, number).proportion_ci(level, method="exact") for count in (number, 0))
-    return float(every.low), float(none.high)
+    """Return the least share of questions like the observed ones, and the largest share of others, by the exact
+    interval (Clopper and Pearson, 1934), which has a formula where all are alike.
+    """
+    least = ((1 - level) / 2) ** (1 / number)
+    return least, 1 - least
 
 
 def group_means(values: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:

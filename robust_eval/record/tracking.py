@@ -21,6 +21,9 @@ class Tracking(Protocol):
     def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager["Run"]:
         """Record a sweep. The runs that happen within the context, in any process, become its children."""
 
+    def beside(self) -> bool:
+        """Tell whether a run is better recorded by a process of its own (robust_eval.record.tracker_process)."""
+
     def command(self, mlruns: Path) -> str | None:
         """Return the command that shows the runs, if there is one."""
 
@@ -31,6 +34,9 @@ class Run(Protocol):
     @property
     def run_id(self) -> str | None:
         """The id under which it is recorded; None where it is not."""
+
+    def leave_id(self, file: Path) -> None:
+        """Write the id into a file; nothing where the run is not recorded."""
 
     def parameters(self, values: Mapping[str, Any]) -> None:
         """Record settings, flat."""
@@ -73,6 +79,10 @@ class Untracked:
         """Record nothing."""
         return nullcontext(NothingRecorded())
 
+    def beside(self) -> bool:
+        """Return False: there is nothing to record."""
+        return False
+
     def command(self, mlruns: Path) -> str | None:
         """Return None: there is no user interface."""
         return None
@@ -82,6 +92,8 @@ class NothingRecorded:
     """A run that leaves nothing in a tracker; see :class:`Run`."""
 
     run_id = None
+
+    def leave_id(self, file: Path) -> None: ...
 
     def parameters(self, values: Mapping[str, Any]) -> None: ...
 

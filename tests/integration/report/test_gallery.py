@@ -17,9 +17,10 @@ from shell import Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
+from robust_eval.plot.files import save
 from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
-from robust_eval.report.figures import SavedFigure, save, save_entries, save_figures
+from robust_eval.report.figures import SavedFigure, save_entries, save_figures
 from robust_eval.report.findings import findings, read_findings
 from robust_eval.report.gallery import snippet, write_gallery
 
