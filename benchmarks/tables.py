@@ -3,9 +3,9 @@
     python benchmarks/tables.py [--check]
 
 A run of a benchmark leaves its file with ``--json benchmarks/results/NAME.json``. In a page a table stands between the
-lines ``<!-- table NAME -->`` and ``<!-- end of table -->``, with a line below it that says what it is of; a single figure
-between ``<!--NAME-->`` and ``<!---->``. What has no file stays as it is. With ``--check`` nothing is written, and the status is 1 where a page is not what the
-files say.
+lines ``<!-- table NAME -->`` and ``<!-- end of table -->``, with a line below it that says what it is of; a single
+figure between ``<!--NAME-->`` and ``<!---->``. What has no file stays as it is. With ``--check`` nothing is written,
+and the status is 1 where a page is not what the files say.
 """
 
 import argparse
