@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -230,6 +231,8 @@ def bootstrap_draws(
 
 MANY = 5000
 """Questions from which on the resampled means need not be drawn (:func:`mean_draws`)."""
+_COUNTED = 1000
+"""Questions up to which it is kept how often each comes in each resample: figures of the same questions share that."""
 _FEW_DIFFERENT = 200
 """Different values up to which resamples are drawn by how often each comes."""
 _SKEWED = 0.05
@@ -257,6 +260,8 @@ def mean_draws(
     >>> round(float(draws.mean()), 2), round(float(draws.std()), 4)
     (0.5, 0.0029)
     """
+    if groups is None and 0 < len(values) <= _COUNTED:
+        return np.asarray(_times_drawn(len(values), seed, resamples) @ values / len(values))
     if groups is not None or len(values) < MANY:
         return bootstrap_draws(np.mean, values, groups=groups, seed=seed, resamples=resamples)
     generator = np.random.default_rng(seed)
@@ -271,6 +276,14 @@ def mean_draws(
     normal = generator.standard_normal(resamples)
     draws: NDArray[np.float64] = mean + deviation / math.sqrt(len(values)) * (normal + skewness * (normal**2 - 1) / 6)
     return draws
+
+
+@lru_cache(4)
+def _times_drawn(n: int, seed: int, resamples: int) -> NDArray[np.float64]:
+    """Return how often each of n questions comes in each resample of :func:`bootstrap_draws`, (resamples, n)."""
+    drawn = np.random.default_rng(seed).integers(n, size=(resamples, n))
+    numbered = drawn + n * np.arange(resamples)[:, None]
+    return np.bincount(numbered.ravel(), minlength=resamples * n).reshape(resamples, n).astype(float)
 
 
 class _Resampled(NamedTuple):
