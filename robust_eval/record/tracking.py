@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.record.logged_values import Point
 
 
 class Tracking(Protocol):
@@ -89,7 +90,9 @@ class Untracked:
 
 
 class NothingRecorded:
-    """A run that leaves nothing in a tracker; see :class:`Run`."""
+    """A run that leaves nothing in a tracker; see :class:`Run`. It also takes what another process sends for the
+    questions and the scores (:mod:`robust_eval.record.tracker_process`).
+    """
 
     run_id = None
 
@@ -102,6 +105,10 @@ class NothingRecorded:
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None: ...
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None: ...
+
+    def rows(self, name: str, source: str, columns: Mapping[str, Sequence[str]], digest: str) -> None: ...
+
+    def metrics(self, points: Sequence[Point]) -> None: ...
 
     def note(self, markdown: str) -> None: ...
 

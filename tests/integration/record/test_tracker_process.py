@@ -98,8 +98,9 @@ def test_a_server_that_is_not_there_stops_no_run(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     uri = "http://127.0.0.1:9"
     with caplog.at_level(logging.WARNING), recorded_beside(Mlflow(uri=uri), "a", tmp_path) as record:
-        record.parameters({"a": 1})
+        fill(record, tmp_path)
         assert record.run_id is None
+    assert not (tmp_path / "mlflow_run.txt").exists()
     said = [each.getMessage() for each in caplog.records if each.name == "robust_eval.record.mlflow_tracker"]
     assert [words.partition(": ")[2].partition(uri)[0] for words in said] == ["", "not all of this run is in "]
 
