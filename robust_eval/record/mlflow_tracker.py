@@ -63,8 +63,11 @@ class Mlflow:
         return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
 
     def beside(self) -> bool:
-        """Tell whether MLflow has yet to be imported: another process can do that while this one goes on."""
-        return "mlflow" not in sys.modules
+        """Tell whether MLflow has yet to be imported: another process can do that while this one goes on.
+
+        A job of a sweep imports it here: the next job in this process needs it as well.
+        """
+        return "mlflow" not in sys.modules and _PARENT not in os.environ
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
         """Record a run. An exception marks it FAILED, an interrupt KILLED.

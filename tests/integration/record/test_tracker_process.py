@@ -171,3 +171,5 @@ def test_a_process_beside_is_for_those_that_have_not_imported_mlflow(monkeypatch
     monkeypatch.delitem(sys.modules, "mlflow")
     assert Mlflow().beside()
     assert not Untracked().beside()
+    monkeypatch.setenv("ROBUST_EVAL_SWEEP", "the id of its parent")  # the next job will need it here as well
+    assert not Mlflow().beside()
