@@ -73,7 +73,11 @@ def main() -> None:
     truth = np.mean(reference, axis=0)
     spread = np.std(reference, axis=0, ddof=1) / np.sqrt(len(reference))
 
-    figures: dict[str, float] = {"questions": len(questions), "reference_standard_error": rms(spread)}
+    figures: dict[str, float] = {
+        "questions": len(questions),
+        "nodes": options.nodes,
+        "reference_standard_error": rms(spread),
+    }
     for name, way in found.items():
         figures |= {f"{key}_{name}": value for key, value in errors(way, truth, entropy).items()}
     console = Console(width=110)

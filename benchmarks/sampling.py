@@ -226,7 +226,7 @@ def own_ways(plan: Plan, model: CountedModel, questions: Sequence[Question], ski
         "tree_common_k100": lambda: Way(
             f"tree, common, k = {plan.many}", partial(common, trials=plan.many), model.work
         ),
-        "exact": lambda: Way("exact, no trials", partial(exact, model, questions, Exact.nodes), model.work),
+        "exact": lambda: Way(f"exact, {Exact.nodes} nodes", partial(exact, model, questions, Exact.nodes), model.work),
         "exact_few": lambda: Way(f"exact, {few} nodes", partial(exact, model, questions, few), model.work),
     }
     return {key: make() for key, make in own_makers.items() if key not in skip}

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -43,7 +44,16 @@ def write_figures(file: Path | None, figures: Mapping[str, float | str]) -> None
             for name, value in figures.items()
         }
         known |= {f"origin.{name}": value for name, value in (origin(None) | processor()).items()}
+        known["origin.command"] = without_paths(str(known["origin.command"]))
         file.write_text(json.dumps(known, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def without_paths(command: str) -> str:
+    """A command without the file that it writes, and with the names of other files in place of where they lie."""
+    words = shlex.split(command)
+    if "--json" in words:
+        del words[words.index("--json") : words.index("--json") + 2]
+    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)
 
 
 def processor() -> dict[str, str]:

@@ -23,6 +23,7 @@ from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import Checked, as_meant, checked_overrides, with_own_options
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
+from robust_eval.record import tracker_process
 from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.command import command, say
@@ -94,8 +95,13 @@ def main() -> None:
             _print_choices(checked)
         if known.multirun:
             _sweep(checked)
-        else:
+            return
+        if known.cfg is None and checked.config.tracking.beside():
+            tracker_process.start()
+        try:
             launch()
+        finally:
+            tracker_process.stop()
 
 
 def _print_choices(checked: Checked) -> None:

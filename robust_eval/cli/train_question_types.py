@@ -24,12 +24,12 @@ from robust_eval.metric.score import Score
 from robust_eval.model.local.fingerprint import hub_commit
 from robust_eval.model.local.sentences import located
 from robust_eval.plot.classification import confusion_matrix
+from robust_eval.plot.files import save
 from robust_eval.plot.style import figure
 from robust_eval.question import QUESTION_TYPES, Question, fingerprint
 from robust_eval.question_type.training import Settings, fine_tune
 from robust_eval.question_type.trec import read_trec
 from robust_eval.record.mlflow_tracker import Mlflow
-from robust_eval.report.figures import save
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.command import command
 from robust_eval.runtime.environment import environment

@@ -32,6 +32,8 @@ from robust_eval.report.page import write_page
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.environment import environment
 
+DRAWN = "drawn"
+"""The folder under mlruns/ that says where the figures lie that were drawn before."""
 COUNTED = ("questions.asked", "questions.kept", "prompts.asked", "prompts.found", "replies.came", "replies.cut")
 """The counts by which people look for runs."""
 
@@ -49,8 +51,7 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
         (folder / left).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
-    if record.run_id is not None:
-        (folder / TRACKED).write_text(f"{record.run_id}\n", encoding="utf-8")
+    record.leave_id(folder / TRACKED)
     record.parameters(decided(settings) | told(settings))
     record.tags(surroundings)
 
@@ -95,14 +96,14 @@ def leave_knowledge(questions: Sequence[Question], scores: Mapping[str, Score], 
     record.folder(folder)
 
 
-def report(result: Result, folder: Path, record: Run) -> None:
+def report(result: Result, folder: Path, mlruns: Path, record: Run) -> None:
     """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
     with result.watch.stage("report"):
         for score in result.scores.values():
             for name, table in score.tables.items():
                 write_parquet(table, folder / f"{name}.parquet")
         write_parquet(result.by_question(), folder / QUESTIONS)
-        figures = save_figures(result, folder / "figures")
+        figures = save_figures(result, folder / "figures", mlruns / DRAWN)
         write_page(result, figures, folder / REPORT)
     (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
     write_summary(result, folder)

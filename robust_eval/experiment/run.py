@@ -33,6 +33,7 @@ from robust_eval.record.origin import origin
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat, found_besides
+from robust_eval.record.tracker_process import recorded_beside
 from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.library_bars import no_library_bars
@@ -79,7 +80,8 @@ def run(
 
         def start() -> Run:
             with watch.stage("tracking"):
-                record = recorded.enter_context(tracking.run(run_name(settings, swept), mlruns))
+                recording = partial(recorded_beside, tracking) if tracking.beside() else tracking.run
+                record: Run = recorded.enter_context(recording(run_name(settings, swept), mlruns))
                 describe(settings, composed, folder, record)
             return record
 
@@ -88,7 +90,7 @@ def run(
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, begin, watch, takes)
                 size = entries.size()
-            report(result, folder, begin())
+            report(result, folder, mlruns, begin())
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise
@@ -123,7 +125,7 @@ def _measure(
     with watch.stage("questions"):
         loaded = load(config)
         labels = labels_of(config, folder)
-    models = Models(config, entries, watch, begin)
+    models = Models(config, entries, watch, begin.recorded)
     config = models.judging(config)
     source = answering(config, models.measured)
     conditions = source.conditions()

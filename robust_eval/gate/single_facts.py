@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy import stats
 
 from robust_eval.answer import GREEDY, NO_ANSWER, NO_REPLY, SAMPLER, rows
 from robust_eval.gate.measured_run import MeasuredRun
@@ -83,6 +82,8 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, known: dict[str, F
         return [], "No fact has trials at the same temperatures in both runs."
     paired = baseline.run.settings["seed"] == candidate.run.settings["seed"]
     p = np.array([permutation_p(one[name], other[name], paired) for name in there])
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
     adjusted = stats.false_discovery_control(p)
     found = [
         known[name]._replace(why=f"right in {_right(other[name])} after {_right(one[name])} trials, p = {p[place]:.4f}")

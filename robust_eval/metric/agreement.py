@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
 
 from robust_eval.metric.score import Floats
 from robust_eval.runtime.parallel import generators, in_parts
@@ -243,6 +242,8 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
         return Certainty(1.0, 1.0)
     chosen = np.arange(1, raters + 1)
     share = chosen / raters
+    from scipy.stats import binom  # it takes half a second, which most runs need not spend
+
     expected = (binom.pmf(chosen, raters, 1 / categories) * share * np.log(share)).sum()
     return Certainty(1 + float(categories * expected) / math.log(categories), 1 / raters)
 

@@ -8,7 +8,6 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr
 
 from robust_eval.metric.score import Floats
 
@@ -60,6 +59,8 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
         raise ValueError(f"shares must not be negative: {fixed_wrong_shares}")
     rest = error - sum(fixed_wrong_shares)
     rest = np.where(rest < -_ROUNDING, np.nan, np.maximum(rest, 0))
+    from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend
+
     return np.asarray(entr(1 - error) + sum(map(entr, fixed_wrong_shares)) + entr(rest), dtype=float)
 
 

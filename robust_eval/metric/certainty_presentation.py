@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.interval import SHARE
@@ -129,4 +128,6 @@ def guessed_entropy(choices: int, trials: int) -> float:
     """
     counts = np.arange(1, trials + 1)
     share = counts / trials
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
     return float(choices * np.sum(stats.binom.pmf(counts, trials, 1 / choices) * -share * np.log(share)))

@@ -3,8 +3,6 @@
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq
 
 from robust_eval.answer import rows
 from robust_eval.metric.score import Floats
@@ -61,6 +59,9 @@ def _crossing(curve: Floats, levels: Floats, threshold: float) -> float:
         return float(levels[0])
     if curve[first - 1] == threshold:
         return float(levels[first - 1])
+    from scipy.interpolate import PchipInterpolator  # they take half a second, which most runs need not spend
+    from scipy.optimize import brentq
+
     interpolated = PchipInterpolator(levels, curve - threshold)
     return float(brentq(interpolated, levels[first - 1], levels[first]))
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import isotonic_regression
 
 from robust_eval.metric.score import Floats
 from robust_eval.model.logprobs import MOST
@@ -127,6 +126,8 @@ def _non_increasing(accuracy: Floats) -> Floats:
     fitted = accuracy.copy()
     defined = ~np.isnan(accuracy)
     if defined.any():
+        from scipy.optimize import isotonic_regression  # it takes half a second, which most runs need not spend
+
         fitted[defined] = isotonic_regression(accuracy[defined], increasing=False).x
     return fitted
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from robust_eval.metric.cohen_kappa import cohen_kappa
+from robust_eval.metric.interval import wilson
 
 
 @dataclass(frozen=True)
@@ -76,17 +76,3 @@ class Agreement:
 def share(part: float, whole: float) -> float:
     """Return a part of a whole; NaN of nothing."""
     return part / whole if whole else math.nan
-
-
-def wilson(part: float, whole: float, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a share (Wilson, 1927); counts may be fractions, as weighted ones are. NaN of nothing.
-
-    >>> [round(bound, 3) for bound in wilson(483, 500)]
-    [0.946, 0.979]
-    """
-    if not whole:
-        return math.nan, math.nan
-    z2 = float(stats.norm.ppf((1 + level) / 2)) ** 2
-    middle = (part + z2 / 2) / (whole + z2)
-    half = math.sqrt(z2 * (part * (whole - part) / whole + z2 / 4)) / (whole + z2)
-    return max(middle - half, 0.0), min(middle + half, 1.0)

@@ -3,12 +3,12 @@
 import inspect
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robust_eval.runtime.parallel import generators, in_parts
 
@@ -93,16 +93,31 @@ def with_width(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high - low > ROUNDING else (math.nan, math.nan)
 
 
+def wilson(part: float, whole: float, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a share (Wilson, 1927); counts may be fractions, as weighted ones are. NaN of nothing.
+
+    >>> [round(bound, 3) for bound in wilson(483, 500)]
+    [0.946, 0.979]
+    """
+    if not whole:
+        return math.nan, math.nan
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    middle = (part + z2 / 2) / (whole + z2)
+    half = math.sqrt(z2 * (part * (whole - part) / whole + z2 / 4)) / (whole + z2)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
 def independent(n: int, groups: ArrayLike | None) -> int:
     """Return how many independent units n questions are: as many as they have groups, where they have groups."""
     return n if groups is None else len(np.unique(np.asarray(groups)))
 
 
-@cache
 def _alike_and_other(number: int, level: float) -> tuple[float, float]:
-    """Return the least share of questions that are like the observed ones, and the largest share of others."""
-    every, none = (stats.binomtest(count, number).proportion_ci(level, method="exact") for count in (number, 0))
-    return float(every.low), float(none.high)
+    """Return the least share of questions like the observed ones, and the largest share of others, by the exact
+    interval (Clopper and Pearson, 1934), which has a formula where all are alike.
+    """
+    least = ((1 - level) / 2) ** (1 / number)
+    return least, 1 - least
 
 
 def group_means(values: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
@@ -216,6 +231,8 @@ def bootstrap_draws(
 
 MANY = 5000
 """Questions from which on the resampled means need not be drawn (:func:`mean_draws`)."""
+_COUNTED = 1000
+"""Questions up to which it is kept how often each comes in each resample: figures of the same questions share that."""
 _FEW_DIFFERENT = 200
 """Different values up to which resamples are drawn by how often each comes."""
 _SKEWED = 0.05
@@ -243,6 +260,8 @@ def mean_draws(
     >>> round(float(draws.mean()), 2), round(float(draws.std()), 4)
     (0.5, 0.0029)
     """
+    if groups is None and 0 < len(values) <= _COUNTED:
+        return np.asarray(_times_drawn(len(values), seed, resamples) @ values / len(values))
     if groups is not None or len(values) < MANY:
         return bootstrap_draws(np.mean, values, groups=groups, seed=seed, resamples=resamples)
     generator = np.random.default_rng(seed)
@@ -257,6 +276,14 @@ def mean_draws(
     normal = generator.standard_normal(resamples)
     draws: NDArray[np.float64] = mean + deviation / math.sqrt(len(values)) * (normal + skewness * (normal**2 - 1) / 6)
     return draws
+
+
+@lru_cache(4)
+def _times_drawn(n: int, seed: int, resamples: int) -> NDArray[np.float64]:
+    """Return how often each of n questions comes in each resample of :func:`bootstrap_draws`, (resamples, n)."""
+    drawn = np.random.default_rng(seed).integers(n, size=(resamples, n))
+    numbered = drawn + n * np.arange(resamples)[:, None]
+    return np.bincount(numbered.ravel(), minlength=resamples * n).reshape(resamples, n).astype(float)
 
 
 class _Resampled(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robust_eval.metric.interval import ROUNDING, SHARE, alike_interval
 
@@ -319,6 +318,8 @@ class _Answers(NamedTuple):
         by_question = np.bincount(self.questions, influence, minlength=int(self.questions.max()) + 1)
         number = len(np.unique(self.questions))
         variance = float((by_question**2).sum()) * number / (number - 1)
+        from scipy import stats  # it takes half a second, which most runs need not spend
+
         half = float(stats.t.ppf((1 + level) / 2, clusters - 1)) * math.sqrt(variance)
         low, high = estimate - half, estimate + half
         estimate = min(max(estimate, 0.0), 1.0)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robust_eval.metric.interval import UNKNOWN, Limits, mean_draws, mean_interval, with_width
 
@@ -152,6 +151,8 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
     """
     one, other, _ = _shared(first, second, None)
     lost, found = int((one > other).sum()), int((one < other).sum())
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
     return float(stats.binomtest(lost, lost + found).pvalue) if lost + found else 1.0
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from robust_eval.metric.score import Floats
 
@@ -64,6 +63,8 @@ def cochran_q(right: ArrayLike) -> CochranQ:
     n = int(whole.sum())
     if not freedom:
         return CochranQ(n, math.nan, 0, math.nan)
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
     return CochranQ(n, float(statistic), freedom, float(stats.chi2.sf(statistic, freedom)))
 
 

@@ -11,7 +11,6 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import stats
 
 from robust_eval.answer import at_temperature
 from robust_eval.metric.challenge_presentation import SURVIVAL as HOLDING
@@ -326,5 +325,7 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats, *others: Floats) ->
         compared = known & ~np.isnan(values)
         number = np.count_nonzero(compared)
         if number > 1:
+            from scipy import stats  # it takes half a second, which most runs need not spend
+
             found[compared, column] = (stats.rankdata(values[compared]) - 1) / (number - 1)
     return found

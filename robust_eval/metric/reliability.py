@@ -6,7 +6,6 @@ Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Pert
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import f as f_distribution
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import with_width
@@ -71,6 +70,8 @@ def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
         return Estimate(alpha)
     n, raters = _complete(correct).shape
     tail, freedom = (1 - level) / 2, (raters - 1, (raters - 1) * (n - 1))
+    from scipy.stats import f as f_distribution  # it takes half a second, which most runs need not spend
+
     low, high = (1 - (1 - alpha) * f_distribution.isf(share, *freedom) for share in (tail, 1 - tail))
     return Estimate(alpha, *with_width(float(low), float(high)))
 

@@ -8,12 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import stats
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Undecided
 from robust_eval.metric.estimate import Estimate, with_interval
 from robust_eval.metric.figure import Figure, declared, point, telling_temperatures
-from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, with_width
+from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, wilson, with_width
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 
@@ -347,8 +346,7 @@ def proportion(count: int, of: int) -> Estimate:
     """
     if of == 0:
         return Estimate(float("nan"))
-    interval = stats.binomtest(count, of).proportion_ci(method="wilson")
-    return Estimate(count / of, float(interval.low), float(interval.high))
+    return Estimate(count / of, *wilson(count, of))
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:

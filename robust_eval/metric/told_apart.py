@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robust_eval.metric.interval import ROUNDING
 
@@ -52,6 +51,8 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
     error = math.sqrt(number / (number - 1) * float(sums @ sums)) / len(values)
     if error == 0:
         return 1.0 if abs(mean) <= ROUNDING else 0.0
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
     return float(2 * stats.t.sf(abs(mean) / error, number - 1))
 
 

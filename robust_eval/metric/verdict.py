@@ -5,7 +5,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from robust_eval.metric.interval import ROUNDING, group_means, mean_interval
 
@@ -109,6 +108,8 @@ def _needed(values: NDArray[np.float64], margin: float, level: float, labels: ND
     number = int(group.max()) + 1
     if np.ptp(group_means(values, group)) > ROUNDING:
         variance = number / (number - 1) * float((np.bincount(group, values - mean) ** 2).sum()) / n
+        from scipy import stats  # it takes half a second, which most runs need not spend
+
         distance = float(stats.norm.isf(tail) + stats.norm.ppf(POWER))
         return math.ceil(variance * (distance / margin) ** 2)
     # as of alike_interval: the mean moves by so large a share of what the others can differ at most

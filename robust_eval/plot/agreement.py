@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.plot.style import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL, ink, legend_below, root
+from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
+from robust_eval.plot.style import ink, legend_below, root
 from robust_eval.runtime.rounding import number
 
 BINS = 10

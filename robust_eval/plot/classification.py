@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import SEQUENTIAL, ink, root
+from robust_eval.plot.colours import SEQUENTIAL
+from robust_eval.plot.style import ink, root
 
 
 def confusion_matrix(axes: Axes, counts: ArrayLike, names: Sequence[str], title: str) -> Axes:

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.paired import Difference
-from robust_eval.plot.style import BLUE, GREY, QUALITATIVE, band, legend_beside
+from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
+from robust_eval.plot.style import band, legend_beside
 from robust_eval.question import QUESTION_TYPES
 
 Curves = Mapping[str, Mapping[float, Estimate]]

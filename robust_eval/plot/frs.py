@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import gaussian_kde
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.plot.style import BLUE, GREY, MANY, OUTLINE, QUALITATIVE, RED, SEQUENTIAL, band, legend_below, root
+from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE, RED, SEQUENTIAL
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
 
@@ -301,6 +301,8 @@ def standard_error(values: NDArray[np.float64]) -> float:
 def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
     """Gaussian kernel density; many values are first counted in steps far finer than the kernel is wide."""
     if len(values) <= MANY:
+        from scipy.stats import gaussian_kde  # it takes half a second, which most runs need not spend
+
         return np.asarray(gaussian_kde(values)(places))
     counts, edges = np.histogram(values, bins=4000, range=(0, 1))
     middle = (edges[1:] + edges[:-1]) / 2

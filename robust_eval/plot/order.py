@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import BLUE, GREY, legend_below
+from robust_eval.plot.colours import BLUE, GREY
+from robust_eval.plot.style import legend_below
 
 
 def accuracy_by_place(axes: Axes, accuracy: ArrayLike, low: ArrayLike, high: ArrayLike, overall: float) -> Axes:

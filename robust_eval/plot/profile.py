@@ -7,7 +7,8 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import GREY, MANY, SEQUENTIAL, legend_below, root
+from robust_eval.plot.colours import GREY, SEQUENTIAL
+from robust_eval.plot.style import MANY, legend_below, root
 
 _SPREAD = 0.012
 """Of points with the same entropy, to either side, as a share of the largest."""

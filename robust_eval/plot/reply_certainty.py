@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from robust_eval.plot.style import BLUE, INKS, RED, legend_beside, panels
+from robust_eval.plot.colours import BLUE, INKS, RED
+from robust_eval.plot.style import legend_beside, panels
 
 BIN = 0.1
 """Width of a bin of certainty."""

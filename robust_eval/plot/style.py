@@ -1,13 +1,13 @@
-"""How all figures look: sizes, fonts, and colours that colour-blind readers can tell apart.
+"""How all figures look: sizes, fonts, and what a page does with their colours (:mod:`robust_eval.plot.colours`).
 
 Functions of this package draw into axes of any style; :func:`figure` gives them the common one. What a page may rely on
-that shows the SVG files of :func:`robust_eval.report.figures.save` as part of itself, on white or on dark:
+that shows the SVG files of :func:`robust_eval.plot.files.save` as part of itself, on white or on dark:
 
 - nothing is drawn behind figure and axes: the page shines through (PNG files are white);
-- text, ticks and outlines are :data:`BLACK`, also where no colour is given: the page may put its own text colour in
+- text, ticks and outlines are ``BLACK``, also where no colour is given: the page may put its own text colour in
   place of exactly that;
-- text that stands in a coloured cell has one of :data:`INKS`, which look black and white and are to stay as they are;
-- what stands back (a threshold, a note, the grid) is :data:`GREY`, which a page may exchange as well: it is readable on
+- text that stands in a coloured cell has one of ``INKS``, which look black and white and are to stay as they are;
+- what stands back (a threshold, a note, the grid) is ``GREY``, which a page may exchange as well: it is readable on
   white, and no single grey is on both;
 - everything else has a colour that can be seen on both (a contrast of at least 3), or an outline that has: marks with
   :data:`OUTLINE`, bands with that of :func:`band`. No legend has a box.
@@ -27,14 +27,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
-BLACK, GREY = "#000000", "#6e6e6e"
-BLUE, RED = "#0072B2", "#D55E00"
-"""From Okabe & Ito, Color Universal Design (2008)."""
-QUALITATIVE = (BLUE, RED, "#009E73", "#CC79A7", "#B37A00", "#3D93CC", BLACK)
-"""Of things beside one another, from the same palette, its orange and sky blue made darker, to be seen on white."""
-SEQUENTIAL = "viridis"
-INKS = ("#010101", "#fefefe")
-"""Of text on a coloured cell, whatever is around it."""
+from robust_eval.plot.colours import GREY, INKS
+
 OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
 """Of marks that a scale of colours fills: its ends are as pale or as dark as a page may be."""
 MANY = 2000
@@ -73,7 +67,7 @@ def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
 
 
 def ink(background: Any) -> str:
-    """Return the one of :data:`INKS` that is easier to read on a colour, by the contrast of WCAG 2.
+    """Return the one of ``INKS`` that is easier to read on a colour, by the contrast of WCAG 2.
 
     >>> ink("white"), ink("#440154")
     ('#010101', '#fefefe')

@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.plot.style import BLUE, GREY, MANY, OUTLINE, RED, band, legend_below
+from robust_eval.plot.colours import BLUE, GREY, RED
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
 
 _MOST = 0.25
 """The largest variance of right and wrong."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -60,6 +61,13 @@ class Mlflow:
         if self.uri:
             return None
         return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
+
+    def beside(self) -> bool:
+        """Tell whether MLflow has yet to be imported: another process can do that while this one goes on.
+
+        A job of a sweep imports it here: the next job in this process needs it as well.
+        """
+        return "mlflow" not in sys.modules and _PARENT not in os.environ
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
         """Record a run. An exception marks it FAILED, an interrupt KILLED.
@@ -185,6 +193,13 @@ def mlflow_library() -> Any:
     for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
         logging.getLogger(library).setLevel(logging.WARNING)
     return mlflow
+
+
+def import_what_a_run_needs() -> None:
+    """Import all of MLflow that a run will need, of which most is imported only when it is used."""
+    mlflow_library()
+    for module in ("store.tracking.sqlalchemy_store", "data.pandas_dataset", "tracking.context.registry"):
+        import_module(f"mlflow.{module}")
 
 
 def _make_database(file: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.record.logged_values import Point
 
 
 class Tracking(Protocol):
@@ -21,6 +22,9 @@ class Tracking(Protocol):
     def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager["Run"]:
         """Record a sweep. The runs that happen within the context, in any process, become its children."""
 
+    def beside(self) -> bool:
+        """Tell whether a run is better recorded by a process of its own (robust_eval.record.tracker_process)."""
+
     def command(self, mlruns: Path) -> str | None:
         """Return the command that shows the runs, if there is one."""
 
@@ -31,6 +35,9 @@ class Run(Protocol):
     @property
     def run_id(self) -> str | None:
         """The id under which it is recorded; None where it is not."""
+
+    def leave_id(self, file: Path) -> None:
+        """Write the id into a file; nothing where the run is not recorded."""
 
     def parameters(self, values: Mapping[str, Any]) -> None:
         """Record settings, flat."""
@@ -73,15 +80,23 @@ class Untracked:
         """Record nothing."""
         return nullcontext(NothingRecorded())
 
+    def beside(self) -> bool:
+        """Return False: there is nothing to record."""
+        return False
+
     def command(self, mlruns: Path) -> str | None:
         """Return None: there is no user interface."""
         return None
 
 
 class NothingRecorded:
-    """A run that leaves nothing in a tracker; see :class:`Run`."""
+    """A run that leaves nothing in a tracker; see :class:`Run`. It also takes what another process sends for the
+    questions and the scores (:mod:`robust_eval.record.tracker_process`).
+    """
 
     run_id = None
+
+    def leave_id(self, file: Path) -> None: ...
 
     def parameters(self, values: Mapping[str, Any]) -> None: ...
 
@@ -90,6 +105,10 @@ class NothingRecorded:
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None: ...
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None: ...
+
+    def rows(self, name: str, source: str, columns: Mapping[str, Sequence[str]], digest: str) -> None: ...
+
+    def metrics(self, points: Sequence[Point]) -> None: ...
 
     def note(self, markdown: str) -> None: ...
 

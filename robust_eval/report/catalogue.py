@@ -5,31 +5,24 @@ what its figure shows; the gallery shows its lines as they stand, to be used in 
 :func:`robust_eval.report.findings.read_findings` returns, and ``axes`` (or ``drawn``, a whole figure) are new ones.
 """
 
+from __future__ import annotations  # matplotlib takes half a second: its types are names alone here
+
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from robust_eval import plot
 from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
-from robust_eval.plot import (
-    agreement,
-    certainty,
-    challenge,
-    comparison,
-    frs,
-    order,
-    profile,
-    reply_certainty,
-    surface,
-    thinking,
-)
 from robust_eval.report.findings import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -100,7 +93,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     """
     table = run.tables["profile"]
     columns = [table[name].to_numpy() for name in ("frs", "entropy", "right_share")]
-    profile.frs_by_entropy_and_rewording(axes, *columns)
+    plot.profile.frs_by_entropy_and_rewording(axes, *columns)
 
 
 @_entry(
@@ -111,7 +104,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
 )
 def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
-    frs.accuracy_by_temperature(axes, run.curves["accuracy"], run.settings["metric.frs.threshold"])
+    plot.frs.accuracy_by_temperature(axes, run.curves["accuracy"], run.settings["metric.frs.threshold"])
 
 
 @_entry(
@@ -122,7 +115,7 @@ def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
 )
 def survival(axes: Axes, run: Findings) -> None:
     """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
-    frs.survival(axes, run.curves["frs.survival"])
+    plot.frs.survival(axes, run.curves["frs.survival"])
 
 
 @_entry(
@@ -136,7 +129,7 @@ def reply_certainty_by_temperature(drawn: Figure, run: Findings) -> None:
     """For each temperature, right and wrong replies by the mean probability of their tokens, in ten bins."""
     table = run.tables["frs_certainty"]
     columns = [table[name].to_numpy() for name in ("temperature", "certainty_from", "right", "wrong")]
-    reply_certainty.certainty_by_temperature(drawn, *columns)
+    plot.reply_certainty.certainty_by_temperature(drawn, *columns)
 
 
 @_entry(
@@ -154,7 +147,7 @@ def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     pearson = run.values["frs.entropy_vs_breaking.pearson_broken"].value
     levels = sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
-    frs.entropy_by_breaking_temperature(axes, entropy, breaking, levels, pearson)
+    plot.frs.entropy_by_breaking_temperature(axes, entropy, breaking, levels, pearson)
 
 
 @_entry(
@@ -169,7 +162,7 @@ def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
     table, (d, *_) = run.tables["frs"], sorted(run.scores())
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     levels = sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
-    frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], levels, d)
+    plot.frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], levels, d)
 
 
 @_entry(
@@ -188,7 +181,7 @@ def question_types(axes: Axes, run: Findings) -> None:
     """
     table = run.tables["frs_types"]
     facts = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))
-    frs.most_robust_by_type(axes, share_estimates(table), facts, taken(table))
+    plot.frs.most_robust_by_type(axes, share_estimates(table), facts, taken(table))
 
 
 @_entry(
@@ -200,7 +193,7 @@ def question_types(axes: Axes, run: Findings) -> None:
 )
 def frs_by_d(axes: Axes, run: Findings) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
-    frs.frs_by_d(axes, run.mean_scores(), run.values["frs.unbroken_share"].value)
+    plot.frs.frs_by_d(axes, run.mean_scores(), run.values["frs.unbroken_share"].value)
 
 
 @_entry(
@@ -212,7 +205,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
 )
 def frs_density(axes: Axes, run: Findings) -> None:
     """The density of the Factual Robustness Score over the broken facts, for each d."""
-    frs.frs_density(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
+    plot.frs.frs_density(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
 
 
 @_entry(
@@ -234,7 +227,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
         "worst rater": "worst",
     }
     curves = {name: run.curves[f"agreement.{figure}"] for name, figure in called.items()}
-    agreement.accuracy_range(axes, {name: curve[nearest_to_one(curve)] for name, curve in curves.items()})
+    plot.agreement.accuracy_range(axes, {name: curve[nearest_to_one(curve)] for name, curve in curves.items()})
 
 
 @_entry(
@@ -247,7 +240,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
 def certainty_of_questions(axes: Axes, run: Findings) -> None:
     """Questions by the normalised certainty H_η of their raters, and whether the vote of these is right."""
     table = run.nearest_to_one("agreement")
-    agreement.certainty_of_questions(axes, table["certainty"].to_numpy(), table["plurality"].to_numpy())
+    plot.agreement.certainty_of_questions(axes, table["certainty"].to_numpy(), table["plurality"].to_numpy())
 
 
 @_entry(
@@ -261,7 +254,7 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
     """The share of questions to which each two raters gave answers that mean the same."""
     table = run.nearest_to_one("agreement_matrix")
     raters = pc.max(table["first"]).as_py() + 1
-    agreement.agreement_matrix(axes, table["share"].to_numpy().reshape(raters, raters))
+    plot.agreement.agreement_matrix(axes, table["share"].to_numpy().reshape(raters, raters))
 
 
 @_entry(
@@ -273,7 +266,7 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
 def labels_per_question(axes: Axes, run: Findings) -> None:
     """How many questions got how many different answers from their raters."""
     table = run.nearest_to_one("agreement")
-    agreement.labels_per_question(axes, table["labels"].to_numpy(), pc.max(table["raters"]).as_py())
+    plot.agreement.labels_per_question(axes, table["labels"].to_numpy(), pc.max(table["raters"]).as_py())
 
 
 def _repeated(run: Findings) -> bool:
@@ -294,7 +287,9 @@ def _repeated_and_judged(run: Findings) -> bool:
 def answer_entropy(axes: Axes, run: Findings) -> None:
     """Questions by the entropy of the repeated answers to them, in ten bins."""
     table = run.nearest_to_one("certainty")
-    certainty.entropy_histogram(axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py())
+    plot.certainty.entropy_histogram(
+        axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py()
+    )
 
 
 @_entry(
@@ -310,7 +305,7 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
     """
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
-    certainty.error_against_entropy(axes, entropy, error_rate, pc.max(table["most"]).as_py())
+    plot.certainty.error_against_entropy(axes, entropy, error_rate, pc.max(table["most"]).as_py())
 
 
 @_entry(
@@ -324,7 +319,7 @@ def error_rate_by_category(drawn: Figure, run: Findings) -> None:
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
-    certainty.by_category(drawn, entropy, error_rate, categories, most)
+    plot.certainty.by_category(drawn, entropy, error_rate, categories, most)
 
 
 @_entry(
@@ -339,7 +334,7 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
     table = run.nearest_to_one("order_places")
     overall = run.curves["order.accuracy"]
     accuracy, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
-    order.accuracy_by_place(axes, accuracy, low, high, overall[nearest_to_one(overall)].value)
+    plot.order.accuracy_by_place(axes, accuracy, low, high, overall[nearest_to_one(overall)].value)
 
 
 @_entry(
@@ -353,7 +348,7 @@ def facts_under_doubt(axes: Axes, run: Findings) -> None:
     """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
     to questions that were answered wrong at first, with 95 % intervals.
     """
-    challenge.facts_under_doubt(axes, *(run.estimates("challenge_turns", name) for name in ("holding", "mended")))
+    plot.challenge.facts_under_doubt(axes, *(run.estimates("challenge_turns", name) for name in ("holding", "mended")))
 
 
 @_entry(
@@ -368,7 +363,7 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
     """
     table = run.nearest_to_one("thinking_budgets")
     accuracy, enough = (run.estimates("thinking_budgets", name) for name in ("accuracy", "enough"))
-    thinking.accuracy_by_budget(axes, table["budget"].to_pylist(), accuracy, enough, table["tokens"].to_numpy())
+    plot.thinking.accuracy_by_budget(axes, table["budget"].to_pylist(), accuracy, enough, table["tokens"].to_numpy())
 
 
 @_entry(
@@ -381,7 +376,7 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
 def variance_of_questions(axes: Axes, run: Findings) -> None:
     """The variance of right and wrong between thoughts of each question, against that within the answers after one."""
     table = run.nearest_to_one("thinking")
-    thinking.variance_of_questions(axes, table["between"].to_numpy(), table["within"].to_numpy())
+    plot.thinking.variance_of_questions(axes, table["between"].to_numpy(), table["within"].to_numpy())
 
 
 @_entry(
@@ -393,7 +388,7 @@ def variance_of_questions(axes: Axes, run: Findings) -> None:
 )
 def figures_by_temperature(axes: Axes, run: Findings) -> None:
     """The headline figures of metrics that do not come with the package, at each temperature, with 95 % intervals."""
-    comparison.figures_by_temperature(axes, run.curves_of_others())
+    plot.comparison.figures_by_temperature(axes, run.curves_of_others())
 
 
 @_entry(
@@ -407,7 +402,7 @@ def frs_surfaces(drawn: Figure, run: Findings) -> None:
     """The Factual Robustness Score over initial entropy and breaking temperature for five weights d, seen from
     above.
     """
-    surface.surfaces(drawn, "frs")
+    plot.surface.surfaces(drawn, "frs")
 
 
 @_entry(
@@ -418,4 +413,4 @@ def frs_surfaces(drawn: Figure, run: Findings) -> None:
 )
 def f_surfaces(drawn: Figure, run: Findings) -> None:
     """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
-    surface.surfaces(drawn, "f")
+    plot.surface.surfaces(drawn, "f")

@@ -14,10 +14,10 @@ from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import beside, certainty
 from robust_eval.plot import comparison as plot
+from robust_eval.plot.files import save
 from robust_eval.plot.style import figure
 from robust_eval.report.catalogue import CATALOGUE
 from robust_eval.report.comparison import Comparison
-from robust_eval.report.figures import save
 from robust_eval.report.finished_runs import FinishedRun
 
 MOST_PAIRS = 40

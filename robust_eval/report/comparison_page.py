@@ -13,7 +13,6 @@ from robust_eval.answer import write_parquet
 from robust_eval.metric.paired import Difference, LogRank
 from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison import Comparison
-from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
@@ -25,6 +24,8 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     and, where measurements share questions, ``questions.parquet``.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    from robust_eval.report.comparison_figures import save_comparison_figures  # it imports matplotlib
+
     figures = save_comparison_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))
     verdicts, rankings = opening(compared)

@@ -1,20 +1,13 @@
-"""The figures that a run's findings allow, drawn and saved."""
+"""The figures that a run's findings allow, drawn and saved, or taken from a run that found the same."""
 
-import io
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter
-
-from robust_eval.plot.style import figure
 from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
+from robust_eval.report.drawn_before import DrawnBefore
 from robust_eval.report.findings import Findings, findings
-from robust_eval.runtime.printable import printable_lines
 
 
 @dataclass(frozen=True)
@@ -25,17 +18,30 @@ class SavedFigure:
     svg: Path
 
 
-def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
-    """Draw every figure that a run allows into ``folder``, as PNG and SVG.
+def save_figures(result: Result, folder: Path, notes: Path | None = None) -> list[SavedFigure]:
+    """Save every figure that a run allows in ``folder``, as PNG and SVG.
 
-    Those of the method alone are not among them: they are the same for all runs, and the gallery has them.
+    ``notes`` is the folder of :class:`robust_eval.report.drawn_before.DrawnBefore`: what an earlier run has drawn from
+    the same findings is copied. Without it everything is drawn. Figures of the method alone are not among them: they
+    are the same for all runs, and the gallery has them.
     """
     run = findings(result)
-    return save_entries((entry for entry in CATALOGUE if entry.allowed and entry.allowed(run)), run, folder)
+    entries = [entry for entry in CATALOGUE if entry.allowed and entry.allowed(run)]
+    if notes is None:
+        return save_entries(entries, run, folder)
+    before = DrawnBefore(run, [entry.name for entry in entries], notes)
+    if before.copied(folder):
+        return [SavedFigure(entry, folder / f"{entry.name}.svg") for entry in entries]
+    saved = save_entries(entries, run, folder)
+    before.keep(folder)
+    return saved
 
 
 def save_entries(entries: Iterable[Entry], run: Findings, folder: Path) -> list[SavedFigure]:
     """Draw figures of the catalogue into ``folder``."""
+    from robust_eval.plot.files import save  # matplotlib takes half a second, which nobody need spend who draws nothing
+    from robust_eval.plot.style import figure
+
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
     for entry in entries:
@@ -43,55 +49,3 @@ def save_entries(entries: Iterable[Entry], run: Findings, folder: Path) -> list[
             entry.draw(drawn if entry.whole else axes, run)
             saved.append(SavedFigure(entry, save(drawn, folder / entry.name)))
     return saved
-
-
-def save(drawn: Figure, path: Path) -> Path:
-    """Write a figure as PNG, on white, and SVG, on nothing (:mod:`robust_eval.plot.style`); the path of the SVG.
-
-    Equal figures give equal files. Text of the SVG stays text.
-    """
-    _make_printable(drawn)
-    layout = drawn.get_layout_engine()
-    assert layout is not None
-    layout.execute(drawn)
-    drawn.set_layout_engine(None)  # it is laid out: with an engine, each file would be drawn twice
-    drawn.savefig(path.with_suffix(".png"))
-    without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawing = io.StringIO()
-    drawn.savefig(drawing, format="svg", transparent=True, metadata=without, dpi=100)
-    path.with_suffix(".svg").write_text(_lean(drawing.getvalue()), encoding="utf-8")
-    return path.with_suffix(".svg")
-
-
-def _make_printable(drawn: Figure) -> None:
-    """Show what cannot be seen: titles, legends and the words along an axis may be those of a server or a data set."""
-    for text in drawn.findobj(Text):
-        assert isinstance(text, Text)
-        text.set_text(printable_lines(text.get_text()))
-    for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
-        words = axis.get_major_formatter()
-        if isinstance(words, FuncFormatter):  # so matplotlib keeps words that were set
-            axis.set_major_formatter(
-                FuncFormatter(lambda place, number, said=words: printable_lines(said(place, number)))
-            )
-
-
-def _lean(drawing: str) -> str:
-    """Return an SVG drawing with places to a tenth of a point, paths to a hundredth, and what all elements share at its
-    root.
-
-    That is half of what matplotlib writes. A rule for everything (``*``) would be one for the whole page besides.
-    """
-    rule = re.compile(
-        r'<defs>\s*<style type="text/css">\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>'
-    )
-    head = "<svg stroke-linejoin=\"round\" font-family=\"'DejaVu Sans', 'Verdana', sans-serif\" "
-    lean = re.sub(r"\n +(?=<)", "\n", rule.sub("", drawing).replace("<svg ", head, 1))
-    return re.sub(r"<[^>]+>", lambda tag: _lean_tag(tag[0]), lean)  # what readers see stands between tags
-
-
-def _lean_tag(tag: str) -> str:
-    tag = re.sub(r" font-family: 'DejaVu Sans', 'Verdana', sans-serif;| transform=\"rotate\(-0 [^\"]*\"", "", tag)
-    tag = re.sub(r' ([xy])="(-?\d+\.\d)\d*"', r' \1="\2"', tag)
-    paths = re.compile(r' (?:d|width|height|transform)="[^"]*"')
-    return paths.sub(lambda found: re.sub(r"(\.\d\d)\d+| (?=\n)", r"\1", found[0]), tag)

@@ -21,7 +21,7 @@ from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.model.base import INDEPENDENT
-from robust_eval.plot.style import BLACK, GREY
+from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
 from robust_eval.record.result import Result

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from robust_eval.plot.style import BLUE, GREY, RED
+from robust_eval.plot.colours import BLUE, GREY, RED
 from robust_eval.runtime.cache import cache_folder, keep, kept
 
 _INK: dict[str, Any] = {

@@ -182,7 +182,7 @@ def test_a_run_goes_where_it_is_told(paris: Callable, tmp_path: Path):
     run = robust_eval.run(model=paris, dataset=QUESTIONS, folder="here/mine", **QUICK, **{"paths.mlruns": "there"})
     assert (run.folder, (tmp_path / "here/mine/summary.json").is_file()) == (Path("here/mine"), True)
     assert {path.name for path in tmp_path.iterdir()} == {"here", "there"}
-    assert {path.name for path in (tmp_path / "there").iterdir()} == {"store", "tables"}
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {"drawn", "store", "tables"}
 
 
 def test_warnings_of_a_run_are_in_its_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -14,6 +14,15 @@ def test_a_room_imports_only_rooms_below_it_and_nothing_goes_in_circles():
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_a_run_imports_no_library_that_takes_long_before_it_needs_it():
+    code = (
+        "import sys; import robust_eval.cli.run, robust_eval.experiment.run\n"
+        "print([name for name in ('torch', 'scipy', 'matplotlib', 'mlflow', 'datasets') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
+    assert ran.stdout == "[]\n", ran.stderr
+
+
 def test_no_module_lies_beside_the_rooms_but_the_nouns_that_everybody_knows():
     beside = {file.stem for file in (PROJECT / "robust_eval").glob("*.py")}
     assert beside == {"__init__", "__main__", "question", "answer", "error", "normalization", "api"}

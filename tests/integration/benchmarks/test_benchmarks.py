@@ -13,7 +13,7 @@ from support.command import write_figures
 
 from robust_eval.config.schema import PROJECT
 
-BENCHMARKS = sorted((PROJECT / "benchmarks").glob("*.py"))
+BENCHMARKS = sorted(file for file in (PROJECT / "benchmarks").glob("*.py") if file.stem != "tables")
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?: ?%)?")
 NEEDS_CHROMIUM = {"report"}
 

@@ -125,7 +125,7 @@ def test_a_comparison_shows_no_interval_without_width(
         others.append(read_run(tmp_path / "run"))
     monkeypatch.setenv("COLUMNS", "300")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.comparison_page.save_comparison_figures", lambda compared, folder: [])
+        patch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda compared, folder: [])
         few_resamples(patch)
         compared = compare([alike.run, *others])
         capsys.readouterr()

@@ -4,8 +4,10 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,9 +19,10 @@ from shell import Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
+from robust_eval.plot.files import save
 from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
-from robust_eval.report.figures import SavedFigure, save, save_entries, save_figures
+from robust_eval.report.figures import SavedFigure, save_entries, save_figures
 from robust_eval.report.findings import findings, read_findings
 from robust_eval.report.gallery import snippet, write_gallery
 
@@ -102,6 +105,37 @@ def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], tmp_path: 
         other = folder / "figures" / figure.svg.name
         assert figure.svg.read_bytes() == other.read_bytes()
         assert figure.svg.with_suffix(".png").read_bytes() == other.with_suffix(".png").read_bytes()
+
+
+def test_figures_are_drawn_once_for_each_change_of_what_they_show(
+    ran: tuple[Result, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    result, notes = ran[0], tmp_path / "notes"
+    entries = [entry for entry in CATALOGUE if entry.name in ("survival", "frs_by_entropy_and_breaking")]
+    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", entries)
+    drawn: list[str] = []
+
+    def draw(entries: list[Entry], *where: Any) -> list[SavedFigure]:
+        drawn.extend(entry.name for entry in entries)
+        return save_entries(entries, *where)
+
+    monkeypatch.setattr("robust_eval.report.figures.save_entries", draw)
+    other = replace(result, scores={name: replace(score, values={}) for name, score in result.scores.items()})
+    first = save_figures(result, tmp_path / "first", notes)
+    again = save_figures(result, tmp_path / "again", notes)
+    assert drawn == [entry.name for entry in entries]
+    assert [figure.entry for figure in again] == [figure.entry for figure in first] == entries
+    files = [sorted((tmp_path / folder).iterdir()) for folder in ("first", "again")]
+    assert [file.name for file in files[0]] == [file.name for file in files[1]]
+    assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
+
+    files[0][0].write_bytes(b"of somebody else")  # what was changed or removed since is drawn anew
+    save_figures(result, tmp_path / "anew", notes)
+    assert drawn == [entry.name for entry in entries] * 2
+    assert (tmp_path / "anew" / files[0][0].name).read_bytes() == files[1][0].read_bytes()
+    save_figures(other, tmp_path / "other", notes)
+    assert drawn == [entry.name for entry in entries] * 3
+    assert len(list(notes.iterdir())) == 2
 
 
 @pytest.mark.parametrize("entry", OTHERS, ids=lambda entry: entry.name)

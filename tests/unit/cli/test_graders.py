@@ -16,7 +16,8 @@ from robust_eval.cli.graders import BARE, FIRST_LINE, agreement_row, compared, d
 from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
 from robust_eval.labels.verdict_records import Record, read_records_of_people, record_of
-from robust_eval.metric.grader_agreement import Agreement, wilson
+from robust_eval.metric.grader_agreement import Agreement
+from robust_eval.metric.interval import wilson
 from robust_eval.question import Question
 
 FREE = {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "Austen", "correct": True}

@@ -269,7 +269,16 @@ def test_a_mean_over_questions_that_are_not_alike_has_the_interval_of_the_bootst
     sample = np.random.default_rng(14).random(50)
     groups = np.arange(50) // 5
     for labels in (None, groups):
-        assert mean_interval(sample, SHARE, labels, seed=3) == bootstrap(np.mean, sample, groups=labels, seed=3)
+        expected = bootstrap(np.mean, sample, groups=labels, seed=3)
+        assert mean_interval(sample, SHARE, labels, seed=3) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("number", [1, 7, 1000, 1001])
+def test_means_of_resamples_are_those_of_the_bootstrap_however_they_are_computed(number: int):
+    sample = np.random.default_rng(15).normal(size=number)
+    for seed in (0, 3):
+        expected = bootstrap_draws(np.mean, sample, seed=seed, resamples=200)
+        np.testing.assert_allclose(mean_draws(sample, seed=seed, resamples=200), expected, atol=1e-13)
 
 
 def test_what_differs_by_rounding_is_alike():

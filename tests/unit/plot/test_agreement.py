@@ -4,7 +4,7 @@ import pytest
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.plot import agreement as plot
-from robust_eval.plot.style import INKS
+from robust_eval.plot.colours import INKS
 
 NAN = np.nan
 

@@ -4,7 +4,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_rgb
 
-from robust_eval.plot.style import BLACK, GREY, INKS, QUALITATIVE, figure, ink, panels
+from robust_eval.plot.colours import BLACK, GREY, INKS, QUALITATIVE
+from robust_eval.plot.style import figure, ink, panels
 
 
 def luminance(colour):

@@ -1,0 +1,148 @@
+"""The tables of the documentation that are made of the figures of benchmarks: what each is called, and its rows."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+Figures = Mapping[str, float | str]
+"""The flat object that a benchmark writes with ``--json``."""
+Row = Sequence[str]
+
+
+class ResultTable(NamedTuple):
+    """A table of the figures in the file ``results`` (without suffix)."""
+
+    results: str
+    header: Row
+    rows: Callable[[Figures], Iterator[Row]]
+
+
+def cell(figures: Figures, name: str, form: str) -> str:
+    """A figure as it is shown; nothing where it was not measured."""
+    value = figures.get(name, "")
+    return f"{value:{form}}".replace("%", " %") if isinstance(value, int | float) else value
+
+
+def sampling(figures: Figures) -> Iterator[Row]:
+    for name, label in figures.items():
+        if name.startswith("label_"):
+            key = name.removeprefix("label_")
+            ratio = "k100_over_k10" if key == "tree_k100" else f"ratio_vs_{key.removeprefix('tree_')}"
+            ends = (cell(figures, f"{ratio}_{end}", ".3g") for end in ("least", "largest"))
+            times = "1" if key == "tree" else f"{cell(figures, ratio, '.3g')} ({' to '.join(ends)})"
+            yield (
+                str(label),
+                cell(figures, f"seconds_per_question_{key}", ".2f"),
+                cell(figures, f"token_forwards_per_question_{key}", ",.0f"),
+                times,
+            )
+
+
+def sampling_k100(figures: Figures) -> Iterator[Row]:
+    yield from sampling({name.removeprefix("k100_"): value for name, value in figures.items() if "k100_" in name[:5]})
+
+
+def estimators(figures: Figures) -> Iterator[Row]:
+    ways = {
+        "10 trials": "sampled_k10",
+        "10 trials, combined": "combined_k10",
+        "100 trials": "sampled_k100",
+        "100 trials, combined": "combined_k100",
+        f"exact, {figures['nodes']} nodes": "exact",
+    }
+    columns = {"rmse": ".3f", "rmse_breaking": ".2f", "wrong_breaking": ".0%", "forwards": ",.0f"}
+    for way, key in ways.items():
+        if f"rmse_{key}" not in figures:
+            continue
+        shown = (cell(figures, f"{name}_{key}", form) for name, form in columns.items())
+        yield way, *shown, cell(figures, f"coverage_{key}", ".1%")
+
+
+BOUNDED = {"exact": "exact", "beaver_each": "BEAVER, each", "beaver_one": "BEAVER, one", "beams": "beams"}
+
+
+def passes(figures: Figures) -> list[str]:
+    """The numbers of passes with which exact was measured."""
+    return [found[1] for name in figures if (found := re.fullmatch(r"exact_error_(\d+)", name))]
+
+
+def bounds(figures: Figures) -> Iterator[Row]:
+    for way, words in BOUNDED.items():
+        for count in passes(figures):
+            names = {"passes": ".0f", "error": ".3f", "error_to_1": ".3f", "width_to_1": ".3f"}
+            shown = [cell(figures, f"{way}_{name}_{count}", form) for name, form in names.items()]
+            yield words, count, *(shown if way != "beams" else [*shown[:-1], "no upper bound"])
+
+
+def bounds_ratios(figures: Figures) -> Iterator[Row]:
+    for count in passes(figures):
+        peers = [f"over_{peer}_{count}" for peer in ("beaver_each", "beaver_one")]
+        names = ("error", "error_to_1", "width_to_1")
+        yield count, *(", ".join(cell(figures, f"exact_{name}_{peer}", ".2f") for peer in peers) for name in names)
+
+
+def coupling(figures: Figures) -> Iterator[Row]:
+    for name in figures:
+        if found := re.fullmatch(r"((\d+)_wrong_([\d.]+))_first", name):
+            curve, wrong, crossing = found.groups()
+            ends = ", ".join(cell(figures, f"{curve}_{end}", ".2f") for end in ("first", "last"))
+            steps = (
+                f"{cell(figures, f'{curve}_bias_{how}', '.2f')} ± {cell(figures, f'{curve}_spread_{how}', '.2f')}"
+                for how in ("independent", "common")
+            )
+            yield f"{int(wrong):,}", ends, crossing, *(step.replace("-", "−") for step in steps)
+
+
+def passages(figures: Figures) -> Iterator[Row]:
+    asked = {"rewrites": "with their five rewrites", "sweep": "in a sweep over temperatures"}
+    for name, words in asked.items():
+        tokens = (cell(figures, f"{name}_tokens_{way}", ".1f") for way in ("rows", "tree"))
+        yield words, *tokens, cell(figures, f"{name}_tokens_ratio", ".2f"), cell(figures, f"{name}_same", ".1%")
+
+
+def store(figures: Figures) -> Iterator[Row]:
+    for asked in ("all of them", "a twentieth of them"):
+        yield asked, cell(figures, f"seconds {asked}", ".1f"), cell(figures, f"megabytes {asked}", ".0f")
+
+
+TABLES = {
+    "sampling": ResultTable("sampling", ("way", "seconds", "tokens evaluated", "times the tree"), sampling),
+    "sampling_k100": ResultTable("sampling", ("way", "seconds", "tokens evaluated", "times the tree"), sampling_k100),
+    "estimators": ResultTable(
+        "estimators",
+        (
+            "estimate",
+            "error of an accuracy (root-mean-square)",
+            "error of the grid's t_b",
+            "grid t_b wrong",
+            "tokens evaluated a question",
+            "95 % intervals that hold the reference",
+        ),
+        estimators,
+    ),
+    "bounds": ResultTable(
+        "bounds", ("way", "passes", "evaluated", "error", "error, t ≤ 1", "width of the bounds, t ≤ 1"), bounds
+    ),
+    "bounds_ratios": ResultTable(
+        "bounds", ("passes", "error", "error, t ≤ 1", "width of the bounds, t ≤ 1"), bounds_ratios
+    ),
+    "coupling": ResultTable(
+        "coupling",
+        ("wrong tokens", "accuracy at 0.2 and 2", "crosses one half at", "independent", "common"),
+        coupling,
+    ),
+    "passages": ResultTable(
+        "passages",
+        ("questions to passages", "tokens, a row for each", "tokens, a tree", "ratio", "same answers"),
+        passages,
+    ),
+    "store": ResultTable("store", ("a run asks for", "seconds", "megabytes"), store),
+}
+"""The tables, by the names that their markers have."""
+
+FIGURES = {
+    "times_generate": ("sampling", "ratio_vs_generate", ".2g"),
+    "times_by_hand": ("sampling", "ratio_vs_by_hand", ".2g"),
+    "times_server": ("sampling", "ratio_vs_server", ".2g"),
+}
+"""Single figures in sentences: the file, the name there, and the form."""
