@@ -3,7 +3,8 @@
     python benchmarks/estimators.py [--questions 48] [--nodes 128] [--quick] [--json FILE]
 
 The truth is a reference that has nothing in common with them but the model: enumerations with many more nodes and other
-random numbers, averaged; its own error is printed beside. The questions are the first of the built-in facts that the
+random numbers, averaged; its own error is printed beside. Exact is run with three seeds, with all nodes, with few, and
+until it is as precise as wanted. The questions are the first of the built-in facts that the
 model knows, for the others have no curve to speak of. Errors are root-mean-square over questions, and over the
 temperatures of the grid for the accuracy; an unbroken fact counts as breaking one step beyond the grid.
 """
@@ -32,6 +33,9 @@ from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 REFERENCE_NODES = 400
+FEW_NODES = 24
+PRECISION = 0.05
+SEEDS = (0, 1, 2)
 QUICK_ASKED = 8
 REFERENCE_SEEDS = (1001, 1002, 1003)
 Floats = NDArray[np.float64]
@@ -59,12 +63,17 @@ def main() -> None:
     model = CountedModel(settings)
     questions, entropy = known(model, asked[:QUICK_ASKED] if options.quick else asked, options.questions)
 
-    exact = Exact(nodes=options.nodes)
     sweeps = {k: TemperatureSweep(trials=k) for k in ((10, 11) if options.quick else (10, 100))}
-    found: dict[str, Found] = {}
+    found: dict[str, list[Found]] = {}
     for k, sweep in sweeps.items():
-        found |= sampled(model, questions, sweep, k)
-    found["exact"] = run(model, exact.requests(questions, GRADER, 0), curve_values)
+        found |= {name: [way] for name, way in sampled(model, questions, sweep, k).items()}
+    ways = {
+        "exact": Exact(nodes=options.nodes),
+        "exact_few": Exact(nodes=FEW_NODES),
+        "exact_precise": Exact(nodes=options.nodes, precision=PRECISION),
+    }
+    for name, exact in ways.items():
+        found[name] = [run(model, exact.requests(questions, GRADER, seed), curve_values) for seed in SEEDS]
     nodes = options.nodes if options.quick else REFERENCE_NODES
     reference = [
         run(model, Exact(nodes=nodes).requests(questions, GRADER, seed), curve_values).accuracy
@@ -76,20 +85,22 @@ def main() -> None:
     figures: dict[str, float] = {
         "questions": len(questions),
         "nodes": options.nodes,
+        "few_nodes": FEW_NODES,
+        "precision": PRECISION,
         "reference_standard_error": rms(spread),
     }
-    for name, way in found.items():
-        figures |= {f"{key}_{name}": value for key, value in errors(way, truth, entropy).items()}
+    for name, runs in found.items():
+        of_each = [errors(one, truth, entropy) for one in runs]
+        figures |= {f"{key}_{name}": mean(key, [each[key] for each in of_each]) for key in of_each[0]}
     console = Console(width=110)
     console.print(table(found, figures))
     console.print(f"The reference's own standard error: {figures['reference_standard_error']:.4f}")
-    for name in ("combined_k10", "exact"):
+    estimates = ("combined_k10", *ways)
+    for name in estimates:
         figures[f"{name}_over_sampled_k10"] = figures[f"rmse_{name}"] / figures["rmse_sampled_k10"]
         console.print(f"{name}: {figures[f'{name}_over_sampled_k10']:.3f} of the error of ten trials")
-    for name in ("combined_k10", "exact"):
-        error = found[name].error
-        assert error is not None
-        beyond = np.abs(found[name].accuracy - truth) - 1.96 * np.hypot(error, spread)
+    for name in estimates:
+        beyond = np.stack([past_interval(one, truth, spread) for one in found[name]])
         figures[f"coverage_{name}"] = float((beyond <= 1e-6).mean())
         figures[f"coverage_to_a_thousandth_{name}"] = float((beyond <= 1e-3).mean())
         console.print(
@@ -141,6 +152,17 @@ def sampled(model: CountedModel, questions: Sequence[Question], sweep: Temperatu
         f"sampled_k{k}": Found(counted, None, combined.forwards, combined.seconds),
         f"combined_k{k}": combined,
     }
+
+
+def mean(key: str, values: Sequence[float]) -> float:
+    """The mean of a figure over runs that differ in their seeds; of errors, the root of the mean square."""
+    return rms(np.array(values)) if key.startswith("rmse") else float(np.mean(values))
+
+
+def past_interval(way: Found, truth: Floats, spread: Floats) -> Floats:
+    """How far the truth, which is itself uncertain by ``spread``, lies beyond the 95 % interval of each accuracy."""
+    assert way.error is not None
+    return np.abs(way.accuracy - truth) - 1.96 * np.hypot(way.error, spread)
 
 
 def errors(way: Found, truth: Floats, entropy: Floats) -> dict[str, float]:

@@ -49,6 +49,8 @@ def estimators(figures: Figures) -> Iterator[Row]:
         "100 trials": "sampled_k100",
         "100 trials, combined": "combined_k100",
         f"exact, {figures['nodes']} nodes": "exact",
+        f"exact, {figures['few_nodes']} nodes": "exact_few",
+        f"exact, {figures['nodes']} nodes or a standard error of {figures['precision']}": "exact_precise",
     }
     columns = {"rmse": ".3f", "rmse_breaking": ".2f", "wrong_breaking": ".0%", "forwards": ",.0f"}
     for way, key in ways.items():

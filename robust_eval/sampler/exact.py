@@ -24,6 +24,10 @@ class Exact(KnownFacts):
     nodes: int = 128
     """Prefixes of answers that are evaluated for each question at most. What they leave unresolved is estimated without
     bias, with a standard error."""
+    precision: float = 0.0
+    """The standard error that is small enough, at every temperature: a question is enumerated with an eighth of its
+    nodes first, and with a quarter, half and all of them as long as an accuracy has a larger one. 0: all at once. The
+    standard error of the breaking temperature is that of the accuracy there over the slope of the curve."""
     draws: int = 8
     """Answers that are drawn at each temperature at which the log-probabilities of a server say too little; where the
     curve passes near one half, twice as many once more."""
@@ -36,6 +40,8 @@ class Exact(KnownFacts):
         super().__post_init__()
         if self.nodes < 1:
             raise ValueError(f"nodes must be at least 1, not {self.nodes}")
+        if not 0 <= self.precision < 0.5:
+            raise ValueError(f"precision must be from 0 to 0.5, not {self.precision:g}")
         if self.draws < 1:
             raise ValueError(f"draws must be at least 1, not {self.draws}")
         if not self.temperatures[-1] <= self.max_temperature < math.inf:
@@ -68,7 +74,7 @@ class Exact(KnownFacts):
             seed=seed,
             first_line=judge.first_line,
             matcher=matcher,
-            enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices, self.draws),
+            enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices, self.draws, self.precision),
         )
 
     def curve_temperatures(self) -> tuple[float, ...]:

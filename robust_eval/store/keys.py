@@ -40,6 +40,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             **({} if request.coupling == INDEPENDENT else {"coupling": request.coupling}),
             **({} if request.thought is None else {"thought": asdict(request.thought)}),
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+            **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),
             **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and served else {}),
             **({"exact": EXACT} if enumeration and not enumeration.choices and not served else {}),
         }

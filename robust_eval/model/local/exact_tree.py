@@ -44,6 +44,8 @@ RANKED = 0.5
 """The part of the nodes that goes to the likeliest prefixes, at temperatures up to RANKED_UP_TO, at which bounds can be
 tight."""
 RANKED_UP_TO = 1.0
+PARTS = (0.125, 0.25, 0.5, 1)
+"""The parts of its nodes with which a question is enumerated, one after another, until it is as precise as asked."""
 STEERS_BEYOND = 0.1
 """What say a temperature that only the curve shows has in how the nodes are spent, beside one that is asked for. Each
 has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right."""
@@ -110,10 +112,41 @@ def enumerate_answers(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[Enumerated]:
-    """Enumerate the answers to a block of requests that differ in nothing but prompts, seeds, matchers and budgets."""
-    trees = [_Tree(request, vocabulary) for request in requests]
+    """Enumerate the answers to a block of requests that differ in nothing but prompts, seeds, matchers and budgets.
+
+    Where a precision is asked for, questions are enumerated with a small part of their nodes first, and anew with more
+    as long as a standard error is above it.
+    """
+    found: dict[int, Enumerated] = {}
+    for part in PARTS:
+        left = [i for i, request in enumerate(requests) if _goes_on(request, found.get(i), part)]
+        if left:
+            trees = [_Tree(requests[i], vocabulary, part) for i in left]
+            _grow_all(prefixes, trees, [prompts[i] for i in left], vocabulary, generation)
+            found.update(zip(left, (tree.result() for tree in trees), strict=True))
+    return [found[i] for i in range(len(requests))]
+
+
+def _goes_on(request: Request, found: Enumerated | None, part: float) -> bool:
+    """Tell whether a question is to be enumerated with this part of its nodes, after what a smaller one has found."""
+    assert request.enumeration is not None
+    precision = request.enumeration.precision
+    if found is None:
+        return precision > 0 or part == 1
+    errors = found.curve.standard_error[np.isin(found.curve.temperatures, request.temperatures)]
+    return bool((errors > precision).any()) and precision > 0
+
+
+def _grow_all(
+    prefixes: Prefixes,
+    trees: Sequence["_Tree"],
+    prompts: Sequence[Sequence[int]],
+    vocabulary: Vocabulary,
+    generation: Generation,
+) -> None:
+    """Grow trees level by level until no answer goes on."""
     logits = prefixes.roots(prompts)
-    for step in range(requests[0].max_new_tokens):
+    for step in range(trees[0].depth):
         parents: list[Ids] = []
         for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), logits.device)):
             before = [[*prompts[i], *tokens] for i in part for tokens in trees[i].level.tokens]
@@ -123,7 +156,6 @@ def enumerate_answers(
         if not tokens:
             break
         logits = prefixes.children(np.concatenate(parents), np.array(tokens))
-    return [tree.result() for tree in trees]
 
 
 def _parts(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int, int]]:
@@ -186,7 +218,7 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
 class _Tree:
     """The weighted tree of the answers to one question, level by level."""
 
-    def __init__(self, request: Request, vocabulary: Vocabulary) -> None:
+    def __init__(self, request: Request, vocabulary: Vocabulary, part: float) -> None:
         assert request.matcher is not None
         assert request.enumeration is not None
         self.temperatures = request.enumeration.temperatures
@@ -196,8 +228,8 @@ class _Tree:
         self._cold = np.array([t in request.temperatures and t <= warmest for t in self.temperatures])
         self._matcher = request.matcher
         self._vocabulary = vocabulary
-        self._depth = request.max_new_tokens
-        self._budgets = [*level_budgets(request.enumeration.nodes, self._depth - 1), 0]
+        self.depth = request.max_new_tokens
+        self._budgets = [*level_budgets(int(part * request.enumeration.nodes), self.depth - 1), 0]
         uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, 0.0, 0, request.max_new_tokens)
         self._uniforms = uniforms[:, 0]  # of the greedy answer, which needs none
         self.level = Level.root(len(self.temperatures))
@@ -207,7 +239,7 @@ class _Tree:
 
     def read(self, step: int) -> None:
         """Read the prefixes of the level, after which another ``step`` is taken."""
-        self.last = step == self._depth - 1
+        self.last = step == self.depth - 1
         self.budget, self.uniform = self._budgets[step], float(self._uniforms[step])
         self.ranked = int(RANKED * self.budget)
         self.kinds = [next_kinds(self._matcher, self._vocabulary, text, self.last) for text in self.level.texts]

@@ -95,7 +95,7 @@ async def _answers(
         asking.vocabulary,
         asking.settings.chat,
     )
-    root = await _explore(tree, request, enumeration.nodes, asking, continuation)
+    root = await _explore(tree, request, enumeration, asking, continuation)
     bounds = tree.bounds
     apart = bounds.upper - bounds.lower
     points = Points(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
@@ -151,7 +151,7 @@ async def _capped(request: Request, enumeration: Enumeration, asking: Asking) ->
 
 
 async def _explore(
-    tree: SeenTree, request: Request, nodes: int, asking: Asking, continuation: Continuation
+    tree: SeenTree, request: Request, enumeration: Enumeration, asking: Asking, continuation: Continuation
 ) -> Position:
     """Ask for the beginnings of answers that weigh most, until they are so many or weigh too little; return what was
     said of the first place.
@@ -167,6 +167,7 @@ async def _explore(
             return problem
 
     together, levels = tree.heaviest(1, 0.0), tree.depth
+    nodes, least = enumeration.nodes, max(LEAST, enumeration.precision)
     root: Position | None = None
     while together:
         async with asyncio.TaskGroup() as group:
@@ -181,7 +182,7 @@ async def _explore(
             root = root or (places[0] if places else None)
             tree.grow(prefix, places[: tree.depth - len(prefix.tokens)])
         nodes -= len(together)
-        together, levels = tree.heaviest(min(AT_ONCE, nodes), LEAST), LEVELS
+        together, levels = tree.heaviest(min(AT_ONCE, nodes), least), LEVELS
     if root is None:
         raise UnansweredError("lost", "the server says nothing of the first token of an answer")
     return root

@@ -30,7 +30,7 @@ def test_the_defaults_are_those_of_the_sweep():
     exact = Exact()
     assert exact.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
     assert (exact.max_new_tokens, exact.selection, exact.max_questions) == (5, "exact_match", 1000)
-    assert (exact.nodes, exact.draws, exact.max_temperature) == (128, 8, 4.0)
+    assert (exact.nodes, exact.precision, exact.draws, exact.max_temperature) == (128, 0.0, 8, 4.0)
     assert (exact.estimator, exact.repetitions) == ("exact", math.inf)
 
 
@@ -46,6 +46,12 @@ def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
     ]
     assert exact.requests([FREE, CHOICE, OPEN_CHOICE], Judge(), seed=3) == expected
     assert [request.answers for request in expected] == [7, 7, 7]
+
+
+def test_the_precision_that_is_enough_goes_with_each_request():
+    (request,) = Exact(precision=0.02).requests([FREE], Judge(), seed=3)
+    assert request.enumeration is not None
+    assert request.enumeration.precision == 0.02
 
 
 @pytest.mark.parametrize(
@@ -145,6 +151,9 @@ def test_letters_need_no_whole_words():
     ("settings", "message"),
     [
         ({"nodes": 0}, "nodes must be at least 1, not 0"),
+        ({"precision": -0.1}, "precision must be from 0 to 0.5, not -0.1"),
+        ({"precision": 5.0}, "precision must be from 0 to 0.5, not 5"),
+        ({"precision": math.nan}, "precision must be from 0 to 0.5, not nan"),
         ({"max_temperature": 1.9}, "max_temperature must be at least the last of the temperatures, 2, not 1.9"),
         ({"max_temperature": math.inf}, "max_temperature must be at least the last of the temperatures, 2, not inf"),
         ({"max_temperature": math.nan}, "max_temperature must be at least the last of the temperatures, 2, not nan"),

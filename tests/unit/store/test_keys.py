@@ -9,8 +9,8 @@ from robust_eval.store.keys import answers_key
 LOCAL, SERVED = {"weights": "a model"}, {"server": "http://localhost", "model": "a model"}
 
 
-def asked(draws: int) -> Request:
-    enumeration = Enumeration(9, (0.5, 1.0), draws=draws)
+def asked(draws: int, precision: float = 0.0) -> Request:
+    enumeration = Enumeration(9, (0.5, 1.0), draws=draws, precision=precision)
     matcher = AnswerMatcher(["Paris"])
     return Request("q", 0, Prompt("", (), "Where?"), (0.5,), 0, 5, 0, matcher=matcher, enumeration=enumeration)
 
@@ -25,3 +25,9 @@ def test_enumerations_of_a_server_are_known_by_how_often_they_draw_and_those_of_
     monkeypatch.setattr(keys, "FURTHER_DRAWS", 3)
     assert answers_key(LOCAL, few) == local
     assert answers_key(SERVED, few) != served
+
+
+@pytest.mark.parametrize("identity", [LOCAL, SERVED])
+def test_the_precision_of_an_enumeration_is_part_of_the_key_where_one_is_asked_for(identity: dict[str, str]) -> None:
+    whole, precise, finer = asked(8), asked(8, 0.02), asked(8, 0.01)
+    assert len({answers_key(identity, request) for request in (whole, precise, finer)}) == 3

@@ -15,18 +15,19 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, level_budgets
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.token_texts import Ids
 from robust_eval.prompt.prompt import Prompt
 
 
-def request(nodes: int, seed: int = 0, depth: int = DEPTH) -> Request:
-    enumeration = Enumeration(nodes, ALL)
+def request(nodes: int, seed: int = 0, depth: int = DEPTH, precision: float = 0.0) -> Request:
+    enumeration = Enumeration(nodes, ALL, precision=precision)
     return Request("q", 0, Prompt("", (), "q"), GRID, 0, depth, seed, matcher=MATCHER, enumeration=enumeration)
 
 
 def enumerated(
-    table: Table, nodes: int, seeds: Sequence[int] = (0,), cut: Generation | None = None
+    table: Table, nodes: int, seeds: Sequence[int] = (0,), cut: Generation | None = None, precision: float = 0.0
 ) -> list[Enumerated]:
-    requests = [request(nodes, seed) for seed in seeds]
+    requests = [request(nodes, seed, precision=precision) for seed in seeds]
     return enumerate_answers(table, requests, [[1]] * len(seeds), vocabulary(), cut or Generation())
 
 
@@ -61,6 +62,48 @@ def test_the_standard_error_is_honest():
         claimed = np.array([curve.standard_error for curve in curves])
         covered.append(np.abs(errors) <= 1.96 * claimed + 1e-6)
     assert 0.90 <= np.mean(covered) <= 0.98
+
+
+class Counting(Table):
+    """A language that counts the prefixes which are evaluated."""
+
+    evaluated = 0
+
+    def children(self, parents: Ids, tokens: Ids) -> torch.Tensor:
+        self.evaluated += len(tokens)
+        return super().children(parents, tokens)
+
+
+def test_a_question_ends_at_the_precision_asked_for_and_its_standard_error_stays_honest():
+    evaluated = []
+    for precision in (0.03, 0.06):
+        tables, covered, squares = [Counting(language) for language in range(8)], [], []
+        for table in tables:
+            curves = [found.curve for found in enumerated(table, 256, range(20), precision=precision)]
+            errors = np.array([curve.accuracy for curve in curves]) - truth(table)
+            claimed = np.array([curve.standard_error for curve in curves])
+            assert (claimed[:, np.isin(ALL, GRID)] <= precision).all()
+            covered.append(np.abs(errors) <= 1.96 * claimed + 1e-6)
+            squares.append(errors**2)
+        assert np.mean(covered) >= 0.90
+        assert np.sqrt(np.mean(squares)) <= precision
+        evaluated.append(sum(table.evaluated for table in tables) / (8 * 20))
+    assert 256 > evaluated[0] > evaluated[1] > 32
+
+
+def test_a_question_that_does_not_reach_the_precision_is_as_with_all_its_nodes():
+    whole = enumerated(Table(5), 16, range(3))
+    for one, other in zip(enumerated(Table(5), 16, range(3), precision=1e-9), whole, strict=True):
+        assert one.curve.accuracy.tolist() == other.curve.accuracy.tolist()
+        assert one.curve.standard_error.tolist() == other.curve.standard_error.tolist()
+
+
+def test_questions_of_a_block_end_each_by_itself():
+    table = Table(5)
+    alone = [enumerated(table, 100, (seed,), precision=0.05)[0].curve.accuracy.tolist() for seed in range(6)]
+    together = [found.curve.accuracy.tolist() for found in enumerated(table, 100, range(6), precision=0.05)]
+    assert together == alone
+    assert together != [found.curve.accuracy.tolist() for found in enumerated(table, 100, range(6))]
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
