@@ -23,7 +23,8 @@ FOUND = {
     **{f"{name}_sampled_k10": 0.125 for name in ("rmse", "rmse_breaking", "wrong_breaking")},
     **{f"{name}_exact": 0.5 for name in ("rmse", "rmse_breaking", "wrong_breaking", "coverage")},
 }
-ESTIMATORS = {"questions": 2, "nodes": 8, **FOUND, "forwards_sampled_k10": 1528.4, "forwards_exact": 150.0} | ORIGIN
+SETTINGS = {"questions": 2, "nodes": 8, "few_nodes": 4, "precision": 0.05}
+ESTIMATORS = {**SETTINGS, **FOUND, "forwards_sampled_k10": 1528.4, "forwards_exact": 150.0} | ORIGIN
 PAGE = "before\n\n<!-- table estimators -->\nold\n<!-- end of table -->\n\nafter\n"
 
 
