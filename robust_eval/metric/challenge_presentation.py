@@ -19,6 +19,7 @@ BREAKING = Figure(
     form="g",
     mean=False,
     apart="breaking turns are further apart",
+    breaks=True,
 )
 """Of a question alone, since one that withstands all doubt has none and there is no mean."""
 UNBROKEN = Figure(
@@ -34,7 +35,9 @@ UNBROKEN = Figure(
     by_number="Half of an even number of conversations is not less than half: their number alone moves breaks.",
     apart="facts withstand doubt to different degrees",
 )
-SURVIVAL = Figure("challenge.survival.turn{}", "share of facts that hold, turn {}", limits=SHARE, more_is_better=True)
+SURVIVAL = Figure(
+    "challenge.survival.turn{}", "share of facts that hold, turn {}", limits=SHARE, more_is_better=True, holds=True
+)
 ACCURACY = Figure(
     "challenge.accuracy.turn{}",
     "accuracy on known facts, turn {}",

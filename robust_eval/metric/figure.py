@@ -18,6 +18,8 @@ SHOWN = (HEADLINE, RUN, DETAIL)
 """Where a figure is shown beside the files that hold every figure: in the tables of a run and of a comparison
 (``headline``), in those of a run alone (``run``), or nowhere (``detail``).
 """
+FLAGS = ("more_is_better", "leads", "mean", "holds", "breaks")
+"""What a declaration says by true or false."""
 LONGEST = 120
 """Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
 
@@ -71,6 +73,11 @@ class Figure:
     """The count of questions that it does not rest on, where it is no mean over questions."""
     mean: bool = True
     """Whether every question has a value of it, and it is their mean (a curve: at each temperature)."""
+    holds: bool = False
+    """Whether it is 1 of a question whose fact still holds and 0 of one that has broken, at a temperature of its curve
+    or at the number in its name: comparisons see from it where facts break."""
+    breaks: bool = False
+    """Whether it is the place where the fact of a question breaks."""
     at: str = ""
     """The temperature in words, where it is the point of a curve."""
 
@@ -191,8 +198,8 @@ def from_json(found: Any) -> list[Figure]:
         values = {field.name: each[field.name] for field in fields(Figure) if field.name in each}
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
-        flags = {name: values.pop(name) for name in ("more_is_better", "leads", "mean") if name in values}
+        flags = {name: values.pop(name) for name in FLAGS if name in values}
         if not all(isinstance(value, str) for value in values.values()) or not {*flags.values()} <= {True, False, None}:
-            raise ValueError("a declaration of a figure consists of texts, and three flags")
+            raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
         figures.append(Figure(**values, limits=(lowest, highest), **flags))
     return figures

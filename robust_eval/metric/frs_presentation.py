@@ -30,7 +30,9 @@ FRS = Figure(
     by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
 )
 """The mean score for each weight d."""
-SURVIVAL = Figure("frs.survival", "share of facts that hold", limits=SHARE, more_is_better=True, shown=DETAIL)
+SURVIVAL = Figure(
+    "frs.survival", "share of facts that hold", limits=SHARE, more_is_better=True, shown=DETAIL, holds=True
+)
 """The curve of the facts that are not broken at a temperature or before it."""
 UNBROKEN = Figure(
     "frs.unbroken_share",
@@ -49,6 +51,7 @@ BREAKING = Figure(
     form="g",
     mean=False,
     apart="breaking temperatures are further apart",
+    breaks=True,
 )
 """Where a fact breaks: of a question alone, since an unbroken one has none and there is no mean."""
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
-from robust_eval.metric.challenge_presentation import SURVIVAL as HOLDING
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import (
     HEADLINE,
@@ -26,9 +25,9 @@ from robust_eval.metric.figure import (
     point,
     telling_temperatures,
 )
-from robust_eval.metric.frs_presentation import FRS, SURVIVAL
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.interval import Limits
-from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.known_figures import KNOWN_FIGURES, completed
 from robust_eval.metric.limits import limits_of
 from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
@@ -134,9 +133,10 @@ class FinishedRun:
 
     def breaking_temperatures(self) -> tuple[list[float], Floats]:
         """Return the grid, and (n,) where each question breaks on it; inf where unbroken, NaN where unknown or not
-        kept. Of a run without breaking temperatures it is the grid of its turns of doubt, if it has some.
+        kept. Of a run in which no temperature is said to break facts it is the grid of what is, its turns of doubt for
+        instance.
         """
-        holding = {t: point(SURVIVAL.name, t) for t in self.curve(SURVIVAL.name)} or self._after_turns()
+        holding = self._holding()
         grid = sorted(holding)
         breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
         for t in reversed(grid):
@@ -144,11 +144,17 @@ class FinishedRun:
             breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
         return grid, breaking
 
-    def _after_turns(self) -> dict[float, str]:
-        """Return the figures that say which facts hold after each turn of doubt, at the temperature nearest 1."""
-        curves = {found[0] for name in self.measured if (found := curve_and_temperature(name))}
-        turns = HOLDING.among(sorted(curves))
-        return {turn: point(curve, nearest_to_one(self.curve(curve))) for turn, curve in turns.items()}
+    def _holding(self) -> dict[float, str]:
+        """Return the figures that say which facts hold, by temperature; without such, by the number in their names, at
+        the temperature nearest 1.
+        """
+        said = [figure for figure in self.declared if figure.holds]
+        curves = sorted({found[0] for name in self.measured if (found := curve_and_temperature(name))})
+        by_temperature = next((figure.name for figure in said if figure.name in curves), None)
+        if by_temperature is not None:
+            return {t: point(by_temperature, t) for t in self.curve(by_temperature)}
+        numbered = next(filter(None, (figure.among(curves) for figure in said)), {})
+        return {place: point(curve, nearest_to_one(self.curve(curve))) for place, curve in numbered.items()}
 
     def groups(self) -> list[str] | None:
         """Return (n,) what makes questions dependent; None where nothing does."""
@@ -209,7 +215,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     declarations: Sequence[Figure] = KNOWN_FIGURES
     if (folder / FIGURES).is_file():
         declarations = _damaged(
-            called, FIGURES, lambda: from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8")))
+            called, FIGURES, lambda: completed(from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8"))))
         )
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
     certain = None

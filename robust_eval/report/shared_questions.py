@@ -12,9 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.challenge_presentation import BREAKING as TURN_OF_BREAK
 from robust_eval.metric.figure import Figure, curve_and_temperature, declared, point
-from robust_eval.metric.frs_presentation import BREAKING
 from robust_eval.metric.score import Floats
 from robust_eval.report.finished_runs import FinishedRun, Labels
 
@@ -100,8 +98,8 @@ class SharedQuestions:
         return declared(figure, self.declared) or Figure(figure, figure)
 
     def breaks(self, figure: str) -> bool:
-        """Tell whether breaking temperatures, or turns, order the questions that differ equally in a figure."""
-        return self.about(figure).ties in (BREAKING.name, TURN_OF_BREAK.name)
+        """Tell whether the places where facts break order the questions that differ equally in a figure."""
+        return self.about(self.about(figure).ties).breaks
 
     def _second(self, figure: str) -> Floats:
         """Return (n,) the range of the figure that decides ties; 0 where it has none."""

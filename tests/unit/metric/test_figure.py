@@ -9,7 +9,7 @@ from robust_eval.metric.certainty_presentation import FIGURES as OF_CERTAINTY
 from robust_eval.metric.figure import DETAIL, HEADLINE, RUN, Figure, as_json, declared, from_json
 from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
 from robust_eval.metric.interval import SHARE, UNKNOWN
-from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.known_figures import KNOWN_FIGURES, completed
 
 SCORE = Figure("mine.d{}", "score, d = {}", of_question="score, d = {}")
 CURVE = Figure("mine.curve", "curve", unit="nats", more_is_better=False)
@@ -65,6 +65,14 @@ def test_declarations_are_written_and_read_as_json():
 
 def test_what_a_later_version_adds_is_left_out():
     assert from_json([{"name": "mine", "label": "mine", "colour": "red"}]) == [Figure("mine", "mine")]
+
+
+def test_declarations_of_earlier_versions_learn_where_facts_break():
+    before = [
+        {name: value for name, value in each.items() if name not in ("holds", "breaks")} for each in as_json(OF_FRS)
+    ]
+    assert completed(from_json(before)) == list(OF_FRS)
+    assert completed([CURVE]) == [CURVE]
 
 
 def test_no_name_is_declared_twice():

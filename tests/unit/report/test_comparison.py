@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -6,6 +7,7 @@ import pytest
 from scipy import stats
 
 from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.paired import LogRank
@@ -156,6 +158,20 @@ def test_breaking_temperatures_are_read_off_the_survival_of_each_question(order)
     found, breaking = run(dict(list(SURVIVAL.items())[::order])).breaking_temperatures()
     assert found == [0.5, 2.0, 10.0]
     np.testing.assert_array_equal(breaking, BREAKING)
+
+
+@pytest.mark.parametrize(
+    ("declared", "name"), [("mine.held", "mine.held.t{:g}"), ("mine.held.step{}", "mine.held.step{:g}.t1")]
+)
+def test_where_facts_break_is_read_off_what_any_metric_declares_to_hold(declared, name):
+    steps = [0.5, 2.0, 10.0]
+    figures = {name.format(step): column for step, column in zip(steps, SURVIVAL.values(), strict=True)}
+    held = Figure(declared, "held", holds=True)
+    found, breaking = replace(run(figures), declared=[held]).breaking_temperatures()
+    assert found == steps
+    np.testing.assert_array_equal(breaking, BREAKING)
+    silent = replace(run(figures), declared=[replace(held, holds=False)])
+    assert silent.breaking_temperatures()[0] == []
 
 
 def test_a_run_without_survival_has_an_empty_grid():
