@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -103,15 +104,13 @@ class RunBeside:
 
     def __init__(self, process: TrackerProcess) -> None:
         self._process = process
-        self._id: list[str | None] = []
 
-    @property
+    @cached_property
     def run_id(self) -> str | None:
         """The id under which it is recorded. Whoever asks first waits for it."""
-        if not self._id:
-            self._process.send(_ID)
-            self._id.append(self._process.settle())
-        return self._id[0]
+        self._process.send(_ID)
+        found: str | None = self._process.settle()
+        return found
 
     def leave_id(self, file: Path) -> None:
         self._process.send("leave_id", file.absolute())
