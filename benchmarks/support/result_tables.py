@@ -102,6 +102,17 @@ def passages(figures: Figures) -> Iterator[Row]:
         yield words, *tokens, cell(figures, f"{name}_tokens_ratio", ".2f"), cell(figures, f"{name}_same", ".1%")
 
 
+CAUSES = ("linear", "attention", "model", "grading", "around")
+
+
+def causes(figures: Figures) -> Iterator[Row]:
+    for name in figures:
+        if found := re.fullmatch(r"seconds_(([a-z0-9_]+)_questions_(\d+)_threads_(\d+))", name):
+            case, way, together, threads = found.groups()
+            shares = (cell(figures, f"{cause}_{case}", ".0%") for cause in CAUSES)
+            yield way.replace("_", ", "), together, threads, cell(figures, name, ".2f"), *shares
+
+
 def store(figures: Figures) -> Iterator[Row]:
     for asked in ("all of them", "a twentieth of them"):
         yield asked, cell(figures, f"seconds {asked}", ".1f"), cell(figures, f"megabytes {asked}", ".0f")
@@ -137,6 +148,21 @@ TABLES = {
         "passages",
         ("questions to passages", "tokens, a row for each", "tokens, a tree", "ratio", "same answers"),
         passages,
+    ),
+    "causes": ResultTable(
+        "causes",
+        (
+            "way",
+            "questions at once",
+            "threads",
+            "seconds a question",
+            "linear layers",
+            "attention",
+            "rest of the model",
+            "grading",
+            "around",
+        ),
+        causes,
     ),
     "store": ResultTable("store", ("a run asks for", "seconds", "megabytes"), store),
 }
