@@ -22,12 +22,13 @@ class Exact(KnownFacts):
     """The answers to a known fact as one tree, weighted for all temperatures at once."""
 
     nodes: int = 128
-    """Prefixes of answers that are evaluated for each question at most. What they leave unresolved is estimated without
-    bias, with a standard error."""
+    """Prefixes of answers that are evaluated for each question at most; with a precision, at once. What they leave
+    unresolved is estimated without bias, with a standard error."""
     precision: float = 0.0
     """The standard error that is small enough, at every temperature: a question is enumerated with an eighth of its
     nodes first, and with a quarter, half and all of them as long as an accuracy has a larger one. 0: all at once. The
-    standard error of the breaking temperature is that of the accuracy there over the slope of the curve."""
+    standard error of the breaking temperature is that of the accuracy there over the slope of the curve. What
+    ends by its own standard error is a little biased downwards: by about half of that error on random languages."""
     draws: int = 8
     """Answers that are drawn at each temperature at which the log-probabilities of a server say too little; where the
     curve passes near one half, twice as many once more."""
