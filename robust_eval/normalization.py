@@ -16,11 +16,11 @@ _UNITS = [
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_SMALL = {word: value for value, word in enumerate(_UNITS)} | {
+NUMBERS = {word: value for value, word in enumerate(_UNITS)} | {
     word: 10 * value for value, word in enumerate(_TENS, start=2)
 }
-_LARGE = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-NUMBER_WORDS = (*_SMALL, *_LARGE)
+LARGE_NUMBERS = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+NUMBER_WORDS = (*NUMBERS, *LARGE_NUMBERS)
 
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 _ABBREVIATION = re.compile(r"\b(?:[^\W\d_]\.){2,}(?!\w)|\b(?:[^\W\d_]\.)+[^\W\d_]\b(?!\.)")
@@ -45,9 +45,8 @@ def normalize(text: str) -> str:
         text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
         text = _POSSESSIVE.sub(_without_possessive, text)
         text = _MARK.sub(_kept, text)
-    text = _A_HUNDRED.sub("one", text)
-    words = [word for word in text.split() if word not in ARTICLES]
-    return " ".join(word for word in _digits(words) if word != ",")
+    words = _A_HUNDRED.sub("one", text).split()
+    return " ".join(word for word in _digits([word for word in words if word not in ARTICLES]) if word != ",")
 
 
 def normal_form(text: str) -> str:
@@ -99,7 +98,7 @@ def numbers_differ(one: str, other: str) -> bool:
 def unified(text: str) -> str:
     """Compatible forms unified (NFKC), control characters left out but for white space, and case folded."""
     text = unicodedata.normalize("NFKC", text).casefold()
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(letter for letter in text if letter.isspace() or unicodedata.category(letter)[0] != "C")
 
@@ -133,36 +132,35 @@ def _digits(words: list[str]) -> list[str]:
     result: list[str] = []
     position = 0
     while position < len(words):
-        value, length = _number(words[position:])
-        result.append(str(value) if length else words[position])
+        word = words[position]
+        value, length = _number(words[position:]) if word in NUMBERS or word.isdecimal() else (0, 0)
+        result.append(str(value) if length else word)
         position += length or 1
     return result
 
 
 def _number(words: list[str]) -> tuple[int, int]:
-    """Value and length of the number that the words begin with; length 0 where they begin with none."""
-    if words[0] not in _SMALL and not words[0].isdecimal():
-        return 0, 0
+    """Value and length of the number that words begin with, the first of which is one; length 0 where it stays so."""
     total, group, length = 0, 0, 0
     room = 0  # the group may still take a number below this: 10 after tens, 100 after hundreds
     scale = 1_000_000_000_000  # the next scale word must be smaller than the last
     for index, word in enumerate(words):
-        if word == "and" and length == index and index and words[index - 1] in _LARGE and index + 1 < len(words):
-            if words[index + 1] in _SMALL:
+        if word == "and" and length == index and index and words[index - 1] in LARGE_NUMBERS and index + 1 < len(words):
+            if words[index + 1] in NUMBERS:
                 continue
             break
         connected = length == index or (length == index - 1 and words[index - 1] == "and")
         if not connected:
             break
-        if not index and word.isdecimal() and words[1:2] and words[1] in _LARGE:
+        if not index and word.isdecimal() and words[1:2] and words[1] in LARGE_NUMBERS:
             group = int(word)
-        elif word in _SMALL and (not length or (_SMALL[word] < room and _SMALL[word] > 0)):
-            group += _SMALL[word]
-            room = 10 if _SMALL[word] >= 20 else 0
+        elif word in NUMBERS and (not length or (NUMBERS[word] < room and NUMBERS[word] > 0)):
+            group += NUMBERS[word]
+            room = 10 if NUMBERS[word] >= 20 else 0
         elif word == "hundred" and 0 < group < 100:
             group, room = group * 100, 100
-        elif word in _LARGE and word != "hundred" and group and _LARGE[word] < scale:
-            scale = _LARGE[word]
+        elif word in LARGE_NUMBERS and word != "hundred" and group and LARGE_NUMBERS[word] < scale:
+            scale = LARGE_NUMBERS[word]
             total, group, room = total + group * scale, 0, 1000
         else:
             break

@@ -15,12 +15,18 @@ import numpy as np
 
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
-from robust_eval.normalization import NUMBER_WORDS, normalize, unified
+from robust_eval.normalization import LARGE_NUMBERS, NUMBER_WORDS, NUMBERS, normalize, unified
 
 _LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
 _NEXT_WORD = f" {_LETTER}"
 _NUMBER_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{'|'.join(NUMBER_WORDS)}|and|a))\W*[^\W\d_]*$|[-−.]$")
 _NUMBER = re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b")
+_WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no letter or digit stands beside it
+_NUMBER_WORD = re.compile("|".join(NUMBER_WORDS))
+_WHOLE_NUMBER_WORD = re.compile(_WHOLE.format("|".join(NUMBER_WORDS)))
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
+_LEFT_OUT = str.maketrans("", "", ".,")
+"""What a normal form leaves out between letters ("U.S.") and between digits ("1,000")."""
 _DOTTED = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]\.)*([^\W\d_])?$")  # "U", "U.S" or "U.S.": may become an abbreviation
 
 
@@ -34,10 +40,16 @@ class AnswerMatcher:
         self._numeric = len(self._without_number) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._last_words = {form.split()[-1] for form in accepted}
+        self._needed = {max(_ALPHANUMERIC.findall(word), key=len, default="") for word in self._last_words}
+        self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
 
     @cached_property  # most runs ask a matcher for no more than its identity
     def _pattern(self) -> re.Pattern[str]:
         return whole_words(*self._accepted)
+
+    @cached_property
+    def _needed_pattern(self) -> re.Pattern[str]:
+        return re.compile(_WHOLE.format("|".join(map(re.escape, self._needed))))
 
     @cached_property
     def _words_pattern(self) -> re.Pattern[str]:
@@ -60,11 +72,36 @@ class AnswerMatcher:
             closed = lexicon.safe & self._settled(text + _NEXT_WORD)
             if self._numeric:
                 closed |= right & lexicon.safe & ~lexicon.number
+        begun = unified(text)
+        judged: dict[str, tuple[bool, bool]] = {}
         for token in self._decisive(prefix, text, texts):
-            whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
-            right[token] = self.right(whole)
-            closed[token] = right[token] and not texts.incomplete[token] and self._stays_right(whole)
+            key = texts.keys[token]
+            if not key.isascii():  # it may change the character before it
+                whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
+                right[token], stays = self._judged(whole)
+                closed[token] = stays and not texts.incomplete[token]
+                continue
+            if key not in judged:  # "one", "One" and "ONE" say the same
+                possible = self._possible(begun + key)
+                judged[key] = self._judged(text + key) if possible else (False, False)
+            right[token], closed[token] = judged[key]
         return NextTokens(right, closed, self._begun(text, texts))
+
+    def _possible(self, text: str) -> bool:
+        """Return False where a reply cannot be right, as is told at once: no word of it is the last of an answer."""
+        if "." in text or "," in text:  # they may be left out between letters ("U.S.") and between digits ("1,000")
+            letters = text.translate(_LEFT_OUT)
+            number = self._numeric and _NUMBER_WORD.search(letters) is not None
+            return number or any(word in letters for word in self._needed)
+        if self._needed_pattern.search(text):
+            return True
+        numbers = _WHOLE_NUMBER_WORD.findall(text) if self._numeric else []
+        return len(numbers) > 1 or not LARGE_NUMBERS.keys().isdisjoint(numbers)
+
+    def _judged(self, reply: str) -> tuple[bool, bool]:
+        """Return whether a reply is right, and whether it stays so whatever follows."""
+        right = self.right(reply)
+        return right, right and self._stays_right(reply)
 
     def _stays_right(self, reply: str) -> bool:
         """Tell whether the reply is right whatever follows; False also where that cannot be told so simply."""

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.grader.answer_matcher import AnswerMatcher
@@ -71,3 +72,44 @@ def test_a_reply_is_right_where_the_grader_finds_it_right():
     graded = Matching().grade([question], answer_table({**required, "text": reply} for reply in replies))
     assert [rule.right(reply) for reply in replies] == graded["correct"].to_pylist()
     assert rule.right("six\nfive") is False
+
+
+PIECES = [
+    *(
+        "",
+        " ",
+        ".",
+        ",",
+        ".5",
+        ",000",
+        "-",
+        "'s",
+        "(",
+        " (",
+        "_",
+        "ſ",
+        "\u0301",
+        "0",
+        "1",
+        "8",
+        "08",
+        "18",
+        " 8",
+        "1,8",
+    ),
+    *(" Eight", "eight", " EIGHT", " eighteen", " one", " hundred", " thousand", " a", " and", "ty", "teen", "th"),
+    *(" twenty", " U.", "S.", ".S.A", ".S.A.", "USA", " usa", "apple", " Apple", " apples", " K", "K.", "drachm", "a"),
+    *("and", "ae", "cafe", "\u0300 K", "K \u0300"),
+]
+WORDS = (("U.S.A.",), ("café",), ("K \u0300",), ("drachma", "drachmae"), ("K",), ("18 apples",))
+NUMBERS = (("8",), ("18", "eighteen"), ("28",), ("1008",), ("1000",), ("8.5",), ("-8",))
+
+
+@pytest.mark.parametrize("answers", [*WORDS, *NUMBERS], ids=lambda answers: answers[0])
+def test_each_next_token_is_right_where_the_whole_reply_is(answers: tuple[str, ...]):
+    rule, texts = matcher(*answers), TokenTexts([piece.encode() for piece in PIECES])
+    for prefix in ["", *PIECES, *(one + other for one in PIECES for other in (" one thousand", " 8", ".", " (", "_"))]:
+        found = rule.next_tokens(prefix.encode(), texts)
+        assert [PIECES[token] for token in np.flatnonzero(found.right)] == [
+            piece for piece in PIECES if rule.right(prefix + piece)
+        ], prefix
