@@ -20,8 +20,9 @@ from robust_eval.model.local.combined import CombinedEstimates
 from robust_eval.model.local.common_draw import CommonNumbers
 from robust_eval.model.local.draw import LEVELS, Drawn, Independent, Picks, answer_uniforms, draw
 from robust_eval.model.local.output_head import rows_at_once
-from robust_eval.model.local.tempered import fetched, offsets_of, tempered_masses
+from robust_eval.model.local.tempered import offsets_of, tempered_masses
 from robust_eval.model.local.token_outcomes import Kinds
+from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import Ids, Mask
 
@@ -176,11 +177,11 @@ def _seen(
 
     All of it is computed before the device is waited for, once.
     """
-    rows = torch.from_numpy(row).to(raw.device)
+    rows = to_device(row, raw.device)
     normaliser = raw.logsumexp(dim=-1)
     likeliest = raw.topk(top, dim=-1).values - normaliser[:, None] if top else raw[:, :0]
     columns = [drawn.tokens, raw[rows, drawn.tokens] - normaliser[rows], drawn.logprobs.float(), likeliest]
-    visited = logits[torch.from_numpy(wanted.rows).to(raw.device)]
+    visited = logits[to_device(wanted.rows, raw.device)]
     masses = tempered_masses(visited, wanted.temperatures, wanted.sets, generation)
     columns += [masses.log_total, masses.shares]
     if wanted.temperatures:
@@ -290,8 +291,8 @@ def _picks(
     if conditions and conditions[0][0].coupling == COMMON:
         answers = [(request, trial) for request, _, trial in conditions]
         return CommonNumbers(answers, width, vocabulary, device).at
-    uniforms = torch.from_numpy(_uniforms(conditions, width))
-    return lambda step, own: Independent(uniforms[own, step].to(device))
+    uniforms = _uniforms(conditions, width)
+    return lambda step, own: Independent(to_device(uniforms[own, step], device))
 
 
 def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:

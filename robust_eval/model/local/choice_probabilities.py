@@ -10,6 +10,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.exact_tree import Answers, Enumerated
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
+from robust_eval.model.local.transfers import to_device
 from robust_eval.model.local.vocabulary import Vocabulary
 
 
@@ -40,7 +41,7 @@ def enumerate_choices(
         correct = request.enumeration.choices.correct  # type: ignore[union-attr]
         for index, ids in enumerate([*choices, others]):
             share = shares[index] if index < len(choices) else np.maximum(1 - shares.sum(axis=0), 0)
-            token = ids[int(logits[row, torch.from_numpy(ids).to(logits.device)].argmax())]
+            token = ids[int(logits[row, to_device(ids, logits.device)].argmax())]
             logprobs = tempered_logprobs(
                 logits, np.array([row]), np.array([token]), log_total, temperatures, generation
             )

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from robust_eval.model.base import COMMON, Request
 from robust_eval.model.local.draw import BLOCK, PART, Picked, stream_key
+from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 _LIKELY = 8
@@ -34,7 +35,7 @@ class CommonNumbers:
     def __init__(self, answers: Sequence[tuple[Request, int]], steps: int, vocabulary: int, device: torch.device):
         names = [(request.seed, request.question_id, request.rewrite, trial) for request, trial in answers]
         place = {name: row for row, name in enumerate(dict.fromkeys(names))}
-        self._trial = torch.tensor([place[name] for name in names], device=device)
+        self._trial = to_device(np.array([place[name] for name in names]), device)
         streams = [
             np.random.Philox(
                 key=stream_key(seed, question_id, rewrite, COMMON), counter=np.array([0, 0, trial, 0], dtype=np.uint64)
@@ -42,7 +43,7 @@ class CommonNumbers:
             for seed, question_id, rewrite, trial in place
         ]
         keys = np.stack([stream.random_raw(steps) for stream in streams]).view(np.int64)
-        self._keys = torch.from_numpy(keys).to(device)
+        self._keys = to_device(keys, device)
         self._parts = -(-vocabulary // BLOCK) * (BLOCK // PART)
         self._step = -1
 
@@ -50,7 +51,7 @@ class CommonNumbers:
         """Return what picks the tokens at this step of the answers ``own`` (a,)."""
         if step != self._step:
             self._step, self._numbers = step, _Numbers(self._keys[:, step], self._parts)
-        return Common(self._numbers, self._trial[torch.from_numpy(own).to(self._trial.device)])
+        return Common(self._numbers, self._trial[to_device(own, self._trial.device)])
 
 
 class _Numbers:

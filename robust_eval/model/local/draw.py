@@ -18,6 +18,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
+from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4
@@ -118,9 +119,9 @@ def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generatio
     device = logits.device
     tokens = torch.empty(len(node), dtype=torch.long, device=device)
     logprobs = torch.zeros(len(node), dtype=torch.float64, device=device)
-    greedy = torch.from_numpy(np.flatnonzero(temperature == 0)).to(device)
+    greedy = to_device(np.flatnonzero(temperature == 0), device)
     if len(greedy):
-        tokens[greedy] = logits[torch.from_numpy(node[temperature == 0]).to(device)].argmax(dim=-1)
+        tokens[greedy] = logits[to_device(node[temperature == 0], device)].argmax(dim=-1)
 
     sampled = np.flatnonzero(temperature != 0)
     levels, level = np.unique(temperature[sampled], return_inverse=True)
@@ -132,17 +133,17 @@ def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generatio
     for start in range(0, len(pairs), at_once):
         chunk = pairs[start : start + at_once]
         own = order[bounds[start - 1] if start else 0 : bounds[start + len(chunk) - 1]]
-        answers = torch.from_numpy(sampled[own]).to(device)
-        rows = torch.from_numpy(chunk // len(levels)).to(device)
+        answers = to_device(sampled[own], device)
+        rows = to_device(chunk // len(levels), device)
         scaled = logits[rows].float()  # a copy, so that what follows can happen in place
         scaled -= largest[rows]
-        divisors = torch.from_numpy(np.maximum(levels[chunk % len(levels)], EPSILON)).to(device, scaled.dtype)
+        divisors = to_device(np.maximum(levels[chunk % len(levels)], EPSILON), device).to(scaled.dtype)
         scaled /= divisors[:, None]
         if generation is not None and generation.truncates:
             scaled = generation.truncated(scaled)
         weights = _in_blocks(scaled.exp_())
         sums = weights.sum(dim=-1, dtype=torch.float64)
-        row = torch.from_numpy(pair[own] - start).to(device)
+        row = to_device(pair[own] - start, device)
         picked = picks.pick(weights, sums, row, answers)
         tokens[answers] = picked.tokens
         logprobs[answers] = picked.weights.log() - sums.sum(dim=-1)[row].log()

@@ -24,13 +24,13 @@ from robust_eval.model.local.level_outcomes import (
     SPREAD_OPEN,
     SPREAD_OTHER,
     Outcomes,
-    on_device,
     outcomes,
 )
 from robust_eval.model.local.output_head import rows_at_once
-from robust_eval.model.local.tempered import fetched, offset_logprobs, offsets_of
+from robust_eval.model.local.tempered import offset_logprobs, offsets_of
 from robust_eval.model.local.thinning import Kept, thin
 from robust_eval.model.local.token_outcomes import next_kinds
+from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import Ids
 
@@ -193,11 +193,11 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     candidates: list[tuple[Tensor, Tensor]] = []
     for tree, a, b in zip(trees, first[:-1], first[1:], strict=True):
         tree.count(seen, a, b, size)
-        known = on_device(logits, np.concatenate([tree.ending, tree.likeliest]))
+        known = to_device(np.concatenate([tree.ending, tree.likeliest]), logits.device)
         chance = scores.new_ones(len(known), dtype=torch.float64)
         if not tree.last:
             own = scores[a:b].flatten()
-            own[known[len(tree.ending) :]] = 0
+            own.index_fill_(0, known[len(tree.ending) :], 0)
             thinned, kept = thin(own, tree.budget - len(tree.likeliest), tree.uniform)
             known, chance = torch.cat([known, thinned]), torch.cat([chance, kept])
         candidates.append((known + a * size, chance))

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.tempered import Masses, fetched, offset_logprobs, offsets_of, tempered_masses
+from robust_eval.model.local.tempered import Masses, offset_logprobs, offsets_of, tempered_masses
 from robust_eval.model.local.token_outcomes import Kinds
+from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.token_texts import Ids
 
 SPREAD_OPEN, SPREAD_BEGUN, SPREAD_OTHER = 0.12, 0.8, 0.15
@@ -63,15 +64,15 @@ def outcomes(
     temperatures, generation
         (T,), and the truncation at each.
     """
-    sets = [(kind.right, kind.wrong, kind.open) for kind in kinds]
+    device, sets = logits.device, [(kind.right, kind.wrong, kind.open) for kind in kinds]
     masses, scores = _scored(logits, kinds, weight, temperatures, generation)
     rows, tokens = _pairs([ids for three in sets for ids in three])
-    values = logits[on_device(logits, rows // 3), on_device(logits, tokens)]
+    values = logits[to_device(rows // 3, device), to_device(tokens, device)]
     others = logits.new_empty(0)
     if weight is None:  # all that are not right are wrong
-        right = [on_device(logits, part) for part in _pairs([kind.right for kind in kinds])]
-        others = logits.index_put(tuple(right), logits.new_tensor(-torch.inf)).argmax(dim=-1)
-    at, most = on_device(logits, sure), min(count, logits.shape[1])
+        right = [to_device(part, device) for part in _pairs([kind.right for kind in kinds])]
+        others = logits.index_put(tuple(right), logits.new_full((), -torch.inf)).argmax(dim=-1)
+    at, most = to_device(sure, device), min(count, logits.shape[1])
     largest, ids = logits[at].masked_fill(scores[at] == 0, -torch.inf).topk(most, dim=1)
     offsets = offsets_of(logits, at.repeat_interleave(most), ids.flatten(), temperatures, generation)
     columns = masses.log_total, masses.shares, values, others, largest, ids, *offsets
@@ -100,7 +101,7 @@ def _scored(
     scores = torch.zeros_like(logits)
     if weight is None:
         return tempered_masses(logits, temperatures, sets, generation), scores
-    weights = on_device(logits, weight)
+    weights = to_device(weight, logits.device)
 
     def add_scores(start: int, index: int, mass: Tensor, total: Tensor) -> None:
         factor = weights[start : start + len(mass), index] / total
@@ -115,14 +116,9 @@ def _scored(
         ("right", 0.0),
         ("wrong", 0.0),
     ):
-        rows, tokens = (on_device(logits, part) for part in _pairs([getattr(kind, name) for kind in kinds]))
+        rows, tokens = (to_device(part, logits.device) for part in _pairs([getattr(kind, name) for kind in kinds]))
         scores[rows, tokens] = scores[rows, tokens] * factor
     return masses, scores
-
-
-def on_device(logits: Tensor, array: Ids | Floats) -> Tensor:
-    """Return an array as a tensor on the device of the logits."""
-    return torch.from_numpy(array).to(logits.device)
 
 
 def _pairs(sets: Sequence[Ids]) -> tuple[Ids, Ids]:

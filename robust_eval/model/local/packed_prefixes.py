@@ -19,6 +19,7 @@ from transformers import AttentionInterface
 from robust_eval.model.local.output_head import OutputHead
 from robust_eval.model.local.prefix_rows import SharedPrompt
 from robust_eval.model.local.prompt_tree import PromptTree
+from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 ATTENTION = "answer_tree"
@@ -102,7 +103,7 @@ class PackedPrefixes:
         self._padding = self._on_device(padding) if padding.any() else None
 
     def _on_device(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self._model.device)
+        return to_device(array, self._model.device)
 
     @torch.inference_mode()
     def children(self, parents: Ids, tokens: Ids) -> OutputHead:

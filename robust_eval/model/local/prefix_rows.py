@@ -4,10 +4,12 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 
@@ -48,14 +50,14 @@ class PrefixRows:
         """
         self._cache = self._shared.repeated(len(prompts))
         own = [list(prompt)[self._shared.length :] for prompt in prompts]
-        return self._forward(torch.tensor(own, device=self._model.device))
+        return self._forward(to_device(np.array(own), self._model.device))
 
     def children(self, parents: Ids, tokens: Ids) -> Tensor:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
         and ``tokens`` continues them.
         """
-        self._cache.reorder_cache(torch.from_numpy(parents).to(self._model.device))
-        return self._forward(torch.from_numpy(tokens[:, None]).to(self._model.device))
+        self._cache.reorder_cache(to_device(parents, self._model.device))
+        return self._forward(to_device(tokens[:, None], self._model.device))
 
     @torch.inference_mode()
     def _forward(self, tokens: Tensor) -> Tensor:

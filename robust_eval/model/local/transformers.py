@@ -83,6 +83,9 @@ class Transformers(TransformersSettings, ModelConfig):
             model = model.to(device).eval()
         except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
+        if device.startswith("cuda"):
+            # cuDNN's attention makes a plan for every new shape of a batch of prompts, which took longer than all else
+            torch.backends.cuda.enable_cudnn_sdp(False)
         loaded = TransformersModel(self, model, tokenizer)
         log.info("model %s: %s on %s", self.name, dtype, device)
         return loaded
