@@ -6,12 +6,12 @@ While the embedded model answers on the CPU, every kernel is counted, with its F
 writes, and every place where the processor would wait for a device. As many rows of logits are taken at once as on a
 GPU, so that as many kernels are asked for. The formulas beside them are those of
 docs/performance.md. The second table puts the shapes of larger models into the formulas, with what was counted here of
-prefixes, kernels and waits. It has not been run on a GPU.
+prefixes, kernels and waits. What a GPU took says gpu.py.
 """
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -21,6 +21,7 @@ from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting, tiny
 from support.op_counter import counted
+from support.widened import Shape
 
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.local import draw, output_head, tempered
@@ -36,40 +37,6 @@ IN_FLIGHT = 16
 LEVELS = 5
 LOGIT = 4
 """Bytes of a logit, which is float32 whatever the weights are."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of a transformer: ``groups`` of ``heads`` share keys and values, each of ``size``."""
-
-    layers: int
-    hidden: int
-    heads: int
-    groups: int
-    size: int
-    inner: int
-    vocabulary: int
-    item: int = 2
-    """Bytes of a weight."""
-
-    @property
-    def weights(self) -> int:
-        """The weights of all layers."""
-        attention = self.hidden * self.size * 2 * (self.heads + self.groups)
-        return self.layers * (attention + 3 * self.hidden * self.inner)
-
-    @property
-    def head(self) -> int:
-        return self.vocabulary * self.hidden
-
-    @property
-    def cached(self) -> int:
-        """Bytes of the keys and values of a token."""
-        return 2 * self.layers * self.groups * self.size * self.item
-
-    def flop(self, tokens: float, rows: float, attended: float) -> float:
-        """FLOP of ``tokens`` through the layers and ``rows`` through the head; pairs of tokens that attend."""
-        return 2 * self.weights * tokens + 2 * self.head * rows + 4 * self.layers * self.heads * self.size * attended
 
 
 LARGER = {

@@ -64,10 +64,11 @@ def _origin(figures: Figures) -> str:
     asked = [f"{figures['questions']:.0f} questions"] if "questions" in figures else []
     day = str(figures["origin.time"]).partition(",")[0]
     machine = f"{figures['origin.processor']}, {figures['origin.cores']} cores"
+    gpu = [str(figures["gpu"])] if "gpu" in figures else []
     versions = [f"{name} {figures[f'origin.version.{name}']}" for name in VERSIONS]
     commit, changes, _ = str(figures["origin.git.commit"]).partition("+changes")
     at = f"commit {commit[:7]}{' with changes' if changes else ''}"
-    return f"`{figures['origin.command']}`, {', '.join([*asked, day, machine, *versions, at])}."
+    return f"`{figures['origin.command']}`, {', '.join([*asked, day, *gpu, machine, *versions, at])}."
 
 
 def main() -> None:

@@ -113,6 +113,19 @@ def causes(figures: Figures) -> Iterator[Row]:
             yield way.replace("_", ", "), together, threads, cell(figures, name, ".2f"), *shares
 
 
+GPU = {"ms_16": ".0f", "ms_64": ".0f", "products_ms": ".0f", "others_ms": ".0f", "copies_ms": ".0f", "kernels": ",.0f"}
+
+
+def gpu(figures: Figures) -> Iterator[Row]:
+    for name in figures:
+        if found := re.fullmatch(r"((\w+)_(\w+))_prefixes", name):
+            case, model, way = found.groups()
+            shown = (cell(figures, f"{case}_{key}", form) for key, form in GPU.items())
+            yield model, way, *shown, cell(figures, f"{case}_waits", ".0f")
+        if found := re.fullmatch(r"(\w+)_generate_ms", name):
+            yield found[1], "generate", cell(figures, name, ".0f"), *[""] * len(GPU)
+
+
 def store(figures: Figures) -> Iterator[Row]:
     for asked in ("all of them", "a twentieth of them"):
         yield asked, cell(figures, f"seconds {asked}", ".1f"), cell(figures, f"megabytes {asked}", ".0f")
@@ -163,6 +176,21 @@ TABLES = {
             "around",
         ),
         causes,
+    ),
+    "gpu": ResultTable(
+        "gpu",
+        (
+            "model",
+            "way",
+            "ms a question, 16 at once",
+            "64 at once",
+            "matrix products, ms",
+            "other kernels, ms",
+            "copies, ms",
+            "kernels",
+            "waits",
+        ),
+        gpu,
     ),
     "store": ResultTable("store", ("a run asks for", "seconds", "megabytes"), store),
 }

@@ -86,6 +86,7 @@ def generate(model: CountedModel, size: int, requests: Sequence[Request]) -> Tex
         block = requests[start : start + size]
         prompts = [request.prompt.text() for request in block]
         inputs = model.tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
+        inputs = inputs.to(model.network.device)
         for temperature in block[0].temperatures:
             sequences = model.network.generate(
                 **inputs,

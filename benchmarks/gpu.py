@@ -1,0 +1,235 @@
+"""What a block of questions takes on a GPU, beside the formulas of costs.py, and whether its answers are the CPU's.
+
+    python benchmarks/gpu.py [--questions 16 64] [--shapes small 8B 14B] [--repeats 3] [--quick] [--json FILE]
+
+First the embedded model answers in float32 on the CPU and on the GPU, and there twice. Then it is timed in bfloat16, as
+it is (*small*) and in the shape of larger models, which compute the same (support/widened.py), so that their answers
+have as many prefixes as those of a real model. Of a block of 16 questions torch's profiler tells what the GPU is busy
+with, and torch's own check where the processor waits for it. Beside them the library's generate draws the answers of
+the sweep. Without a GPU all of it runs on the CPU, where nothing of it means anything.
+"""
+
+import gc
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from costs import LARGER
+from rich.console import Console
+from rich.table import Table
+from support.command import Command, write_figures
+from support.counted_model import GRADER, CountedModel, answered, setting, tiny
+from support.ways import generate
+from support.widened import Shape, Widened
+from torch.profiler import ProfilerActivity, profile
+
+from robust_eval.model.base import Reply, Request
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.question import Question
+from robust_eval.sampler.exact import Exact
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
+
+BLOCK = 16
+"""Questions that are profiled together."""
+SMALL = "small"
+SHAPES: dict[str, Shape | None] = {SMALL: None, "8B": LARGER["8B"], "14B": LARGER["14B"]}
+QUICK = {SMALL: None, "tiny": Shape(3, 96, 12, 4, 16, 100, 300)}
+WAYS = ("exact", "combined", "tree")
+PRODUCTS = ("gemm", "nvjet", "cutlass", "gemv", "splitK")
+"""Parts of the names of kernels that multiply matrices."""
+WAITS = "called a synchronizing CUDA operation"
+
+
+def main() -> None:
+    command = Command(__doc__)
+    command.add_argument("--questions", type=int, nargs="+", default=[BLOCK, 64], help="asked at once")
+    command.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    command.add_argument("--repeats", type=int, default=3)
+    options = command.options(questions=[2], repeats=1)
+    settings, questions = setting("float32", f"dataset.limit={BLOCK + options.repeats * max(options.questions)}")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    figures: dict[str, float | str] = {
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else "none",
+        "block": BLOCK,
+    }
+    console = Console(width=110)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.quick:
+            settings = tiny(settings, folder)
+        figures |= agreement(settings, questions[:BLOCK], device)
+        for name in QUICK if options.quick else options.shapes:
+            shape = (QUICK if options.quick else SHAPES)[name]
+            there = replace(settings, device=device, dtype="bfloat16")
+            model = CountedModel(there if shape is None else Widened(there, shape))
+            found = of_shape(model, questions, options.questions, options.repeats)
+            figures |= {f"{name}_{key}": value for key, value in found.items()}
+            del model
+            gc.collect()
+            torch.cuda.empty_cache()
+    console.print(agreed(figures))
+    console.print(table(figures, options.questions))
+    write_figures(options.json, figures)
+
+
+def ways(questions: Sequence[Question]) -> dict[str, list[Request]]:
+    """What is asked: exact, and the tree of the draws of a sweep with their combined estimates and without."""
+    sweep = TemperatureSweep().requests(questions, GRADER, 0)
+    exact, drawn = Exact().requests(questions, GRADER, 0), [replace(request, matcher=None) for request in sweep]
+    return dict(zip(WAYS, (exact, sweep, drawn), strict=True))
+
+
+def agreement(settings: Transformers, questions: Sequence[Question], device: str) -> dict[str, float]:
+    """How far answers in float32 on the device are those of the CPU, and those of a second time."""
+    here, there = (replace(settings, device=each).load() for each in ("cpu", device))
+    figures: dict[str, float] = {}
+    for way, requests in ways(questions).items():
+        cpu, first, second = (in_order(answered(model, requests)) for model in (here, there, there))
+        for name, (one, other) in {"cpu": (cpu, first), "again": (first, second)}.items():
+            if way != "exact":  # which of equally likely answers it names, and how many, hangs on the last bits
+                same = [a == b for a, b in zip(texts(one), texts(other), strict=True)]
+                figures[f"same_{way}_{name}"] = float(np.mean(same))
+            if way != "tree":
+                figures[f"apart_{way}_{name}"] = float(np.abs(accuracies(one) - accuracies(other)).max())
+    return figures
+
+
+def in_order(replies: Iterator[Reply]) -> list[Reply]:
+    return sorted(replies, key=lambda reply: reply.request.question_id)
+
+
+def texts(replies: Sequence[Reply]) -> list[str]:
+    return [completion.text for reply in replies for completion in reply.completions]
+
+
+def accuracies(replies: Sequence[Reply]) -> np.ndarray:
+    return np.stack([reply.curve.accuracy for reply in replies if reply.curve is not None])
+
+
+def of_shape(
+    model: CountedModel, questions: Sequence[Question], counts: Sequence[int], repeats: int
+) -> dict[str, float]:
+    """Seconds of each way with each number of questions, and what a block of it consists of."""
+    figures: dict[str, float] = {}
+    for way, requests in ways(questions).items():
+        block = requests[:BLOCK]
+        ask(model, block)  # once before: attention is checked, kernels are loaded
+        before = model.work()
+        ask(model, block)
+        work = model.work() - before
+        figures[f"{way}_prefixes"] = work["head_tokens"] / len(block)
+        figures[f"{way}_passes"] = float(work["passes"])
+        for count in counts:
+            starts = [BLOCK + number * count for number in range(repeats)]  # each question is asked once, as in a run
+            spent = [seconds(partial(ask, model, requests[start : start + count])) for start in starts]
+            figures[f"{way}_ms_{count}"] = 1e3 * float(np.median(spent)) / count
+        figures |= {f"{way}_{key}": value for key, value in kernels(model, block).items()}
+        with waits() as found:
+            ask(model, block)
+        figures[f"{way}_waits"] = float(found.total())
+        for place, number in found.most_common(8):
+            print(f"{way}: {number} waits at {place}", file=sys.stderr)
+    trials = ways(questions[:BLOCK])["tree"]
+    generate(model, BLOCK, [replace(request, temperatures=(1.0,)) for request in trials])
+    figures["generate_ms"] = 1e3 * seconds(lambda: generate(model, BLOCK, trials)) / len(trials)
+    return figures
+
+
+def ask(model: CountedModel, requests: Sequence[Request]) -> None:
+    list(answered(model.loaded, requests))
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """How long a call takes that leaves nothing for the device to do."""
+    started = time.perf_counter()
+    call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def kernels(model: CountedModel, block: Sequence[Request]) -> dict[str, float]:
+    """How many kernels a block takes, and the milliseconds in which the GPU multiplies matrices, and does all else."""
+    if not torch.cuda.is_available():
+        return {}
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        ask(model, block)
+        torch.cuda.synchronize()
+    milliseconds: Counter[str] = Counter()
+    by_kernel: Counter[str] = Counter()
+    count = 0
+    for event in found.key_averages():
+        if event.device_type != torch.autograd.DeviceType.CUDA:
+            continue
+        spent = event.self_device_time_total / 1e3
+        copies = event.key.startswith("Mem")
+        product = any(part in event.key for part in PRODUCTS)
+        milliseconds["copies" if copies else "products" if product else "others"] += spent
+        by_kernel[event.key[:100]] += spent
+        count += 0 if copies else event.count
+    for name, spent in by_kernel.most_common(12):
+        print(f"    {spent:.2f} ms {name}", file=sys.stderr)
+    return {"kernels": float(count)} | {f"{name}_ms": value for name, value in milliseconds.items()}
+
+
+@contextmanager
+def waits() -> Iterator[Counter[str]]:
+    """Count the places where the processor waits for the GPU."""
+    found: Counter[str] = Counter()
+    if not torch.cuda.is_available():
+        yield found
+        return
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            yield found
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    found.update(f"{Path(each.filename).name}:{each.lineno}" for each in heard if WAITS in str(each.message))
+
+
+def agreed(figures: Mapping[str, float | str]) -> Table:
+    """How many answers are the same, and how far probabilities of right answers are apart at most."""
+    shown = Table(title="In float32, beside the CPU, and a second time", title_justify="left")
+    for title in ("way", "same as the CPU's", "again", "apart from the CPU's", "again"):
+        shown.add_column(title, justify="right")
+    for way in WAYS:
+        names = [f"{name}_{way}_{other}" for name in ("same", "apart") for other in ("cpu", "again")]
+        shares = ["" if name not in figures else format(figures[name], ".1%") for name in names[:2]]
+        shown.add_row(
+            way, *shares, *("" if name not in figures else format(figures[name], ".6f") for name in names[2:])
+        )
+    return shown
+
+
+def table(figures: Mapping[str, float | str], counts: Sequence[int]) -> Table:
+    columns = {f"{count} at once": (f"ms_{count}", ".1f") for count in counts}
+    columns |= {"prefixes": ("prefixes", ".0f"), "kernels": ("kernels", ".0f"), "products": ("products_ms", ".1f")}
+    columns |= {"others": ("others_ms", ".1f"), "copies": ("copies_ms", ".1f"), "waits": ("waits", ".0f")}
+    title = (
+        f"Milliseconds a question; kernels, their milliseconds, and waits of a block of {BLOCK}; GPU: {figures['gpu']}"
+    )
+    shown = Table(title=title, title_justify="left")
+    for column in ("model", "way", *columns):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for name in SHAPES | QUICK:
+        for way in WAYS:
+            if f"{name}_{way}_prefixes" in figures:
+                cells = [(figures.get(f"{name}_{way}_{column}", ""), form) for column, form in columns.values()]
+                shown.add_row(name, way, *("" if cell == "" else format(cell, form) for cell, form in cells))
+        if f"{name}_generate_ms" in figures:
+            shown.add_row(name, "generate", format(figures[f"{name}_generate_ms"], ".1f"))
+    return shown
+
+
+if __name__ == "__main__":
+    main()
