@@ -580,7 +580,7 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
     questions = ["What is the capital of Italy?", "How many legs does a spider have?", "Who painted the Mona Lisa?"]
     requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
     for asked, (completion,), *_ in answered(model, requests):
-        ids = torch.tensor([model._encode(asked.prompt)])
+        ids = torch.tensor([model._encode(asked.prompt)], device=model.model.device)
         ends = np.flatnonzero(model.texts.vocabularies[True].ends).tolist()
         generated = model.model.generate(
             ids,
