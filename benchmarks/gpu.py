@@ -1,14 +1,16 @@
 """What a block of questions takes on a GPU, beside the formulas of costs.py, and whether its answers are the CPU's.
 
-    python benchmarks/gpu.py [--questions 16 64] [--shapes small 8B 14B] [--repeats 3] [--quick] [--json FILE]
+    python benchmarks/gpu.py [--questions 16 64] [--block 16] [--shapes small 8B 14B] [--repeats 3] [--quick]
+                              [--json FILE]
 
 First the embedded model answers in float32 on the CPU and on the GPU, and there twice. Then it is timed in bfloat16, as
 it is (*small*) and in the shape of larger models, which compute the same (support/widened.py), so that their answers
-have as many prefixes as those of a real model. Of a block of 16 questions torch's profiler tells what the GPU is busy
+have as many prefixes as those of a real model. Of a block of questions torch's profiler tells what the GPU is busy
 with, and torch's own check where the processor waits for it. Beside them the library's generate draws the answers of
 the sweep. Without a GPU all of it runs on the CPU, where nothing of it means anything.
 """
 
+import argparse
 import gc
 import sys
 import tempfile
@@ -38,11 +40,9 @@ from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
-BLOCK = 16
-"""Questions that are profiled together."""
 SMALL = "small"
 SHAPES: dict[str, Shape | None] = {SMALL: None, "8B": LARGER["8B"], "14B": LARGER["14B"]}
-QUICK = {SMALL: None, "tiny": Shape(3, 96, 12, 4, 16, 100, 300)}
+QUICK = {"tiny": Shape(3, 96, 12, 4, 16, 100, 300)}
 WAYS = ("exact", "combined", "tree")
 PRODUCTS = ("gemm", "nvjet", "cutlass", "gemv", "splitK")
 """Parts of the names of kernels that multiply matrices."""
@@ -51,26 +51,29 @@ WAITS = "called a synchronizing CUDA operation"
 
 def main() -> None:
     command = Command(__doc__)
-    command.add_argument("--questions", type=int, nargs="+", default=[BLOCK, 64], help="asked at once")
+    command.add_argument("--questions", type=int, nargs="+", default=[16, 64], help="asked at once")
+    command.add_argument("--block", type=int, default=16, help="questions that are profiled together")
     command.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     command.add_argument("--repeats", type=int, default=3)
-    options = command.options(questions=[2], repeats=1)
-    settings, questions = setting("float32", f"dataset.limit={BLOCK + options.repeats * max(options.questions)}")
+    options = command.options(questions=[2], block=2, repeats=1)
+    settings, questions = setting(
+        "float32", f"dataset.limit={options.block + options.repeats * max(options.questions)}"
+    )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     figures: dict[str, float | str] = {
         "gpu": torch.cuda.get_device_name() if device == "cuda" else "none",
-        "block": BLOCK,
+        "block": options.block,
     }
     console = Console(width=110)
     with tempfile.TemporaryDirectory() as folder:
         if options.quick:
             settings = tiny(settings, folder)
-        figures |= agreement(settings, questions[:BLOCK], device)
+        figures |= agreement(settings, ways(questions[: options.block], options.quick), device)
         for name in QUICK if options.quick else options.shapes:
             shape = (QUICK if options.quick else SHAPES)[name]
             there = replace(settings, device=device, dtype="bfloat16")
             model = CountedModel(there if shape is None else Widened(there, shape))
-            found = of_shape(model, questions, options.questions, options.repeats)
+            found = of_shape(model, ways(questions, options.quick), options)
             figures |= {f"{name}_{key}": value for key, value in found.items()}
             del model
             gc.collect()
@@ -80,18 +83,18 @@ def main() -> None:
     write_figures(options.json, figures)
 
 
-def ways(questions: Sequence[Question]) -> dict[str, list[Request]]:
+def ways(questions: Sequence[Question], quick: bool) -> dict[str, list[Request]]:
     """What is asked: exact, and the tree of the draws of a sweep with their combined estimates and without."""
-    sweep = TemperatureSweep().requests(questions, GRADER, 0)
-    exact, drawn = Exact().requests(questions, GRADER, 0), [replace(request, matcher=None) for request in sweep]
-    return dict(zip(WAYS, (exact, sweep, drawn), strict=True))
+    sweep = TemperatureSweep(trials=1 if quick else 10).requests(questions, GRADER, 0)
+    exact = Exact(nodes=24 if quick else Exact.nodes).requests(questions, GRADER, 0)
+    return dict(zip(WAYS, (exact, sweep, [replace(request, matcher=None) for request in sweep]), strict=True))
 
 
-def agreement(settings: Transformers, questions: Sequence[Question], device: str) -> dict[str, float]:
+def agreement(settings: Transformers, asked: Mapping[str, list[Request]], device: str) -> dict[str, float]:
     """How far answers in float32 on the device are those of the CPU, and those of a second time."""
     here, there = (replace(settings, device=each).load() for each in ("cpu", device))
     figures: dict[str, float] = {}
-    for way, requests in ways(questions).items():
+    for way, requests in asked.items():
         cpu, first, second = (in_order(answered(model, requests)) for model in (here, there, there))
         for name, (one, other) in {"cpu": (cpu, first), "again": (first, second)}.items():
             if way != "exact":  # which of equally likely answers it names, and how many, hangs on the last bits
@@ -114,21 +117,20 @@ def accuracies(replies: Sequence[Reply]) -> np.ndarray:
     return np.stack([reply.curve.accuracy for reply in replies if reply.curve is not None])
 
 
-def of_shape(
-    model: CountedModel, questions: Sequence[Question], counts: Sequence[int], repeats: int
-) -> dict[str, float]:
+def of_shape(model: CountedModel, asked: Mapping[str, list[Request]], options: argparse.Namespace) -> dict[str, float]:
     """Seconds of each way with each number of questions, and what a block of it consists of."""
     figures: dict[str, float] = {}
-    for way, requests in ways(questions).items():
-        block = requests[:BLOCK]
+    size, repeats = options.block, options.repeats
+    for way, requests in asked.items():
+        block = requests[:size]
         ask(model, block)  # once before: attention is checked, kernels are loaded
         before = model.work()
         ask(model, block)
         work = model.work() - before
         figures[f"{way}_prefixes"] = work["head_tokens"] / len(block)
         figures[f"{way}_passes"] = float(work["passes"])
-        for count in counts:
-            starts = [BLOCK + number * count for number in range(repeats)]  # each question is asked once, as in a run
+        for count in options.questions:
+            starts = [size + number * count for number in range(repeats)]  # each question is asked once, as in a run
             spent = [seconds(partial(ask, model, requests[start : start + count])) for start in starts]
             figures[f"{way}_ms_{count}"] = 1e3 * float(np.median(spent)) / count
         figures |= {f"{way}_{key}": value for key, value in kernels(model, block).items()}
@@ -137,9 +139,9 @@ def of_shape(
         figures[f"{way}_waits"] = float(found.total())
         for place, number in found.most_common(8):
             print(f"{way}: {number} waits at {place}", file=sys.stderr)
-    trials = ways(questions[:BLOCK])["tree"]
-    generate(model, BLOCK, [replace(request, temperatures=(1.0,)) for request in trials])
-    figures["generate_ms"] = 1e3 * seconds(lambda: generate(model, BLOCK, trials)) / len(trials)
+    trials = asked["tree"][:size]
+    generate(model, size, [replace(request, temperatures=(1.0,)) for request in trials])
+    figures["generate_ms"] = 1e3 * seconds(lambda: generate(model, size, trials)) / len(trials)
     return figures
 
 
@@ -215,9 +217,8 @@ def table(figures: Mapping[str, float | str], counts: Sequence[int]) -> Table:
     columns = {f"{count} at once": (f"ms_{count}", ".1f") for count in counts}
     columns |= {"prefixes": ("prefixes", ".0f"), "kernels": ("kernels", ".0f"), "products": ("products_ms", ".1f")}
     columns |= {"others": ("others_ms", ".1f"), "copies": ("copies_ms", ".1f"), "waits": ("waits", ".0f")}
-    title = (
-        f"Milliseconds a question; kernels, their milliseconds, and waits of a block of {BLOCK}; GPU: {figures['gpu']}"
-    )
+    of_block = f"kernels, their milliseconds, and waits of a block of {figures['block']}"
+    title = f"Milliseconds a question; {of_block}; GPU: {figures['gpu']}"
     shown = Table(title=title, title_justify="left")
     for column in ("model", "way", *columns):
         shown.add_column(column, justify="right", no_wrap=True)
