@@ -40,6 +40,7 @@ class AnswerMatcher:
         self._numeric = len(self._without_number) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._last_words = {form.split()[-1] for form in accepted}
+        # of each last word the longest run of letters and digits, and a number also in words: no right reply lacks all
         self._needed = {max(_ALPHANUMERIC.findall(word), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
 
