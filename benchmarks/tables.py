@@ -4,8 +4,8 @@
 
 A run of a benchmark leaves its file with ``--json benchmarks/results/NAME.json``. In a page a table stands between the
 lines ``<!-- table NAME -->`` and ``<!-- end of table -->``, with a line below it that says what it is of; a single
-figure between ``<!--NAME-->`` and ``<!---->``. What has no file stays as it is. With ``--check`` nothing is written,
-and the status is 1 where a page is not what the files say.
+figure between ``<!--NAME-->`` and ``<!---->``. What no run has figures of stays as it is. With ``--check`` nothing is
+written, and the status is 1 where a page is not what the files say.
 """
 
 import argparse
@@ -37,9 +37,10 @@ def _table(found: re.Match[str], results: Path) -> str:
         raise SystemExit(f"there is no table {name}; there are {', '.join(TABLES)}")
     table = TABLES[name]
     figures = _figures(results, table.results)
-    if figures is None:
+    measured = [] if figures is None else list(table.rows(figures))
+    if figures is None or not measured:
         return found[0]
-    lines = [table.header, ["---"] * len(table.header), *table.rows(figures)]
+    lines = [table.header, ["---"] * len(table.header), *measured]
     rows = "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |").replace("|  |", "| |") for line in lines)
     return f"<!-- table {name} -->\n{rows}\n\n{_origin(figures)}\n<!-- end of table -->"
 

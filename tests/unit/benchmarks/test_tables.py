@@ -62,8 +62,11 @@ def test_a_table_is_written_with_what_it_is_of(tmp_path: Path):
     assert written(page, tmp_path) == page
 
 
-def test_a_table_whose_file_is_not_there_stays_and_an_unknown_one_is_refused(tmp_path: Path):
+def test_a_table_that_no_run_has_figures_of_stays_and_an_unknown_one_is_refused(tmp_path: Path):
     assert written(PAGE, tmp_path) == PAGE
+    (tmp_path / "sampling.json").write_text(json.dumps({"label_tree": "tree"} | ORIGIN))
+    with_100_trials = PAGE.replace("table estimators", "table sampling_k100")
+    assert written(with_100_trials, tmp_path) == with_100_trials
     with pytest.raises(SystemExit, match="there is no table others; there are sampling, "):
         written(PAGE.replace("estimators", "others"), tmp_path)
 
