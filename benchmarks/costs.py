@@ -6,7 +6,7 @@ While the embedded model answers on the CPU, every kernel is counted, with its F
 writes, and every place where the processor would wait for a device. As many rows of logits are taken at once as on a
 GPU, so that as many kernels are asked for. The formulas beside them are those of
 docs/performance.md. The second table puts the shapes of larger models into the formulas, with what was counted here of
-prefixes, kernels and waits. What a GPU took says gpu.py.
+prefixes, kernels and waits. gpu.py says what a GPU took.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting, tiny
 from support.op_counter import counted
-from support.widened import Shape
+from support.shape import Shape
 
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.local import draw, output_head, tempered

@@ -14,10 +14,9 @@ import argparse
 import gc
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,8 +29,9 @@ from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting, tiny
-from support.ways import generate
-from support.widened import Shape, Widened
+from support.shape import Shape
+from support.ways import generate, timed
+from support.widened import Widened
 from torch.profiler import ProfilerActivity, profile
 
 from robust_eval.model.base import Reply, Request
@@ -40,8 +40,7 @@ from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
-SMALL = "small"
-SHAPES: dict[str, Shape | None] = {SMALL: None, "8B": LARGER["8B"], "14B": LARGER["14B"]}
+SHAPES: dict[str, Shape | None] = {"small": None, "8B": LARGER["8B"], "14B": LARGER["14B"]}
 QUICK = {"tiny": Shape(3, 96, 12, 4, 16, 100, 300)}
 WAYS = ("exact", "combined", "tree")
 PRODUCTS = ("gemm", "nvjet", "cutlass", "gemv", "splitK")
@@ -73,7 +72,7 @@ def main() -> None:
             shape = (QUICK if options.quick else SHAPES)[name]
             there = replace(settings, device=device, dtype="bfloat16")
             model = CountedModel(there if shape is None else Widened(there, shape))
-            found = of_shape(model, ways(questions, options.quick), options)
+            found = measured(model, ways(questions, options.quick), options)
             figures |= {f"{name}_{key}": value for key, value in found.items()}
             del model
             gc.collect()
@@ -97,7 +96,7 @@ def agreement(settings: Transformers, asked: Mapping[str, list[Request]], device
     for way, requests in asked.items():
         cpu, first, second = (in_order(answered(model, requests)) for model in (here, there, there))
         for name, (one, other) in {"cpu": (cpu, first), "again": (first, second)}.items():
-            if way != "exact":  # which of equally likely answers it names, and how many, hangs on the last bits
+            if way != "exact":  # which of equally likely answers it names, and how many, depends on the last bits
                 same = [a == b for a, b in zip(texts(one), texts(other), strict=True)]
                 figures[f"same_{way}_{name}"] = float(np.mean(same))
             if way != "tree":
@@ -117,22 +116,21 @@ def accuracies(replies: Sequence[Reply]) -> np.ndarray:
     return np.stack([reply.curve.accuracy for reply in replies if reply.curve is not None])
 
 
-def of_shape(model: CountedModel, asked: Mapping[str, list[Request]], options: argparse.Namespace) -> dict[str, float]:
+def measured(model: CountedModel, asked: Mapping[str, list[Request]], options: argparse.Namespace) -> dict[str, float]:
     """Seconds of each way with each number of questions, and what a block of it consists of."""
     figures: dict[str, float] = {}
-    size, repeats = options.block, options.repeats
+    size = options.block
     for way, requests in asked.items():
         block = requests[:size]
         ask(model, block)  # once before: attention is checked, kernels are loaded
         before = model.work()
         ask(model, block)
-        work = model.work() - before
-        figures[f"{way}_prefixes"] = work["head_tokens"] / len(block)
-        figures[f"{way}_passes"] = float(work["passes"])
+        figures[f"{way}_prefixes"] = (model.work() - before)["head_tokens"] / len(block)
         for count in options.questions:
-            starts = [size + number * count for number in range(repeats)]  # each question is asked once, as in a run
-            spent = [seconds(partial(ask, model, requests[start : start + count])) for start in starts]
-            figures[f"{way}_ms_{count}"] = 1e3 * float(np.median(spent)) / count
+            # each question is asked once, as in a run
+            parts = [requests[size + number * count :][:count] for number in range(options.repeats)]
+            spent = [timed(partial(ask, model, part))[0] / len(part) for part in parts]
+            figures[f"{way}_ms_{count}"] = 1e3 * float(np.median(spent))
         figures |= {f"{way}_{key}": value for key, value in kernels(model, block).items()}
         with waits() as found:
             ask(model, block)
@@ -141,21 +139,12 @@ def of_shape(model: CountedModel, asked: Mapping[str, list[Request]], options: a
             print(f"{way}: {number} waits at {place}", file=sys.stderr)
     trials = asked["tree"][:size]
     generate(model, size, [replace(request, temperatures=(1.0,)) for request in trials])
-    figures["generate_ms"] = 1e3 * seconds(lambda: generate(model, size, trials)) / len(trials)
+    figures["generate_ms"] = 1e3 * timed(partial(generate, model, size, trials))[0] / len(trials)
     return figures
 
 
 def ask(model: CountedModel, requests: Sequence[Request]) -> None:
     list(answered(model.loaded, requests))
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """How long a call takes that leaves nothing for the device to do."""
-    started = time.perf_counter()
-    call()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
 
 
 def kernels(model: CountedModel, block: Sequence[Request]) -> dict[str, float]:

@@ -140,7 +140,9 @@ def _digits(words: list[str]) -> list[str]:
 
 
 def _number(words: list[str]) -> tuple[int, int]:
-    """Value and length of the number that words begin with, the first of which is one; length 0 where it stays so."""
+    """Return the number that the words begin with, and how many of them it takes: 0 where the first, a number word or
+    digits, stays as it is.
+    """
     total, group, length = 0, 0, 0
     room = 0  # the group may still take a number below this: 10 after tens, 100 after hundreds
     scale = 1_000_000_000_000  # the next scale word must be smaller than the last

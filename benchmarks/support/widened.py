@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from support.shape import Shape
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
@@ -13,40 +14,6 @@ from robust_eval.model.local.transformers_model import TransformersModel
 MARK, RAISED, LOWERED = 1e-3, 1e4, 1e4
 """One more number of every hidden state is MARK, which nothing changes. The last normalisation makes it RAISED times as
 large against the others, and the logit of each token that the small model lacks is lowered by LOWERED times that."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of a transformer: ``groups`` of ``heads`` share keys and values, each of ``size``."""
-
-    layers: int
-    hidden: int
-    heads: int
-    groups: int
-    size: int
-    inner: int
-    vocabulary: int
-    item: int = 2
-    """Bytes of a weight."""
-
-    @property
-    def weights(self) -> int:
-        """The weights of all layers."""
-        attention = self.hidden * self.size * 2 * (self.heads + self.groups)
-        return self.layers * (attention + 3 * self.hidden * self.inner)
-
-    @property
-    def head(self) -> int:
-        return self.vocabulary * self.hidden
-
-    @property
-    def cached(self) -> int:
-        """Bytes of the keys and values of a token."""
-        return 2 * self.layers * self.groups * self.size * self.item
-
-    def flop(self, tokens: float, rows: float, attended: float) -> float:
-        """FLOP of ``tokens`` through the layers and ``rows`` through the head; pairs of tokens that attend."""
-        return 2 * self.weights * tokens + 2 * self.head * rows + 4 * self.layers * self.heads * self.size * attended
 
 
 @dataclass(frozen=True)
@@ -73,10 +40,7 @@ def widened(small: Any, shape: Shape) -> LlamaForCausalLM:
     config = small.config
     torch.manual_seed(0)
     with torch.device(small.device):
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(small.dtype)
-        large = LlamaForCausalLM(of_shape(config, shape)).eval()
-        torch.set_default_dtype(before)
+        large: LlamaForCausalLM = AutoModelForCausalLM.from_config(of_shape(config, shape), dtype=small.dtype).eval()
     large.generation_config = small.generation_config
     hidden, tokens = config.hidden_size, config.vocab_size
     embedding = large.model.embed_tokens.weight.zero_()

@@ -84,7 +84,7 @@ class Transformers(TransformersSettings, ModelConfig):
         except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
         if device.startswith("cuda"):
-            # cuDNN's attention makes a plan for every new shape of a batch of prompts: 1 s for one of 16 questions
+            # cuDNN's attention makes a plan for every new shape of a batch of prompts, which took 1 s for 16 questions
             torch.backends.cuda.enable_cudnn_sdp(False)
         loaded = TransformersModel(self, model, tokenizer)
         log.info("model %s: %s on %s", self.name, dtype, device)

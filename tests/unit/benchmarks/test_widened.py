@@ -1,6 +1,7 @@
 import torch
 from architectures import tiny
-from support.widened import Shape, widened
+from support.shape import Shape
+from support.widened import widened
 
 SHAPE = Shape(layers=3, hidden=96, heads=12, groups=4, size=16, inner=100, vocabulary=70)
 TOKENS = torch.tensor([[5, 7, 11, 13, 17, 19, 23], [2, 3, 2, 3, 2, 3, 2]])
