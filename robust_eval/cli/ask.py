@@ -30,7 +30,6 @@ from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.command import command, say
-from robust_eval.runtime.gc_tuning import collect_seldom
 from robust_eval.runtime.logs import log_plainly
 from robust_eval.runtime.rounding import number
 from robust_eval.runtime.stopwatch import Stopwatch
@@ -82,7 +81,6 @@ def main() -> None:
     )
     arguments = parser.parse_intermixed_args()
     log_plainly()
-    collect_seldom()
     register()
     with command():
         truth = None if arguments.truth is None else _numbers(arguments.truth)

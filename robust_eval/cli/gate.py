@@ -34,7 +34,6 @@ from robust_eval.report.finished_runs import kept_nothing
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.command import command
-from robust_eval.runtime.gc_tuning import collect_seldom
 from robust_eval.runtime.logs import log_plainly
 from robust_eval.sampler.base import NothingKeptError
 
@@ -58,7 +57,6 @@ def main() -> None:
     """Decide, write the verdict, and exit with 0 (PASS), 1 (FAIL) or 3 (INCONCLUSIVE); with 2 after a mistake."""
     arguments = _parser().parse_intermixed_args()
     log_plainly()
-    collect_seldom()
     with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
         register()
         called = _called(arguments.words)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command
+from robust_eval.runtime.gc_tuning import collect_seldom
 
 
 class Command(NamedTuple):
@@ -39,6 +40,7 @@ def main() -> None:
 
     Exits with status 1 and a sentence where the first argument is a word that is no command.
     """
+    collect_seldom()
     name = next(iter(sys.argv[1:]), "run")
     if name in ("--help", "-h"):
         sys.argv[1:] = []

@@ -10,10 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hydra
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.types import RunMode
+from hydra.core.utils import configure_log, run_job
+from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
 from robust_eval.cli.help import chosen_words, print_overview
@@ -27,7 +30,6 @@ from robust_eval.record import tracker_process
 from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.command import command, say
-from robust_eval.runtime.gc_tuning import collect_seldom
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,11 @@ CANCEL = "cancel_batches="
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def launch(composed: DictConfig) -> None:
-    """Run the experiment that Hydra composed from the command line, or each of a sweep."""
+    """Run the experiment that Hydra composes from the command line, or each of a sweep."""
+    _run_job(composed)
+
+
+def _run_job(composed: DictConfig) -> None:
     hydra_config = HydraConfig.get()
     swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
     run(composed, hydra_config.runtime.output_dir, swept, repeated_run(hydra_config.runtime.config_sources))
@@ -50,7 +56,6 @@ def main() -> None:
 
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
-    collect_seldom()
     with command():
         register()
         _refuse_options(sys.argv[1:])
@@ -96,22 +101,43 @@ def main() -> None:
         if known.multirun:
             _sweep(checked)
             return
-        if known.cfg is None and checked.config.tracking.beside():
+        if known.cfg is not None or checked.swept or checked.whole.hydra.mode == RunMode.MULTIRUN:
+            launch()
+            return
+        if checked.config.tracking.beside():
             tracker_process.start()
         try:
-            launch()
+            _run_composed(checked.whole)
         finally:
             tracker_process.stop()
+
+
+def _run_composed(whole: DictConfig) -> None:
+    """Run what was composed for the check, as ``launch`` does, which would compose it twice more: half a second."""
+    with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
+        whole.hydra.mode = RunMode.RUN
+        configure_log(whole.hydra.hydra_logging, whole.hydra.verbose)
+        callbacks = Callbacks(whole)
+        callbacks.on_run_start(config=whole, config_name="config")
+        context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
+        try:
+            done = run_job(_run_job, whole, "hydra.run.dir", None, context)
+        except OSError as problem:  # of the folder: what goes wrong in the job is raised below
+            raise UserError(
+                f"hydra.run.dir: {problem.filename} cannot be made ({problem.strerror}); choose another folder"
+            ) from problem
+        callbacks.on_run_end(config=whole, config_name="config", job_return=done)
+        _ = done.return_value  # raises what the job has raised
 
 
 def _print_choices(checked: Checked) -> None:
     """Print a comment for the YAML of ``--cfg``: the options that are chosen, as on a command line."""
     if checked.swept:
         raise UserError(f"--cfg shows one configuration: {', '.join(checked.swept)} has several values")
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", checked.overrides, return_hydra_config=True)
-    chosen = {group: [option] for group, option in composed.hydra.runtime.choices.items() if isinstance(option, str)}
-    chosen |= {group: [str(name) for name in composed[group]] for group in SEVERAL}
+    chosen = {
+        group: [option] for group, option in checked.whole.hydra.runtime.choices.items() if isinstance(option, str)
+    }
+    chosen |= {group: [str(name) for name in checked.composed[group]] for group in SEVERAL}
     shown = [group for group in sorted(chosen) if not group.startswith("hydra/")]
     print("#", *(chosen_words(group.rpartition("@")[2], chosen[group]) for group in shown))
 

@@ -1,5 +1,6 @@
 """Overrides from the command line, checked before anything is loaded: one sentence with the nearest right name."""
 
+import copy
 import itertools
 import math
 import re
@@ -14,7 +15,7 @@ import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.config.config import Config
@@ -36,13 +37,15 @@ _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 class Checked(NamedTuple):
     """A command line that was checked.
 
-    ``overrides`` has shorthands spelt out. ``config`` is the configuration of its last job, and ``composed`` the same
-    as Hydra composed it. ``swept`` holds the overrides that differ between the ``jobs`` of a sweep.
+    ``overrides`` has shorthands spelt out. ``config`` is the configuration of its last job, ``composed`` the same as
+    Hydra composed it, and ``whole`` that with Hydra's own settings. ``swept`` holds the overrides that differ between
+    the ``jobs`` of a sweep.
     """
 
     overrides: list[str]
     config: Config
     composed: DictConfig
+    whole: DictConfig
     swept: list[str]
     jobs: int
 
@@ -66,7 +69,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 def _checked(overrides: Sequence[str]) -> Checked:
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
         choices = [override for override in parsed if _chooses(override)]
         for override in choices:
             if override.value() is None and not override.is_delete():
@@ -78,23 +81,24 @@ def _checked(overrides: Sequence[str]) -> Checked:
             for name in listed if isinstance(listed, list) else []:
                 if not isinstance(name, str):
                     raise UserError(no_option(str(override.key_or_group), str(name)))
-        settings = [override for override in parsed if override not in choices and not _is_hydra(override)]
+        ours = [override for override in parsed if not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
             offer(name, _folders(parsed))
         chosen = cache(lambda: _compose([*elsewhere, *(_first(override) for override in choices)]))
-        expanded = {id(override): _expanded(override, chosen) for override in settings}
-        single = [_first(override) for override in choices]
-        single += [_first(override, expanded[id(override)]) for override in settings]
-        for variant in _variants([*choices, *settings], single, expanded):
-            composed = _compose([*elsewhere, *variant], chosen)
+        expanded = {id(override): _expanded(override, chosen) for override in ours if override not in choices}
+        single = [_first(override, expanded.get(id(override))) for override in ours]
+        of_hydra = [str(override.input_line) for override in parsed if _is_hydra(override)]
+        for variant in _variants(ours, single, expanded):
+            whole = _compose([*of_hydra, *variant], chosen)
+            composed = _without_hydra(whole)
             config = to_config(composed)
     _check_writable(Path(config.paths.mlruns))
     lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
     sweeps = [override.is_sweep_override() and not _is_hydra(override) for override in parsed]
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
-    return Checked(lines, config, composed, swept, math.prod(values))
+    return Checked(lines, config, composed, whole, swept, math.prod(values))
 
 
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
@@ -118,7 +122,7 @@ def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictCon
     places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         search = f"hydra.searchpath=[{places}]"
-        composed = _compose([search, *overrides], lambda: _compose([search]))
+        composed = _without_hydra(_compose([search, *overrides], lambda: _compose([search])))
         return to_config(composed), composed
 
 
@@ -242,19 +246,27 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         for lines in itertools.product(*values):
             telling = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
-            yield telling, to_config(_compose([*elsewhere, *lines]))
+            yield telling, to_config(_without_hydra(_compose([*elsewhere, *lines])))
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
     """Compose the configuration. What is wrong is told apart by the settings that the options have (``chosen``)."""
     try:
-        return hydra.compose("config", list(overrides))
+        return hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
         raise UserError(_unknown_option(str(problem))) from problem
     except (ConfigCompositionException, OmegaConfBaseException) as problem:
         raise UserError(_wrong_override(problem, chosen and chosen())) from problem
     except (HydraException, ValueError) as problem:
         raise UserError(first_line(problem)) from problem
+
+
+def _without_hydra(whole: DictConfig) -> DictConfig:
+    """Return a copy without the settings of Hydra itself."""
+    composed = copy.deepcopy(whole)
+    with open_dict(composed):
+        del composed["hydra"]
+    return composed
 
 
 def _of_group(lines: Sequence[str]) -> list[str]:
@@ -334,13 +346,17 @@ def _unknown_option(message: str) -> str:
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
-    group, _, name = missing.group(1).partition("/")
+    path = missing.group(1)
+    if path.startswith("hydra/"):
+        group, _, name = path.rpartition("/")
+        return no_option(group, name, re.findall(r"^\t(\S+)$", message, re.MULTILINE))
+    group, _, name = path.partition("/")
     return no_option(group, name)
 
 
-def no_option(group: str, name: str) -> str:
+def no_option(group: str, name: str, known: Sequence[str] | None = None) -> str:
     """Say that a group has no such option, and which options it has."""
-    known = options(group)
+    known = options(group) if known is None else known
     return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
 
 
@@ -356,7 +372,8 @@ def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:
         for depth, part in enumerate(parts):
             known = [str(name) for name in node] if isinstance(node, DictConfig) else []
             if part not in known:
-                return no_setting(key.group(1), part, known, ".".join(parts[:depth]))
+                ours = [name for name in known if name != "hydra"]
+                return no_setting(key.group(1), part, ours, ".".join(parts[:depth]))
             node = node[part]
     cause = problem.__cause__
     named = re.search(r"override (\S+)", str(problem))

@@ -119,7 +119,6 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mlruns: Path) -> Ask:
     """The command in this process, away from a terminal."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(ask_module, "collect_seldom", lambda: None)
     monkeypatch.setattr(ask_module, "checked_overrides", lambda overrides: checked(tuple(overrides)))
 
     def run(*arguments: str) -> Said:

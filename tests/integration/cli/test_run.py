@@ -27,7 +27,6 @@ def test_texts_with_signs_reach_the_configuration_without_quotes(shell: Shell, t
 def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[str]):
     told: list[Any] = []
     monkeypatch.setattr(command_line, "run_sweep", lambda *arguments: told.extend(arguments))
-    monkeypatch.setattr(command_line, "collect_seldom", lambda: None)
     monkeypatch.setattr(command_line, "command", nullcontext)  # which heeds signals, for all that follows as well
     mlruns = tmp_path / "my (runs)"
     swept = ["-m", "dataset=local", f"dataset.path={FILE},b.csv", f"paths.mlruns={mlruns}"]
@@ -77,3 +76,26 @@ def test_help_is_the_overview_wherever_it_is_asked_for(shell: Shell, tmp_path: P
 
 def test_the_options_of_hydra_are_told_by_its_own_help(shell: Shell):
     assert shell.python(["run.py", "--hydra-help"]).stdout.startswith("Hydra (")
+
+
+def test_settings_of_hydra_hold_in_a_run(shell: Shell, tmp_path: Path):
+    overrides = ["experiment=smoke", "dataset.limit=6", "tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}"]
+    of_hydra = ["hydra.run.dir=runs/${hydra.job.name}", "hydra.output_subdir=composed"]
+    ran = shell.python([str(PROJECT / "run.py"), *overrides, *of_hydra], tmp_path, figures=False)
+    assert ran.returncode == 0, ran.stderr
+    folder = tmp_path / "runs" / "run"
+    assert (folder / "summary.json").is_file()
+    written = {file.stem: yaml.safe_load(file.read_text()) for file in (folder / "composed").iterdir()}
+    assert set(written) == {"config", "hydra", "overrides"}
+    assert written["overrides"] == overrides
+    settings = written["hydra"]["hydra"]
+    assert (settings["mode"], settings["overrides"]["hydra"]) == ("RUN", of_hydra)
+    assert settings["runtime"]["output_dir"] == str(folder)
+
+
+def test_a_folder_of_a_run_that_cannot_be_made_is_named(shell: Shell, tmp_path: Path):
+    (tmp_path / "file").touch()
+    words = ["experiment=smoke", "tracking=none", "hydra.run.dir=file/run"]
+    ran = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
+    answer = "error: hydra.run.dir: file/run cannot be made (Not a directory); choose another folder\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", answer)

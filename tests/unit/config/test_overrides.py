@@ -56,6 +56,9 @@ MISTAKES = {
     "+sampler.temperature_sweep.colour=3": "there is no setting sampler.temperature_sweep.colour; "
     f"sampler.temperature_sweep has {SWEEP}",
     "modle=smollm2_135m": f"there is no setting modle (did you mean model?); there are {ROOT}",
+    "hydra.run.dri=x": "there is no setting hydra.run.dri (did you mean hydra.run.dir?); hydra.run has dir",
+    "hydra/launcher=jobib": "there is no hydra/launcher=jobib (did you mean joblib?); there are basic, joblib, "
+    "submitit_local, submitit_slurm",
     "+extra=1": f"there is no setting extra; there are {ROOT}",
     "model=smollm2_135": f"there is no model=smollm2_135 (did you mean smollm2_135m?); there are {MODELS}",
     "model=gpt5": f"there is no model=gpt5; there are {MODELS}",
@@ -296,7 +299,7 @@ def test_a_model_that_rewrites_is_chosen_by_its_name(tmp_path: Path):
         checked_overrides([*WRITES, f"{key}=smollm2_360m", "rewriter.model.dtype=bfloat16", place])
         for key in ("rewriter.model", "model@rewriter.model")
     )
-    assert short == long
+    assert (short.overrides, short.config, short.composed) == (long.overrides, long.config, long.composed)
     assert short.overrides == [*WRITES, "model@rewriter.model=smollm2_360m", "rewriter.model.dtype=bfloat16", place]
     rewrites, measured = short.config.rewriter.model, short.config.model
     assert rewrites == configuration("model=smollm2_360m", "model.dtype=bfloat16").model
