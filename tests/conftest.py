@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # until all tests are known: to look through what is imported takes a fifth of
     gc.disable()  # the time; a process that hands tests to others would not have it enabled again
@@ -11,6 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
+from kept_databases import kept_databases
 from kept_models import kept_models
 from shell import Shell
 
@@ -31,10 +33,17 @@ def _garbage_is_collected_as_usual() -> Iterator[None]:
     gc.set_threshold(*usual)
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that all processes that test share."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _models_are_kept() -> Iterator[None]:
-    """The embedded model is loaded once for all runs in this process."""
-    with kept_models():
+def _models_and_databases_are_kept(shared: Path) -> Iterator[None]:
+    """The embedded model is loaded once for all runs in this process, and one database of MLflow made."""
+    with kept_models(), kept_databases(shared):
         yield
 
 
@@ -52,10 +61,9 @@ def embedded() -> object:
 
 
 @pytest.fixture(scope="session")
-def shell(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Shell]:
+def shell(shared: Path) -> Iterator[Shell]:
     """Runs commands without loading libraries and models anew for each; all processes that test share its server."""
-    own = tmp_path_factory.getbasetemp()
-    shell = Shell(own if worker_id == "master" else own.parent)
+    shell = Shell(shared)
     yield shell
     shell.close()
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kept_databases import kept_databases
 from kept_models import kept_models
 
 from robust_eval.engine import thread_count
@@ -107,7 +108,7 @@ def serve(listener: socket.socket) -> None:
     """Serve each connection in a fork, until the last has ended."""
     os.dup2(2, 1)  # what loading says is no answer
     thread_count.fastest_threads = lambda: 1  # a fork of a process whose OpenMP has had more threads hangs with its own
-    with kept_models():
+    with kept_models(), kept_databases(Path(listener.getsockname()).parent):
         _load()
         forks = dict([_accepted(listener)])
         while forks:

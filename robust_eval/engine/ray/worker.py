@@ -4,6 +4,7 @@ import logging
 import os
 import pickle
 import platform
+import sys
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -99,11 +100,11 @@ class Worker:
                 yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)
 
     def _load(self) -> LanguageModel:
-        if not self._config.remote:
+        model = self._config.load()
+        if "torch" in sys.modules:  # a model that needs none does not wait for it
             import torch
 
             torch.set_num_threads(self._threads)
-        model = self._config.load()
         if self._keeper is not None:
             from robust_eval.engine.ray.shared_admission import SharedGate
 

@@ -67,6 +67,7 @@ def cluster() -> Iterator[Any]:
     """Two nodes with two processors each, whose processes find the tests' own modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(PROJECT), str(PROJECT / "tests" / "support")]))
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # two processes a node for each test, which few need
         Ray.import_quietly()
         from ray.cluster_utils import Cluster
 
