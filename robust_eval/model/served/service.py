@@ -12,7 +12,7 @@ import aiohttp
 import httpx2
 import openai
 
-from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError
+from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError, tls_context
 from robust_eval.model.served.pacing import retry_after
 from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
@@ -100,7 +100,7 @@ class Service:
         self._key = key
         self._chat = chat
         limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
-        self.http = BoundedClient(limits=limits, timeout=None)
+        self.http = BoundedClient(limits=limits, timeout=None, verify=tls_context())
         self._client = openai.AsyncOpenAI(
             base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=self.http
         )
