@@ -38,10 +38,15 @@ def composed(*overrides: str) -> DictConfig:
     """
     register()
     parsed = OverridesParser.create().parse_overrides(list(overrides))
-    choices = tuple(str(each.input_line) for each in parsed if (CONF / str(each.key_or_group)).is_dir())
+    choices = tuple(str(each.input_line) for each in parsed if _chooses(str(each.key_or_group)))
     settings = copy.deepcopy(_options(choices))
     ConfigLoaderImpl._apply_overrides_to_config([each for each in parsed if each.input_line not in choices], settings)
     return settings
+
+
+def _chooses(key: str) -> bool:
+    """Whether a setting says which options there are: that of a group, or one of Hydra itself."""
+    return (CONF / key).is_dir() or key.startswith("hydra")
 
 
 @cache
