@@ -59,7 +59,8 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 
 def _surroundings(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "SSL_CERT_FILE")}
-    more = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    more = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "COLUMNS": "200", **threads}
     return kept | more | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
