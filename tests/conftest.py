@@ -34,16 +34,16 @@ def _garbage_is_collected_as_usual() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def common_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A folder that all processes that test share."""
     own = tmp_path_factory.getbasetemp()
     return own if worker_id == "master" else own.parent
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _models_and_databases_are_kept(shared: Path) -> Iterator[None]:
+def _models_and_databases_are_kept(common_folder: Path) -> Iterator[None]:
     """The embedded model is loaded once for all runs in this process, and one database of MLflow made."""
-    with kept_models(), kept_databases(shared):
+    with kept_models(), kept_databases(common_folder):
         yield
 
 
@@ -61,9 +61,9 @@ def embedded() -> object:
 
 
 @pytest.fixture(scope="session")
-def shell(shared: Path) -> Iterator[Shell]:
+def shell(common_folder: Path) -> Iterator[Shell]:
     """Runs commands without loading libraries and models anew for each; all processes that test share its server."""
-    shell = Shell(shared)
+    shell = Shell(common_folder)
     yield shell
     shell.close()
 

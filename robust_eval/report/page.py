@@ -26,7 +26,7 @@ from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
 from robust_eval.record.result import Result
 from robust_eval.record.settings import effective
-from robust_eval.report.compressed import compressed, packed
+from robust_eval.report.compressed import packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
@@ -89,7 +89,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         first_column=columns[0].label if columns else "",
         left_out=list(left_out(result)),
         data=_question_data(result, columns, shown.rows),
-        vega=compressed(vega_script()),
+        vega=vega_script(),
         script=page_script(),
         extremes=_extremes(result),
         types=_types(result),

@@ -4,6 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 from robust_eval.plot.colours import BLUE, GREY, RED
+from robust_eval.report.compressed import compressed
 from robust_eval.runtime.cache import cache_folder, keep, kept
 
 _INK: dict[str, Any] = {
@@ -25,16 +26,16 @@ _LOOK: dict[str, Any] = {
 
 
 def vega_script() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that asks no network.
+    """Return Vega, Vega-Lite and Vega-Embed as one script that asks no network, compressed for a page.
 
-    The library takes seconds to put it together, so it is kept in the user's cache.
+    The library takes seconds to put it together, so it is kept in the user's cache as a page has it.
     """
-    file = cache_folder() / "vega" / f"vl-convert-{version('vl-convert-python')}.js"
+    file = cache_folder() / "vega" / f"vl-convert-{version('vl-convert-python')}.js.gz.base64"
     script = kept(file)
     if not script:
         import vl_convert
 
-        script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        script = compressed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
         keep(file, script)
     return script
 

@@ -8,6 +8,7 @@ import tempfile
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import gguf as library
 import pytest
 
 from robust_eval.error import UserError
@@ -195,3 +196,12 @@ def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: P
         f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
         "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
     )
+
+
+def test_what_the_library_makes_of_a_file_is_kept_while_it_is_converted(monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    monkeypatch.setattr(library, "GGUFReader", lambda path: read.append(path) or object())
+    reader = library.GGUFReader
+    with embedded._read_once():
+        assert library.GGUFReader("a") is library.GGUFReader("a")
+    assert (read, library.GGUFReader) == (["a"], reader)
