@@ -30,8 +30,9 @@ from robust_eval.record.tracking import Tracking
 log = logging.getLogger(__name__)
 
 _BEGIN = (
-    "import sys; sys.path[:] = sys.argv[2:]; from robust_eval.record.tracker_process import serve; "
-    "serve(int(sys.argv[1]))"
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from robust_eval.runtime.gc_tuning import collect_seldom; collect_seldom(); "
+    "from robust_eval.record.tracker_process import serve; serve(int(sys.argv[1]))"
 )
 _ID, _END, _FAIL = "run_id", "end", "fail"
 _LOG, _DONE, _REFUSED, _CRASHED = "log", "done", "refused", "crashed"
