@@ -100,11 +100,12 @@ class Worker:
                 yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)
 
     def _load(self) -> LanguageModel:
-        model = self._config.load()
-        if "torch" in sys.modules:  # a model that needs none does not wait for it
+        os.environ["OMP_NUM_THREADS"] = str(self._threads)  # torch reads it when it is imported, if the model needs it
+        if "torch" in sys.modules:
             import torch
 
             torch.set_num_threads(self._threads)
+        model = self._config.load()
         if self._keeper is not None:
             from robust_eval.engine.ray.shared_admission import SharedGate
 
