@@ -42,10 +42,11 @@ CANCEL = "cancel_batches="
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def launch(composed: DictConfig) -> None:
     """Run the experiment that Hydra composes from the command line, or each of a sweep."""
-    _run_job(composed)
+    _job(composed)
 
 
-def _run_job(composed: DictConfig) -> None:
+def _job(composed: DictConfig) -> None:
+    """Run an experiment whose settings Hydra has made its own (``HydraConfig``)."""
     hydra_config = HydraConfig.get()
     swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
     run(composed, hydra_config.runtime.output_dir, swept, repeated_run(hydra_config.runtime.config_sources))
@@ -121,7 +122,7 @@ def _run_composed(whole: DictConfig) -> None:
         callbacks.on_run_start(config=whole, config_name="config")
         context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
         try:
-            done = run_job(_run_job, whole, "hydra.run.dir", None, context)
+            done = run_job(_job, whole, "hydra.run.dir", None, context)
         except OSError as problem:  # of the folder: what goes wrong in the job is raised below
             raise UserError(
                 f"hydra.run.dir: {problem.filename} cannot be made ({problem.strerror}); choose another folder"

@@ -29,9 +29,9 @@ from robust_eval.experiment.until import Takes, Taking
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
-from robust_eval.record.beside import recorded_beside
 from robust_eval.record.origin import origin
 from robust_eval.record.result import Result
+from robust_eval.record.run_beside import recorded_beside
 from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat, found_besides
 from robust_eval.record.tracking import Run

@@ -1,6 +1,6 @@
 """A process that records a run: MLflow takes more than a second to import, in which this one can go on.
 
-It serves one run (:mod:`robust_eval.record.beside`): it is sent what is to be recorded, in order, and answers each
+It serves one run (:mod:`robust_eval.record.run_beside`): it is sent what is to be recorded, in order, and answers each
 message; what it logs and what is wrong comes back, so that people see it where they look. This module imports little:
 the process can be started before anything else.
 """
@@ -16,7 +16,7 @@ from robust_eval.error import UserError
 _BEGIN = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from robust_eval.runtime.gc_tuning import collect_seldom; collect_seldom(); "
-    "from robust_eval.record.beside import serve; serve(int(sys.argv[1]))"
+    "from robust_eval.record.run_beside import serve; serve(int(sys.argv[1]))"
 )
 LOG, DONE, REFUSED, CRASHED = "log", "done", "refused", "crashed"
 """Kinds of answers."""

@@ -23,7 +23,7 @@ class Tracking(Protocol):
         """Record a sweep. The runs that happen within the context, in any process, become its children."""
 
     def beside(self) -> bool:
-        """Tell whether a run is better recorded by a process of its own (robust_eval.record.beside)."""
+        """Tell whether a run is better recorded by a process of its own (robust_eval.record.run_beside)."""
 
     def command(self, mlruns: Path) -> str | None:
         """Return the command that shows the runs, if there is one."""
@@ -91,7 +91,7 @@ class Untracked:
 
 class NothingRecorded:
     """A run that leaves nothing in a tracker; see :class:`Run`. It also takes what another process sends for the
-    questions and the scores (:mod:`robust_eval.record.beside`).
+    questions and the scores (:mod:`robust_eval.record.run_beside`).
     """
 
     run_id = None

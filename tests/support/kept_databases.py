@@ -18,11 +18,12 @@ def kept_databases(folder: Path) -> Iterator[None]:
         if file.exists():
             return
         own = file.with_name(f"{file.name}.{os.getpid()}")
-        if not kept.exists():
+        if kept.exists():
+            shutil.copyfile(kept, own)
+        else:
             make(own)
             shutil.copyfile(own, partial := kept.with_name(f"{kept.name}.{os.getpid()}"))
             os.replace(partial, kept)
-        shutil.copyfile(kept, own)
         os.replace(own, file)
 
     mlflow_tracker._make_database = copied

@@ -4,7 +4,6 @@ import logging
 import os
 import pickle
 import platform
-import sys
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -100,8 +99,7 @@ class Worker:
                 yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)
 
     def _load(self) -> LanguageModel:
-        os.environ["OMP_NUM_THREADS"] = str(self._threads)  # torch reads it when it is imported, if the model needs it
-        if "torch" in sys.modules:
+        if not self._config.remote:
             import torch
 
             torch.set_num_threads(self._threads)

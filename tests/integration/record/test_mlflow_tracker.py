@@ -152,7 +152,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db", "--artifacts-destination", f"{tmp_path}/kept"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    no_jobs = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight more processes, of which nothing is wanted here
+    no_jobs = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight more processes, which are not tested here
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, env=os.environ | no_jobs, **quiet)
     until = time.monotonic() + 120
     while True:

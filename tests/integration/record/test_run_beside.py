@@ -17,8 +17,8 @@ from robust_eval.error import UserError
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.beside import recorded_beside
 from robust_eval.record.mlflow_tracker import Mlflow
+from robust_eval.record.run_beside import recorded_beside
 from robust_eval.record.tracking import Run, Untracked
 
 SCORE = Score(values={"frs.d1": Estimate(0.5, 0.4, 0.6)}, curves={"accuracy": {0.2: Estimate(1.0), 1.0: Estimate(0.5)}})
@@ -133,7 +133,7 @@ def test_where_the_process_that_measures_is_gone_the_run_is_killed_and_nothing_g
     code = (
         "import os, signal, sys; from pathlib import Path\n"
         "from robust_eval.record.mlflow_tracker import Mlflow\n"
-        "from robust_eval.record.beside import recorded_beside\n"
+        "from robust_eval.record.run_beside import recorded_beside\n"
         "with recorded_beside(Mlflow(), 'gone', Path(sys.argv[1])) as record:\n"
         "    assert record.run_id\n"
         "    print(record._process._process.pid, flush=True)\n"
@@ -142,7 +142,7 @@ def test_where_the_process_that_measures_is_gone_the_run_is_killed_and_nothing_g
     ended = subprocess.run([sys.executable, "-c", code, str(mlruns)], stdout=subprocess.PIPE, text=True)
     # standard output ends when the last of both processes has ended, so that nothing is waited for here
     assert ended.returncode == -signal.SIGKILL
-    assert "robust_eval.record.beside" not in cmdline(int(ended.stdout))
+    assert "robust_eval.record.run_beside" not in cmdline(int(ended.stdout))
     gone = found(mlruns)["gone"]
     assert (gone.info.status, gone.data.tags["error"]) == ("KILLED", "the process that measured was ended from outside")
 
