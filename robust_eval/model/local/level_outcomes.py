@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
+from robust_eval.model.local.by_blocks import topk
 from robust_eval.model.local.tempered import Masses, offset_logprobs, offsets_of, tempered_masses
 from robust_eval.model.local.token_outcomes import Kinds
 from robust_eval.model.local.transfers import fetched, to_device
@@ -73,7 +74,7 @@ def outcomes(
         right = [to_device(part, device) for part in _pairs([kind.right for kind in kinds])]
         others = logits.index_put(tuple(right), logits.new_full((), -torch.inf)).argmax(dim=-1)
     at, most = to_device(sure, device), min(count, logits.shape[1])
-    largest, ids = logits[at].masked_fill(scores[at] == 0, -torch.inf).topk(most, dim=1)
+    largest, ids = topk(logits[at].masked_fill(scores[at] == 0, -torch.inf), most)
     offsets = offsets_of(logits, at.repeat_interleave(most), ids.flatten(), temperatures, generation)
     columns = masses.log_total, masses.shares, values, others, largest, ids, *offsets
     log_total, shares, value, other, highest, token, offset, *possible = fetched(*columns)
@@ -98,18 +99,11 @@ def _scored(
     it is whether that will be right. After the last token nothing goes on, and all scores are 0.
     """
     sets = [(kind.right, kind.wrong, kind.open) for kind in kinds]
-    scores = torch.zeros_like(logits)
     if weight is None:
-        return tempered_masses(logits, temperatures, sets, generation), scores
-    weights = to_device(weight, logits.device)
-
-    def add_scores(start: int, index: int, mass: Tensor, total: Tensor) -> None:
-        factor = weights[start : start + len(mass), index] / total
-        weighted = mass * factor.to(mass.dtype)[:, None]
-        scores[start : start + len(mass)].addcmul_(weighted, weighted)
-
-    masses = tempered_masses(logits, temperatures, sets, generation, add_scores)
-    scores.sqrt_().mul_(SPREAD_OTHER)
+        return tempered_masses(logits, temperatures, sets, generation), torch.zeros_like(logits)
+    masses = tempered_masses(logits, temperatures, sets, generation, to_device(weight, logits.device))
+    assert masses.importance is not None
+    scores = masses.importance.mul_(SPREAD_OTHER)
     for name, factor in (
         ("begun", SPREAD_BEGUN / SPREAD_OTHER),
         ("open", SPREAD_OPEN / SPREAD_OTHER),

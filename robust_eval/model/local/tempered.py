@@ -1,6 +1,6 @@
 """One row of logits serves every temperature: probabilities of sets of next tokens, at all of them at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,11 @@ from torch import Tensor
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.draw import EPSILON
+from robust_eval.model.local.logit_histogram import LogitHistogram
 from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.token_texts import Ids, Mask
 
-ROWS_AT_ONCE = {False: 8, True: 1024}
+ROWS_AT_ONCE = {False: 8, True: 256}
 """Rows of logits in work at once: 8 × 50,000 tokens are 1.6 MB, which stay in a processor's cache; on CUDA (True) many,
 for there every call costs the same."""
 
@@ -21,14 +22,17 @@ for there every call costs the same."""
 @dataclass(frozen=True)
 class Masses:
     """Of n prefixes at T temperatures: ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less
-    the row's largest; ``shares`` (n, sets, T) the probability of each set of tokens. Both lie on the logits' device.
+    the row's largest; ``shares`` (n, sets, T) the probability of each set of tokens. ``importance`` (n, V), if it was
+    asked for, is the root of the sum, over temperatures, of the squared product of a token's probability and the weight
+    of its row; tokens whose logits are nearly equal have the same. All lie on the logits' device.
     """
 
     log_total: Tensor
     shares: Tensor
+    importance: Tensor | None = None
 
     def arrays(self) -> tuple[Floats, Floats]:
-        """Return both as arrays."""
+        """Return totals and shares as arrays."""
         log_total, shares = fetched(self.log_total, self.shares)
         return log_total, shares
 
@@ -38,7 +42,7 @@ def tempered_masses(
     temperatures: Sequence[float],
     sets: Sequence[Sequence[Ids]],
     generation: Generation,
-    visit: Callable[[int, int, Tensor, Tensor], None] | None = None,
+    weight: Tensor | None = None,
 ) -> Masses:
     """Return probabilities of sets of next tokens.
 
@@ -52,60 +56,71 @@ def tempered_masses(
         For each of the n rows, the same number of sets of token ids.
     generation
         Truncation at each temperature.
-    visit
-        Called with the first row, the index of the temperature, the weights (m, V), relative to the largest, and
-        their totals (m,) in float64.
+    weight
+        (n, T) in float64, how much a row matters at each temperature; with it comes the importance of all tokens.
     """
-    count = len(sets[0]) if len(sets) else 0
-    order = [(i, False) for i in range(len(temperatures))] if generation.truncates else _by_halves(temperatures)
-    log_total = torch.empty((len(logits), len(temperatures)), dtype=torch.float64, device=logits.device)
-    sums = log_total.new_zeros((len(logits), count, len(temperatures)))
-    at_once = ROWS_AT_ONCE[logits.is_cuda]
-    for start in range(0, len(logits), at_once):
-        x = logits[start : start + at_once].float()
+    at = [max(temperature, EPSILON) for temperature in temperatures]
+    log_total = torch.empty((len(logits), len(at)), dtype=torch.float64, device=logits.device)
+    shares = log_total.new_zeros((len(logits), len(sets[0]) if len(sets) else 0, len(at)))
+    importance = None if weight is None else torch.empty_like(logits)
+    if not log_total.numel():
+        return Masses(log_total, shares, importance)
+    rows = ROWS_AT_ONCE[logits.is_cuda]
+    powers: LogitHistogram | _TruncatedPowers = (
+        _TruncatedPowers(at, generation)
+        if generation.truncates
+        else LogitHistogram(at, rows, logits.shape[1], logits.device)
+    )
+    for start in range(0, len(logits), rows):
+        part = slice(start, start + rows)
+        x = logits[part].float()
         x = x - x.amax(dim=-1, keepdim=True)
-        members = [ids for row in sets[start : start + len(x)] for ids in row]
-        sizes = [len(ids) for ids in members]
-        rows = to_device(np.repeat(np.repeat(np.arange(len(x)), count), sizes), x.device)
-        lengths = to_device(np.array(sizes, dtype=np.int64), x.device)
-        columns = to_device(np.concatenate(members) if members else np.empty(0, np.intp), x.device)
-        totals = torch.empty((len(temperatures), len(x)), dtype=torch.float64, device=x.device)
-        parts = torch.zeros((len(temperatures), len(members)), dtype=torch.float64, device=x.device)
-        weights = torch.empty_like(x)
-        for index, squared in order:
-            if squared:
-                weights.square_()
-            else:
-                torch.mul(x, 1 / max(temperatures[index], EPSILON), out=weights)
-                if generation.truncates:
-                    weights = generation.truncated(weights)
-                weights.exp_()
-            totals[index] = weights.sum(dim=-1)  # pairwise, in float32: right to 1e-7, and five times as fast
-            own = weights[rows, columns].double()
-            parts[index] = torch.segment_reduce(own, "sum", lengths=lengths, unsafe=True)  # in the same order each time
-            if visit is not None:
-                visit(start, index, weights, totals[index])
-        log_total[start : start + len(x)] = totals.log().T
-        shares = parts.view(len(temperatures), len(x), count) / totals[:, :, None]
-        sums[start : start + len(x)] = shares.permute(1, 2, 0)
-    return Masses(log_total, sums)
+        totals = powers.totals(x)
+        log_total[part] = totals.log()
+        if shares.shape[1]:
+            shares[part] = _sums(powers, x, sets[part]) / totals[:, None]
+        if weight is not None and importance is not None:
+            powers.importance(weight[part] / totals, importance[part])
+    return Masses(log_total, shares, importance)
 
 
-def _by_halves(temperatures: Sequence[float]) -> list[tuple[int, bool]]:
-    """Return all temperatures, by index, so that as many as possible directly follow twice their own (True): exp(x / t)
-    is the square of exp(x / 2t), and to square is eight times as fast as to take exponentials.
+def _sums(powers: "LogitHistogram | _TruncatedPowers", x: Tensor, sets: Sequence[Sequence[Ids]]) -> Tensor:
+    """Return (m, sets, T) the sums of exp(x / t) over sets of tokens of each of m rows, always in the same order."""
+    members = [ids for row in sets for ids in row]
+    sizes = np.array([len(ids) for ids in members], dtype=np.int64)
+    rows = to_device(np.repeat(np.repeat(np.arange(len(sets)), len(sets[0])), sizes), x.device)
+    columns, lengths = to_device(np.concatenate(members), x.device), to_device(sizes, x.device)
+    sums = [
+        torch.segment_reduce(own.double(), "sum", lengths=lengths, unsafe=True)
+        for own in powers.of_tokens(x, rows, columns)
+    ]
+    return torch.stack(sums, dim=-1).view(len(sets), len(sets[0]), len(sums))
 
-    >>> _by_halves([0.2, 0.4, 0.6, 0.8, 1.0])
-    [(4, False), (3, False), (1, True), (0, True), (2, False)]
-    """
-    place = {temperature: index for index, temperature in enumerate(temperatures) if temperature >= EPSILON}
-    order = [(index, False) for index, temperature in enumerate(temperatures) if temperature < EPSILON]
-    for temperature in sorted(place, reverse=True):
-        if 2 * temperature not in place:
-            order.append((place[temperature], False))
-            while (temperature := temperature / 2) in place:
-                order.append((place[temperature], True))
-    return order
+
+class _TruncatedPowers:
+    """exp(x / t) of a block of logits at each temperature, 0 where the truncation there cuts a token off."""
+
+    def __init__(self, temperatures: Sequence[float], generation: Generation) -> None:
+        self._temperatures, self._generation = temperatures, generation
+        self._powers: list[Tensor] = []
+
+    def totals(self, x: Tensor) -> Tensor:
+        """Return (m, T) the sums over each row of x (m, V), the logits less the largest, in float64."""
+        self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
+        return torch.stack([power.sum(dim=-1, dtype=torch.float64) for power in self._powers], dim=-1)
+
+    def of_tokens(self, x: Tensor, rows: Tensor, columns: Tensor) -> Iterator[Tensor]:
+        """Yield those of some tokens of the same block, at one temperature after another."""
+        for power in self._powers:
+            yield power[rows, columns]
+
+    def importance(self, weights: Tensor, out: Tensor) -> None:
+        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
+        squares = [
+            (power * weight.to(power.dtype)[:, None]).square_()
+            for power, weight in zip(self._powers, weights.T, strict=True)
+        ]
+        out.copy_(torch.stack(squares).sum(dim=0).sqrt_())
 
 
 def tempered_logprobs(

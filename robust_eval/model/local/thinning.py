@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from robust_eval.model.base import Floats
+from robust_eval.model.local.by_blocks import search, topk
 from robust_eval.model.token_texts import Ids
 
 
@@ -54,21 +55,17 @@ def thin(scores: Tensor, count: int, uniform: float) -> tuple[Tensor, Tensor]:
     A candidate is kept with probability min(1, score / c), with the c for which these add up to ``count``. Systematic
     sampling spreads those that are left to chance evenly over the order of the candidates.
     """
-    largest, place = scores.topk(min(count, len(scores)))
-    largest = largest.double()
+    largest, place = topk(scores[None], min(count + 1, len(scores)))
+    positive = (largest > 0).sum()  # one more than there are places, where there are more
+    largest, place = largest[0, :count].double(), place[0, :count]
     ahead = torch.arange(len(place), device=scores.device)
     rest = scores.sum(dtype=torch.float64) - (largest.cumsum(0) - largest)  # score of all but the first i
     certain = (largest * (count - ahead) > rest).long().cumprod(0).sum()
-    positive = (scores > 0).sum()
     certain = torch.where(positive <= count, positive, certain)  # of no more candidates than places all are
     sure = ahead < certain
     places = (count - certain).clamp(min=1)  # for those that are left to chance
-    light = scores.double().scatter(0, place, torch.where(sure, 0.0, largest))
-    cumulative = light.cumsum(0)
-    step = cumulative[-1:] / places
-    at = (uniform + ahead) * step
-    last = torch.searchsorted(cumulative, cumulative[-1:])  # the last above 0: what is rounded up must not exceed it
-    drawn = torch.minimum(torch.searchsorted(cumulative, at, right=True), last)
-    chance = torch.where(ahead < count - certain, (light[drawn] / step).clamp(max=1), 0.0)
+    light = scores.scatter(0, place, torch.where(sure, 0.0, largest).to(scores.dtype))
+    drawn, total = search(light, (uniform + ahead) / places)
+    chance = torch.where(ahead < count - certain, (light[drawn].double() * places / total).clamp(max=1), 0.0)
     chance = torch.where(positive <= count, 0.0, chance)
     return torch.cat([place, drawn]), torch.cat([sure.double(), chance])

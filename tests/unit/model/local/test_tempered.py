@@ -67,28 +67,22 @@ def test_log_probabilities_of_tokens_are_those_of_softmax(cut: Generation):
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_visits_see_every_weight_once(cut: Generation):
-    seen = np.full((ROWS, len(TEMPERATURES), SIZE), np.nan)
-
-    def visit(start: int, index: int, weights: Tensor, totals: Tensor) -> None:
-        assert totals.dtype == torch.float64
-        block = seen[start : start + len(weights), index]
-        assert np.isnan(block).all()
-        block[:] = weights.double().numpy() / totals.numpy()[:, None]
-
-    tempered_masses(LOGITS, TEMPERATURES, SETS, cut, visit)
-    for index, temperature in enumerate(TEMPERATURES):
-        assert seen[:, index] == pytest.approx(softmax(LOGITS, temperature, cut), abs=2e-6)
-
-
-def test_a_visit_may_change_the_weights_and_nothing_else_changes():
-    def erase(start: int, index: int, weights: Tensor, totals: Tensor) -> None:
-        weights.zero_()
-
+def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabilities(cut: Generation):
+    weight = np.random.default_rng(2).random((ROWS, len(TEMPERATURES)))
     before = LOGITS.clone()
-    alone, erased = (tempered_masses(LOGITS, TEMPERATURES, SETS, Generation(), visit) for visit in (None, erase))
-    assert torch.equal(alone.log_total, erased.log_total)
-    assert torch.equal(alone.shares, erased.shares)
+    found = tempered_masses(LOGITS, TEMPERATURES, SETS, cut, torch.from_numpy(weight))
+    alone = tempered_masses(LOGITS, TEMPERATURES, SETS, cut)
+    p = np.stack([softmax(LOGITS, temperature, cut) for temperature in TEMPERATURES], axis=-1)
+    expected = np.sqrt(((weight[:, None] * p) ** 2).sum(axis=-1))
+    assert found.importance is not None
+    likely = expected > 1e-6
+    assert found.importance.numpy()[likely] == pytest.approx(expected[likely], rel=0.06)
+    assert found.importance.numpy()[~likely] == pytest.approx(expected[~likely], abs=1e-7)
+    if cut.truncates:
+        assert (found.importance.numpy()[expected == 0] == 0).all()
+    assert alone.importance is None
+    assert torch.equal(alone.log_total, found.log_total)
+    assert torch.equal(alone.shares, found.shares)
     assert torch.equal(LOGITS, before)
 
 

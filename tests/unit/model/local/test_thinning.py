@@ -14,6 +14,7 @@ SCORES = {
     "several heavy": np.array([9.0, 0.01, 8.0, 0.02, 7.0, 0.03, 0.04, 0.05, 6.0]),
     "with zeros": np.array([0.0, 1.0, 0.0, 3.0, 2.0, 0.0, 1.0, 0.5, 0.0]),
     "many sizes": np.random.default_rng(0).lognormal(sigma=3, size=60),
+    "many": np.random.default_rng(1).lognormal(sigma=4, size=9 * 512 + 100),
 }
 
 

@@ -1,0 +1,55 @@
+"""What torch finds in long rows one element after the other, found by blocks: the largest, and where sums pass a value.
+
+A level of an answer tree has a million candidates for a question. The largest lie in the blocks whose own largest are
+the largest, and a cumulative sum passes a value in the block in which that of the blocks' sums does.
+"""
+
+import torch
+from torch import Tensor
+
+BLOCK = 512
+"""Elements of a block: about as many as a row of candidates has blocks."""
+
+
+def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` largest of each row (m, n), largest first, and where in the row they are.
+
+    >>> topk(torch.arange(10_000.0)[None], 2)
+    (tensor([[9999., 9998.]]), tensor([[9999, 9998]]))
+    """
+    blocks, tail = divmod(values.shape[1], BLOCK)
+    if blocks <= count:
+        largest = values.topk(count, dim=1)
+        return largest.values, largest.indices
+    whole = values[:, : blocks * BLOCK].view(len(values), blocks, BLOCK)
+    first = whole.amax(dim=2).topk(count, dim=1).indices
+    inside = torch.arange(BLOCK, device=values.device)
+    rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device).expand(len(values), tail)
+    place = torch.cat([(first[:, :, None] * BLOCK + inside).flatten(1), rest], dim=1)
+    found, at = values.gather(1, place).topk(count, dim=1)
+    return found, place.gather(1, at)
+
+
+def search(values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where the cumulative sum of ``values`` (n,), not negative, first exceeds each of ``at`` (k,), as shares of
+    the whole sum; and that sum, in float64. What rounding puts beyond the end is in the last element above 0.
+
+    >>> search(torch.tensor([0.0, 1.0, 0.0, 3.0]), torch.tensor([0.2, 0.25, 1.0]))
+    (tensor([1, 3, 3]), tensor(4., dtype=torch.float64))
+    """
+    blocks = len(values) // BLOCK
+    sums = values[: blocks * BLOCK].view(blocks, BLOCK).sum(dim=1, dtype=torch.float64)
+    sums = torch.cat([sums, values[blocks * BLOCK :].sum(dtype=torch.float64)[None]])
+    cumulative = sums.cumsum(0)
+    target = at * cumulative[-1]
+    block = _passed(cumulative, target)
+    place = block[:, None] * BLOCK + torch.arange(BLOCK, device=values.device)
+    own = values[place.clamp(max=len(values) - 1)].double().masked_fill(place >= len(values), 0)
+    inside = _passed(own.cumsum(1), (target - cumulative[block] + sums[block])[:, None])
+    return block * BLOCK + inside[:, 0], cumulative[-1]
+
+
+def _passed(cumulative: Tensor, target: Tensor) -> Tensor:
+    """Return the first places where cumulative sums exceed targets, or else the last at which they rise."""
+    last = torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())
+    return torch.minimum(torch.searchsorted(cumulative, target, right=True), last)

@@ -1,0 +1,94 @@
+"""Sums of exp(x / t) over the vocabulary, at any number of temperatures t, from one pass over the logits x.
+
+The logits of a row are counted in bins, which are the narrower, the nearer they lie to the largest logit. With d = x −
+c, c being the centre of a bin, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in each bin serve
+all temperatures: the number of its tokens, Σ d and Σ d². What they leave out is less than 10⁻⁷ of the whole.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+FRACTION = 7
+"""The leading bits of a fraction that tell bins apart: a bin is at most 2⁻⁷ times as wide as it is far from the largest
+logit."""
+NEAREST, FURTHEST = -12, 15
+"""Powers of two: distances between them are told apart. All tokens that are further have no probability."""
+BINS = (FURTHEST - NEAREST) << FRACTION
+_SHIFT = 23 - FRACTION
+"""The trailing bits of a float32 that do not tell its bin."""
+_FIRST = (127 + NEAREST) << FRACTION
+"""What the leading bits of the smallest distance are as a number."""
+_HALF_A_BIN = 1 << (_SHIFT - 1)
+_FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
+
+
+class _Powers(NamedTuple):
+    """What bins contribute at T temperatures: ``of_sums`` (3 · BINS, T) to Σ exp(x / t) for each unit of their three
+    sums, and ``squared`` (T, BINS), exp(c / t)².
+    """
+
+    of_sums: Tensor
+    squared: Tensor
+
+
+@lru_cache(maxsize=8)
+def _powers(temperatures: tuple[float, ...], device: torch.device) -> _Powers:
+    lowest = torch.arange(_FIRST, _FIRST + BINS, dtype=torch.int32) << _SHIFT
+    centre = 2.0**NEAREST - (lowest | _HALF_A_BIN).view(torch.float32).double()
+    t = torch.tensor(temperatures, dtype=torch.float64)
+    power = torch.exp(centre[:, None] / t)
+    power[-1] = 0
+    of_sums = torch.cat([power, power / t, power / (2 * t**2)])
+    return _Powers(of_sums.to(device), (power**2).T.contiguous().to(device))
+
+
+class LogitHistogram:
+    """The histograms of some rows of logits, in memory that serves one block of rows after another."""
+
+    def __init__(self, temperatures: Sequence[float], rows: int, size: int, device: torch.device) -> None:
+        self._temperatures = temperatures
+        self._powers = _powers(tuple(temperatures), device)
+        shape = (rows, size)
+        self._distance = torch.empty(shape, device=device)
+        self._bits = torch.empty(shape, dtype=torch.int32, device=device)
+        self._bin = torch.empty(shape, dtype=torch.int64, device=device)
+        self._moment = torch.empty(shape, dtype=torch.float64, device=device)
+        self._one = torch.ones(1, dtype=torch.float64, device=device)
+        self._sums = torch.empty((3, rows, BINS), dtype=torch.float64, device=device)
+
+    def totals(self, x: Tensor) -> Tensor:
+        """Count the logits x (m, V) of a block, less the largest of each row; return (m, T) Σ exp(x / t) in float64.
+
+        What is summed in the bins is exact, and so the same in any order: a float64 has the bits for all that float32
+        numbers of one bin add up to.
+        """
+        m = len(x)
+        distance, bits, bins, moment = (part[:m] for part in (self._distance, self._bits, self._bin, self._moment))
+        torch.neg(x, out=distance).add_(2.0**NEAREST).clamp_(max=_FURTHEST_CENTRE)
+        torch.bitwise_right_shift(distance.view(torch.int32), _SHIFT, out=bits)
+        bins.copy_(bits.sub_(_FIRST).clamp_(0, BINS - 1))  # what is no number has no bin, and makes the total none
+        torch.bitwise_and(distance.view(torch.int32), -1 << _SHIFT, out=bits)
+        centre = bits.bitwise_or_(_HALF_A_BIN).view(torch.float32)
+        moment.copy_(torch.sub(centre, distance, out=distance))
+        number, first, second = self._sums.zero_()[:, :m]
+        number.scatter_add_(1, bins, self._one.expand(x.shape))
+        first.scatter_add_(1, bins, moment)
+        second.scatter_add_(1, bins, moment.square_())
+        return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
+
+    def of_tokens(self, x: Tensor, rows: Tensor, columns: Tensor) -> Iterator[Tensor]:
+        """Yield exp(x / t) of some tokens of the same block, at one temperature after another."""
+        own = x[rows, columns]
+        for t in self._temperatures:
+            yield (own / t).exp_()
+
+    def importance(self, weights: Tensor, out: Tensor) -> None:
+        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of the block
+        that was counted last. Tokens of one bin are taken to be alike.
+        """
+        table = (weights.square() @ self._powers.squared).sqrt_().to(out.dtype)
+        torch.gather(table, 1, self._bin[: len(out)], out=out)
