@@ -5,7 +5,7 @@ The terminal, the report, the comparison and MLflow read these declarations, so 
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
@@ -62,7 +62,7 @@ class Beside:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {self.kind}")
         if not re.fullmatch(r"[a-z0-9_]*", self.file):
             raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
-        _refuse_long(self, {"note": 2 * LONGEST})
+        _refuse_long(self)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Figure:
     def __post_init__(self) -> None:
         if self.shown not in SHOWN:
             raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
-        _refuse_long(self, {})
+        _refuse_long(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
@@ -191,8 +191,13 @@ class Figure:
 
     @property
     def heading(self) -> str:
-        """What it is called at the head of columns that are by its number, or above a drawing."""
+        """What it is called at the head of columns that are by its number."""
         return (self.beside and self.beside.heading) or self.label.replace("{}", "…")
+
+    @property
+    def title(self) -> str:
+        """What stands above its drawing and its table."""
+        return f"{self.heading[:1].upper()}{self.heading[1:]}"
 
     @property
     def horizontal(self) -> str:
@@ -205,12 +210,10 @@ class Figure:
         return (self.beside and self.beside.vertical) or self.words.replace("{}", "…")
 
 
-def _refuse_long(declaration: "Figure | Beside", longest: Mapping[str, int]) -> None:
-    """ValueError where a text of a declaration has several lines, or more characters than :data:`LONGEST` or the
-    ``longest`` that it may have.
-    """
+def _refuse_long(declaration: "Figure | Beside") -> None:
+    """ValueError where a text of a declaration has several lines, or more characters than it may have."""
     for each in fields(declaration):
-        text, most = getattr(declaration, each.name), longest.get(each.name, LONGEST)
+        text, most = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
         if isinstance(text, str) and (len(text) > most or len(text.splitlines()) > 1):
             raise ValueError(f"{each.name} must be one line of at most {most} characters")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.figure import KINDS, Figure
+from robust_eval.metric.figure import KINDS, Beside, Figure
 from robust_eval.metric.interval import SHARE, Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.metric.told_apart import LEVEL, holm, paired_p_value
@@ -89,13 +89,13 @@ class Comparison:
         return figure if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
-    def shown_beside(self) -> list[Figure]:
+    def shown_beside(self) -> list[tuple[Figure, Beside]]:
         """The figures that are declared to be shown beside those of other runs, as the first run declares them: first
         those with a number in their names, then lines before survival curves.
         """
         found = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
-        shown = [(figure, KINDS.index(figure.beside.kind)) for figure in reversed(found.values()) if figure.beside]
-        return [figure for figure, _ in sorted(shown, key=lambda each: (not each[0].numbered, each[1]))]
+        shown = [(figure, figure.beside) for figure in reversed(found.values()) if figure.beside]
+        return sorted(shown, key=lambda each: (not each[0].numbered, KINDS.index(each[1].kind)))
 
     @property
     def warning(self) -> str:

@@ -97,44 +97,32 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
     """Yield the figures that metrics declare to be drawn beside those of other runs, along a number or a temperature:
     mean scores by d, accuracies, survival curves.
     """
-    for about in compared.shown_beside:
-        if about.beside is None or about.beside.kind == DATASETS:
-            continue
-        if curves := {label: curve for label, run in compared.on(dataset) if (curve := run.across(about))}:
-            along = "" if about.beside.kind == STEPS or about.numbered else " against temperature"
-            caption = f"{_caption(about, along)}, {dataset}"
-            name = about.beside.file or _file(about, f"by_{about.number if about.numbered else 'temperature'}")
+    for about, told in compared.shown_beside:
+        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.across(about))}
+        if curves and told.kind != DATASETS:
+            along = "" if about.numbered or told.kind == STEPS else " against temperature"
+            caption = f"{told.caption or about.title + along}, {dataset}"
+            name = told.file or _file(about, about.number if about.numbered else "temperature")
             draw = plot.by_number if about.numbered else plot.by_temperature
             yield Drawing(f"{name}{end}", name, caption, _with(draw, curves, about, caption), reading=about.explained)
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
     """Yield the figures that metrics declare to be drawn by data set, at the temperature nearest to 1: κ and α."""
-    for about in compared.shown_beside:
-        if about.beside is None or about.beside.kind != DATASETS:
-            continue
+    for about, told in compared.shown_beside:
         found: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.names.datasets):
             for subject, run in compared.on(dataset):
                 if names := about.standing(run.figures):
                     found.setdefault(subject, {})[dataset] = run.figures[names[0]]
-        if found:
-            name = about.beside.file or _file(about, "by_dataset")
-            caption = _caption(about, " by data set")
+        if found and told.kind == DATASETS:
+            name, caption = told.file or _file(about, "dataset"), told.caption or f"{about.title} by data set"
             yield Drawing(name, name, caption, _with(plot.by_dataset, found, about, caption), reading=about.explained)
 
 
-def _caption(about: Figure, along: str) -> str:
-    """Return what stands above the drawing of a figure; where its metric does not say it, its label, and what it goes
-    ``along``.
-    """
-    said = about.beside.caption if about.beside else ""
-    return said or f"{about.heading[:1].upper()}{about.heading[1:]}{along}"
-
-
-def _file(about: Figure, end: str) -> str:
+def _file(about: Figure, along: str) -> str:
     """Return a name for the files of a figure: its own, of which nothing is left that a folder might not take."""
-    return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_{end}"
+    return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_by_{along}"
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:

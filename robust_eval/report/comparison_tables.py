@@ -54,9 +54,9 @@ class Table(NamedTuple):
 def comparison_tables(compared: Comparison) -> Iterator[Table]:
     """Yield all tables, in the order in which they are read."""
     yield runs_table(compared)
-    for figure in compared.shown_beside:
+    for figure, told in compared.shown_beside:
         if figure.numbered and any(run.by_number(figure) for run in compared.measurements):
-            yield _table_by_dataset(compared, figure)
+            yield _table_by_dataset(compared, figure, told)
     if compared.types:
         yield _type_table(compared)
     yield _scenario_table(compared)
@@ -129,12 +129,11 @@ _COUNTED = {
 """What the table of costs shows, where it is not 0 everywhere."""
 
 
-def _table_by_dataset(compared: Comparison, figure: Figure) -> Table:
+def _table_by_dataset(compared: Comparison, figure: Figure, told: Beside) -> Table:
     """Return a figure with a number in its name by measurement and data set, beside the figure that it is to be read
     together with: of FRS the share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.names.datasets))
-    told = figure.beside or Beside()
     companion = compared.about(told.companion)
     others = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
@@ -153,8 +152,7 @@ def _table_by_dataset(compared: Comparison, figure: Figure) -> Table:
                     for shown in (name, *others)
                 ]
             rows.append(cells)
-    title = told.table or f"{figure.heading[:1].upper()}{figure.heading[1:]}"
-    return Table(f"{title} by data set", header, rows, 2, told.note)
+    return Table(f"{told.table or figure.title} by data set", header, rows, 2, told.note)
 
 
 def _type_table(compared: Comparison) -> Table:

@@ -37,14 +37,15 @@ def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets:
     common = set.intersection(*(set(run.by_number(leading)) for run, _, _ in scored))
     if not common:
         return []
-    score = scored[0][0].by_number(leading)[min(common)]
+    smallest = min(common)
+    score = scored[0][0].by_number(leading)[smallest]
     pooled = []
     for subject in dict.fromkeys(subject for _, subject, _ in scored):
         own = [(run, dataset) for run, name, dataset in scored if name == subject]
         types = [name for run, _ in own for name in run.questions["type"].to_pylist()]
         if not any(types):
             continue
-        scores = np.concatenate([run.values(score) for run, _ in own])
+        scores = np.concatenate([run.values(run.by_number(leading)[smallest]) for run, _ in own])
         seed = int(own[0][0].settings["seed"])
         shares = type_shares(scores, types, groups=_groups(own), seed=seed)
         pooled.append(PooledTypes(subject, [dataset for _, dataset in own], score, shares))
