@@ -18,7 +18,7 @@ _HOMES = {
     "error": ("UserError",),
     "grader.base": ("FreeReply", "Grader"),
     "exchange.loaded_answers": ("LoadedAnswers", "load_answers"),
-    "metric.figure": ("DETAIL", "HEADLINE", "Figure"),
+    "metric.figure": ("DETAIL", "HEADLINE", "Beside", "Figure"),
     "metric.interval": ("SHARE",),
     "metric.score": ("Measured", "Metric", "Score", "grid", "question_groups"),
     "model.base": ("Completion", "Item", "LanguageModel", "Reply", "Request"),

@@ -11,7 +11,6 @@ from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
-from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
 from robust_eval.metric.paired import mcnemar
 from robust_eval.metric.score import Floats
@@ -119,15 +118,9 @@ def differences(
         if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
             raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
-        found.append(Differences(name, _label(name, about.words), margin, *values, groups, sign, looks, largest))
+        label = f"{about.measures} ({about.words})" if about.measures else about.words
+        found.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     return found
-
-
-def _label(figure: str, words: str) -> str:
-    """Return what people read: whether a figure is one of knowledge or of firmness, and what it is called elsewhere."""
-    if figure == KNOWLEDGE.name:
-        return f"knowledge ({words})"
-    return f"firmness ({words})" if FRS.among([figure]) else words
 
 
 def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:

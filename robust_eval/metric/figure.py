@@ -22,6 +22,47 @@ FLAGS = ("more_is_better", "leads", "mean", "holds", "breaks")
 """What a declaration says by true or false."""
 LONGEST = 120
 """Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
+LINE, STEPS, DATASETS = "line", "steps", "datasets"
+KINDS = (LINE, STEPS, DATASETS)
+"""How figures are drawn beside those of other runs: as a line through their points; as a survival curve, in steps that
+begin at 1; as a point for each data set. Lines and steps go along the temperature or, of a figure with a number in its
+name, along that number.
+"""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """How a figure is shown beside those of other runs: drawn and, with a number in its name, in a table by data set.
+
+    >>> Figure("mine.k{}", "right among the first {}", beside=Beside()).heading
+    'right among the first …'
+    """
+
+    kind: str = LINE
+    """One of :data:`KINDS`."""
+    caption: str = ""
+    """What stands above the drawing, before the data set; without it the label and what lies across."""
+    vertical: str = ""
+    """What stands along the vertical axis; without it the label with the unit."""
+    number: str = ""
+    """What the number in its name is; without it the letters before it ("mine.k{}": k)."""
+    file: str = ""
+    """What the files of the drawing are called; without it by its own name."""
+    table: str = ""
+    """What stands above the table, before "by data set"; without it its heading."""
+    heading: str = ""
+    """What stands at the head of its columns, before the data set; without it the label."""
+    companion: str = ""
+    """The name of the figure that the table has beside it, to be read together with it."""
+    note: str = ""
+    """What follows the table: a sentence or two."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {self.kind}")
+        if not re.fullmatch(r"[a-z0-9_]*", self.file):
+            raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
+        _refuse_long(self)
 
 
 @dataclass(frozen=True)
@@ -78,18 +119,24 @@ class Figure:
     or at the number in its name: comparisons see from it where facts break."""
     breaks: bool = False
     """Whether it is the place where the fact of a question breaks."""
+    measures: str = ""
+    """What it is a figure of, in a word that the gate puts before its label ("firmness")."""
+    setting: str = ""
+    """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
+    answers, and comparisons take them together."""
+    beside: Beside | None = None
+    """How it is shown beside those of other runs; without it in the common tables alone."""
     at: str = ""
     """The temperature in words, where it is the point of a curve."""
 
     def __post_init__(self) -> None:
         if self.shown not in SHOWN:
             raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
-        for each in fields(self):
-            text = getattr(self, each.name)
-            if isinstance(text, str) and (len(text) > LONGEST or len(text.splitlines()) > 1):
-                raise ValueError(f"{each.name} must be one line of at most {LONGEST} characters")
+        _refuse_long(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
+        if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
+            raise ValueError(f"setting must be that of a metric, such as metric.mine.k, not {self.setting}")
 
     def named(self, name: str) -> "Figure | None":
         """Return the declaration of the figure of this name, or None where this one does not declare it."""
@@ -130,6 +177,45 @@ class Figure:
     def words(self) -> str:
         """The label with unit and temperature."""
         return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at}"
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is there several times, with a number in its name."""
+        return "{}" in self.name
+
+    @property
+    def number(self) -> str:
+        """The letters before the number in its name ("frs.d{}": d)."""
+        found = re.search(r"(\w+)\{\}", self.name)
+        return found[1] if found else "number"
+
+    @property
+    def heading(self) -> str:
+        """What it is called at the head of columns that are by its number."""
+        return (self.beside and self.beside.heading) or self.label.replace("{}", "…")
+
+    @property
+    def title(self) -> str:
+        """What stands above its drawing and its table."""
+        return f"{self.heading[:1].upper()}{self.heading[1:]}"
+
+    @property
+    def horizontal(self) -> str:
+        """What lies across where it is drawn beside those of other runs."""
+        return ((self.beside and self.beside.number) or self.number) if self.numbered else "temperature t"
+
+    @property
+    def vertical(self) -> str:
+        """What stands along the axis of its values."""
+        return (self.beside and self.beside.vertical) or self.words.replace("{}", "…")
+
+
+def _refuse_long(declaration: "Figure | Beside") -> None:
+    """ValueError where a text of a declaration has several lines, or more characters than it may have."""
+    for each in fields(declaration):
+        text, most = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
+        if isinstance(text, str) and (len(text) > most or len(text.splitlines()) > 1):
+            raise ValueError(f"{each.name} must be one line of at most {most} characters")
 
 
 @cache
@@ -193,13 +279,23 @@ def from_json(found: Any) -> list[Figure]:
     """
     figures = []
     for each in found:
-        if not isinstance(each, dict):
-            raise TypeError(f"a declaration of a figure is an object, not {type(each).__name__}")
-        values = {field.name: each[field.name] for field in fields(Figure) if field.name in each}
+        values = _values(each, Figure)
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
         flags = {name: values.pop(name) for name in FLAGS if name in values}
-        if not all(isinstance(value, str) for value in values.values()) or not {*flags.values()} <= {True, False, None}:
+        shown = values.pop("beside", None)
+        texts = {} if shown is None else _values(shown, Beside)
+        if not all(isinstance(value, str) for value in (*values.values(), *texts.values())):
             raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
-        figures.append(Figure(**values, limits=(lowest, highest), **flags))
+        if not {*flags.values()} <= {True, False, None}:
+            raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
+        beside = None if shown is None else Beside(**texts)
+        figures.append(Figure(**values, limits=(lowest, highest), beside=beside, **flags))
     return figures
+
+
+def _values(found: Any, of: type[Figure] | type[Beside]) -> dict[str, Any]:
+    """Return what JSON says of the fields of a declaration."""
+    if not isinstance(found, dict):
+        raise TypeError(f"a declaration of a figure is an object, not {type(found).__name__}")
+    return {field.name: found[field.name] for field in fields(of) if field.name in found}

@@ -20,7 +20,7 @@ from robust_eval.metric.crossing import crossings
 from robust_eval.metric.estimate import UNDEFINED, Estimate
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
-from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, presentation
+from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
 from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, score_column
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import (
@@ -160,6 +160,8 @@ class FactualRobustness:
         types = [question.type for question in questions]
         _add_types(result, scores[self.d[0]], types, groups, seed)
         result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types)
+        if undecided is not None:
+            result.presentation.left_out = [UNDECIDED]
         return result
 
     def _add_other(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from robust_eval.metric.estimate import bounds
-from robust_eval.metric.figure import DETAIL, RUN, Figure
+from robust_eval.metric.figure import DETAIL, RUN, STEPS, Beside, Figure
 from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation, Scale
@@ -14,6 +14,11 @@ from robust_eval.metric.score import Floats, Score
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
 
+UNDECIDED = (
+    "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
+    "temperatures need."
+)
+"""What a run lacks that asked so little."""
 FEWEST_OF_TYPE = 5
 """Facts of a type without which nothing is said of it in the first lines of a report."""
 
@@ -28,10 +33,29 @@ FRS = Figure(
     ahead="holds its facts more firmly than",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
     by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
+    measures="firmness",
+    setting="metric.frs.d",
+    beside=Beside(
+        caption="Mean FRS for each d",
+        vertical="mean FRS",
+        number="weight d of the entropy",
+        file="frs_by_d",
+        table="Factual Robustness Score",
+        heading="FRS",
+        companion="frs.unbroken_share",
+        note="Mean Factual Robustness Score of the facts that each knows. An unbroken fact scores 1 by convention, "
+        "unless the settings say otherwise: read the two columns together.",
+    ),
 )
 """The mean score for each weight d."""
 SURVIVAL = Figure(
-    "frs.survival", "share of facts that hold", limits=SHARE, more_is_better=True, shown=DETAIL, holds=True
+    "frs.survival",
+    "share of facts that hold",
+    limits=SHARE,
+    more_is_better=True,
+    shown=DETAIL,
+    holds=True,
+    beside=Beside(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
 )
 """The curve of the facts that are not broken at a temperature or before it."""
 UNBROKEN = Figure(
@@ -41,7 +65,13 @@ UNBROKEN = Figure(
     more_is_better=True,
     short="unbroken facts",
 )
-ACCURACY = Figure("accuracy", "accuracy", limits=SHARE, more_is_better=True)
+ACCURACY = Figure(
+    "accuracy",
+    "accuracy",
+    limits=SHARE,
+    more_is_better=True,
+    beside=Beside(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
+)
 """The curve of the share of right replies."""
 BREAKING = Figure(
     "frs.breaking_temperature",
@@ -54,6 +84,9 @@ BREAKING = Figure(
     breaks=True,
 )
 """Where a fact breaks: of a question alone, since an unbroken one has none and there is no mean."""
+
+ENTROPY = Figure("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
+"""Of a question: the entropy of its greedy answer."""
 
 
 def _by_estimate(name: str, words: str) -> tuple[Figure, ...]:
@@ -95,7 +128,7 @@ FIGURES = (
         "frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN, mean=False
     ),
     Figure("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
-    Figure("frs.entropy.mean", "mean initial entropy H", limits=SHARE),
+    ENTROPY,
     Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
     Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
     Figure(

@@ -19,6 +19,7 @@ FIGURE = Figure(
     more_is_better=True,
     short="greedy accuracy",
     ahead="knows more than",
+    measures="knowledge",
 )
 
 CORRECTED = "accuracy.greedy_corrected"

@@ -26,15 +26,30 @@ KNOWN_FIGURES = (
     greedy.FIGURE,
 )
 
+_ADDED = ("holds", "breaks", "measures", "setting", "beside")
+"""What declarations of earlier versions did not say yet."""
+_RENAMED = {"greedy.accuracy": "accuracy.greedy"}
+"""Figures that runs of earlier versions have under another name."""
+
 
 def completed(figures: Sequence[Figure]) -> list[Figure]:
-    """Return what a run declares, with what declarations of earlier versions did not say yet: which figures tell where
-    facts break.
-    """
+    """Return what a run declares, with what declarations of earlier versions did not say yet."""
     known = {figure.name: figure for figure in KNOWN_FIGURES}
     return [
-        replace(figure, holds=figure.holds or now.holds, breaks=figure.breaks or now.breaks)
+        replace(figure, **{name: getattr(figure, name) or getattr(now, name) for name in _ADDED})
         if (now := known.get(figure.name))
         else figure
         for figure in figures
     ]
+
+
+def present_name(number: str) -> str:
+    """Return what a number of a run is called by now: a figure, or an end of its interval.
+
+    >>> present_name("greedy.accuracy.low"), present_name("frs.d1")
+    ('accuracy.greedy.low', 'frs.d1')
+    """
+    for before, now in _RENAMED.items():
+        if number in (before, f"{before}.low", f"{before}.high"):
+            return now + number.removeprefix(before)
+    return number

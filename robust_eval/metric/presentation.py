@@ -63,7 +63,8 @@ class Presentation:
     ``title`` is the heading of its table; ``sentence`` goes on after "12 of 20 questions were kept and asked again".
     ``claims`` are what it found in a few words each, for somebody who does not know the metric, to stand after "It";
     ``scale`` says what its main figure is like. Without ``columns`` every headline figure that is a mean over questions
-    is one. ``tables_alone`` says that the tables hold all that people are shown of its figures, ``notes`` follow them.
+    is one. ``tables_alone`` says that the tables hold all that people are shown of its figures, ``notes`` follow them;
+    ``left_out`` are sentences on what the answers did not allow.
     ``axes`` are the columns of the scatter plot: horizontal, vertical, and colour. The first score of a run that has a
     sentence, a scale or axes gives them.
     """
@@ -77,3 +78,4 @@ class Presentation:
     tables: Sequence[PaperTable] = field(default_factory=list)
     tables_alone: bool = False
     notes: Sequence[str] = ()
+    left_out: Sequence[str] = ()

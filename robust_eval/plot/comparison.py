@@ -1,5 +1,6 @@
 """Figures of several measurements in one pair of axes (Fastowski et al., Fig. 1, 5 and 10 to 12; survival curves)."""
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import cycle
@@ -8,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import STEPS, Figure
+from robust_eval.metric.interval import Limits
 from robust_eval.metric.paired import Difference
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.style import band, legend_beside
@@ -17,25 +20,22 @@ Curves = Mapping[str, Mapping[float, Estimate]]
 """What each measurement is called, and its estimates by temperature or by d."""
 
 
-def frs_by_d(axes: Axes, scores: Curves, title: str) -> Axes:
-    """Mean FRS for each weight d of the entropy, with 95 % intervals (Fig. 10 to 12)."""
-    weights = sorted({d for curve in scores.values() for d in curve})
-    _lines(axes, scores, dodge=True)
-    axes.set_xscale("log")
-    axes.set_xticks(weights, [f"{d:g}" for d in weights])
+def by_number(axes: Axes, curves: Curves, about: Figure, title: str) -> Axes:
+    """Draw a figure for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
+    numbers = sorted({number for curve in curves.values() for number in curve})
+    logarithmic = _drawn(axes, curves, about, dodge=numbers[0] > 0)
+    if logarithmic:
+        axes.set_xscale("log")
+    axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
-    axes.set(xlabel="weight d of the entropy", ylabel="mean FRS", ylim=(0, 1.02))
-    axes.set_title(title, parse_math=False)
-    return axes
+    return _described(axes, about, title)
 
 
-def accuracy_by_temperature(axes: Axes, curves: Curves, title: str) -> Axes:
-    """Draw the share of right replies at each temperature, with 95 % intervals (Fig. 1)."""
-    _lines(axes, curves)
-    axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
-    axes.set_title(title, parse_math=False)
+def by_temperature(axes: Axes, curves: Curves, about: Figure, title: str) -> Axes:
+    """Draw a figure at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
+    _drawn(axes, curves, about)
     _ticks(axes, curves)
-    return axes
+    return _described(axes, about, title)
 
 
 def figures_by_temperature(axes: Axes, curves: Curves) -> Axes:
@@ -46,31 +46,13 @@ def figures_by_temperature(axes: Axes, curves: Curves) -> Axes:
     return axes
 
 
-def survival(axes: Axes, curves: Curves, title: str) -> Axes:
-    """Kaplan-Meier curves P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
-
-    All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
-    between two temperatures of the grid; a step stands where it was seen.
-    """
-    for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
-        temperatures = sorted(curve)
-        at = np.array([0.0, *temperatures])
-        value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
-        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
-        axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
-    axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02))
-    axes.set_title(title, parse_math=False)
-    _ticks(axes, curves)
-    _legend(axes)
-    return axes
-
-
-def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
-    """Draw one figure of each measurement on each data set, with 95 % intervals; bounds below −1 are cut off."""
+def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: Figure, title: str) -> Axes:
+    """Draw one figure of each measurement on each data set, with 95 % intervals."""
     datasets = _beside(axes, figures)
-    axes.axhline(0, color=GREY, linewidth=0.8)
+    if about.limits[0] < 0:
+        axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(datasets)), datasets)
-    axes.set_ylim(max(-1.02, axes.get_ylim()[0]), 1.02)
+    _within(axes, about.limits)
     axes.set_title(title, parse_math=False)
     _legend(axes)
     return axes
@@ -124,6 +106,55 @@ def _beside(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[s
         spread = np.maximum([value - low, high - value], 0)
         axes.errorbar(at, value, spread, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
     return groups
+
+
+def _drawn(axes: Axes, curves: Curves, about: Figure, dodge: bool = False) -> bool:
+    """Draw the curves as their figure declares it, and tell whether they are set apart on a logarithmic axis, as lines
+    are if ``dodge``.
+    """
+    if about.beside is not None and about.beside.kind == STEPS:
+        _steps(axes, curves)
+        return False
+    _lines(axes, curves, dodge)
+    return dodge
+
+
+def _steps(axes: Axes, curves: Curves) -> None:
+    """Draw Kaplan-Meier curves P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
+
+    All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
+    between two temperatures of the grid; a step stands where it was seen.
+    """
+    for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
+        temperatures = sorted(curve)
+        at = np.array([0.0, *temperatures])
+        value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
+        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
+        axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
+    _legend(axes)
+
+
+def _described(axes: Axes, about: Figure, title: str) -> Axes:
+    """Write what a figure is and what lies across, and end the axis of its values where they end."""
+    axes.set_xlabel(about.horizontal, parse_math=False)
+    axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)
+    _within(axes, about.limits)
+    axes.set_title(title, parse_math=False)
+    return axes
+
+
+def _within(axes: Axes, limits: Limits) -> None:
+    """End the vertical axis where values end, with room for points that lie there; of values that may be as low as they
+    like it goes no farther down than up.
+    """
+    lowest, highest = limits
+    bottom, top = axes.get_ylim()
+    room = 0.02 * (highest - max(lowest, 0.0)) if math.isfinite(highest) else 0.0
+    if math.isfinite(lowest):
+        bottom = lowest - room if lowest < 0 else lowest
+    elif math.isfinite(highest) and highest > 0:
+        bottom = max(-highest - room, bottom)
+    axes.set_ylim(bottom, highest + room if math.isfinite(highest) else top)
 
 
 def _ticks(axes: Axes, curves: Curves) -> None:

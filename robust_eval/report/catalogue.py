@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from robust_eval import plot
 from robust_eval.metric.figure import nearest_to_one
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.type_shares import share_estimates, taken
 from robust_eval.report.findings import Findings
 
@@ -189,11 +190,11 @@ def question_types(axes: Axes, run: Findings) -> None:
     "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
     "mean.",
     "Fastowski et al., Fig. 10 to 12",
-    lambda run: len(run.mean_scores()) > 1,
+    lambda run: len(run.across(FRS)) > 1,
 )
 def frs_by_d(axes: Axes, run: Findings) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
-    plot.frs.frs_by_d(axes, run.mean_scores(), run.values["frs.unbroken_share"].value)
+    plot.frs.frs_by_d(axes, run.across(FRS), run.values["frs.unbroken_share"].value)
 
 
 @_entry(

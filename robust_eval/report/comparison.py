@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.figure import Figure
+from robust_eval.metric.figure import KINDS, Beside, Figure
 from robust_eval.metric.interval import SHARE, Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.metric.told_apart import LEVEL, holm, paired_p_value
 from robust_eval.metric.verdict import facts_needed
-from robust_eval.report.finished_runs import WEIGHT, FinishedRun, Labels, merged, without_repetitions
+from robust_eval.report.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
@@ -60,7 +60,8 @@ class Comparison:
     """What several runs say together.
 
     ``runs`` are those compared, without repetitions, and ``labels`` what each is called. ``measurements`` are the same
-    with those merged that differ in d alone, and ``names`` what those are called.
+    with those merged that differ in nothing but a number that figures have in their names (FRS: d), and ``names`` what
+    those are called.
     """
 
     runs: list[FinishedRun]
@@ -88,6 +89,15 @@ class Comparison:
         return figure if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
+    def shown_beside(self) -> list[tuple[Figure, Beside]]:
+        """The figures that are declared to be shown beside those of other runs, as the first run declares them: first
+        those with a number in their names, then lines before survival curves.
+        """
+        found = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
+        shown = [(figure, figure.beside) for figure in reversed(found.values()) if figure.beside]
+        return sorted(shown, key=lambda each: (not each[0].numbered, KINDS.index(each[1].kind)))
+
+    @property
     def warning(self) -> str:
         """Says so where intervals rest on few questions: of a run, of one of its scenarios, or shared by a pair."""
         kept = [(run.kept(), run.groups()) for run in self.runs]
@@ -106,7 +116,7 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     """Compare runs, earlier ones first."""
     distinct = without_repetitions(runs)
     measurements = merged(distinct)
-    names = Labels(measurements, ignored=[WEIGHT])
+    names = Labels(measurements, ignored=scoring_settings(measurements))
     places = combinations(range(len(measurements)), 2)
     compared = [_pair(measurements, first, second) for first, second in places]
     pairs = _corrected([pair for pair in compared if pair is not None])

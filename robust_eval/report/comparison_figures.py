@@ -1,5 +1,6 @@
 """The figures of a comparison, each with its caption and how to read it."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,8 +10,9 @@ import numpy as np
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_presentation import ENTROPY, ERROR_RATE
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import nearest_to_one, point
-from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
+from robust_eval.metric.figure import DATASETS, STEPS, Figure, nearest_to_one, point
+from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
+from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import beside, certainty
 from robust_eval.plot import comparison as plot
@@ -24,8 +26,6 @@ MOST_PAIRS = 40
 """Pairs that one figure shows."""
 MOST_PANELS = 12
 """Measurements that one figure shows in panels."""
-_INITIAL_ENTROPY = "frs.entropy.mean"
-"""The figure whose values by question are the entropies of the greedy answers."""
 
 Runs = Mapping[str, FinishedRun]
 """The measurements on a data set, by what each is called."""
@@ -41,7 +41,8 @@ class Drawn(NamedTuple):
 
 class Drawing(NamedTuple):
     """A figure to be drawn: the ``file`` that it will be, without suffix, the figure of a single run that it is
-    ``like``, and what draws it on axes or, where it is ``whole``, on a figure.
+    ``like``, and what draws it on axes or, where it is ``whole``, on a figure. ``reading`` is how to read it, where no
+    figure of a single run is like it.
     """
 
     file: str
@@ -49,18 +50,22 @@ class Drawing(NamedTuple):
     caption: str
     draw: Callable[[Any], object]
     whole: bool = False
+    reading: str = ""
 
 
 def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
     """Draw what the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
-    saved = []
+    saved: list[Drawn] = []
     readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in CATALOGUE}
     for drawing in _drawings(compared):
+        file = folder / drawing.file
+        while file.with_suffix(".svg") in [each.svg for each in saved]:  # another metric calls a figure the same
+            file = file.with_name(f"{file.name}_")
         with figure() as (canvas, axes):
             drawing.draw(canvas if drawing.whole else axes)
-            svg = save(canvas, folder / drawing.file)
-        saved.append(Drawn(drawing.caption, readings.get(drawing.like, ""), svg))
+            svg = save(canvas, file)
+        saved.append(Drawn(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
     return saved
 
 
@@ -69,8 +74,7 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
     datasets = list(dict.fromkeys(compared.names.datasets))
     ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
     for dataset, end in zip(datasets, ends, strict=True):
-        runs = dict(compared.on(dataset))
-        yield from _curves(runs, dataset, end)
+        yield from _curves(compared, dataset, end)
     if compared.types:
         shares = {pooled.subject: share_estimates(pooled.shares) for pooled in compared.types}
         caption = "Question types among the most robust facts"
@@ -81,7 +85,7 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
             lambda axes: plot.most_robust_by_type(axes, shares, caption),
         )
     yield from _differences(compared)
-    yield from _agreement(compared)
+    yield from _by_dataset(compared)
     for dataset, end in zip(datasets, ends, strict=True):
         runs = dict(compared.on(dataset))
         yield from _reply_certainty(runs, dataset, end)
@@ -89,22 +93,36 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
         yield from _entropies(runs, dataset, end)
 
 
-def _curves(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the mean scores by d, the accuracies and the survival curves of all in one."""
-    kinds: tuple[tuple[str, str, Callable[..., object], Callable[[FinishedRun], Mapping[float, Estimate]]], ...] = (
-        ("frs_by_d", "Mean FRS for each d", plot.frs_by_d, FinishedRun.scores),
-        (
-            "accuracy_by_temperature",
-            "Accuracy against temperature",
-            plot.accuracy_by_temperature,
-            lambda run: run.curve(ACCURACY.name),
-        ),
-        ("survival", "Facts that hold", plot.survival, lambda run: run.curve(SURVIVAL.name)),
-    )
-    for name, words, draw, curve_of in kinds:
-        caption = f"{words}, {dataset}"
-        if curves := {label: curve for label, run in runs.items() if (curve := curve_of(run))}:
-            yield Drawing(f"{name}{end}", name, caption, _with(draw, curves, caption))
+def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
+    """Yield the figures that metrics declare to be drawn beside those of other runs, along a number or a temperature:
+    mean scores by d, accuracies, survival curves.
+    """
+    for about, told in compared.shown_beside:
+        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.across(about))}
+        if curves and told.kind != DATASETS:
+            along = "" if about.numbered or told.kind == STEPS else " against temperature"
+            caption = f"{told.caption or about.title + along}, {dataset}"
+            name = told.file or _file(about, about.number if about.numbered else "temperature")
+            draw = plot.by_number if about.numbered else plot.by_temperature
+            yield Drawing(f"{name}{end}", name, caption, _with(draw, curves, about, caption), reading=about.explained)
+
+
+def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
+    """Yield the figures that metrics declare to be drawn by data set, at the temperature nearest to 1: κ and α."""
+    for about, told in compared.shown_beside:
+        found: dict[str, dict[str, Estimate]] = {}
+        for dataset in dict.fromkeys(compared.names.datasets):
+            for subject, run in compared.on(dataset):
+                if names := about.standing(run.figures):
+                    found.setdefault(subject, {})[dataset] = run.figures[names[0]]
+        if found and told.kind == DATASETS:
+            name, caption = told.file or _file(about, "dataset"), told.caption or f"{about.title} by data set"
+            yield Drawing(name, name, caption, _with(plot.by_dataset, found, about, caption), reading=about.explained)
+
+
+def _file(about: Figure, along: str) -> str:
+    """Return a name for the files of a figure: its own, of which nothing is left that a folder might not take."""
+    return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_by_{along}"
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
@@ -129,23 +147,6 @@ def _differences(compared: Comparison) -> Iterator[Drawing]:
             caption,
             _with(plot.differences, found, f"first minus second: {label}", caption),
         )
-
-
-def _agreement(compared: Comparison) -> Iterator[Drawing]:
-    """Yield κ and α by data set, at the temperature nearest to 1, where agreement was measured."""
-    for name, caption in (("kappa", "Fleiss' κ by data set"), ("alpha", "Cronbach's α by data set")):
-        found: dict[str, dict[str, Estimate]] = {}
-        for dataset in dict.fromkeys(compared.names.datasets):
-            for subject, run in compared.on(dataset):
-                if curve := run.curve(f"agreement.{name}"):
-                    found.setdefault(subject, {})[dataset] = curve[nearest_to_one(curve)]
-        if found:
-            yield Drawing(
-                f"{name}_by_dataset",
-                "",
-                caption,
-                _with(plot.by_dataset, found, caption),
-            )
 
 
 def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
@@ -178,9 +179,9 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     facts: dict[str, beside.Facts] = {}
     for label, run in runs.items():
         grid, breaking = run.breaking_temperatures()
-        if grid and _INITIAL_ENTROPY in run.measured and run.scores():
-            scores = {d: run.values(FRS.name.format(f"{d:g}")) for d in run.scores()}
-            facts[label] = beside.Facts(run.values(_INITIAL_ENTROPY), breaking, scores, grid)
+        scores = {d: run.values(name) for d, name in run.by_number(FRS).items()}
+        if grid and scores and INITIAL_ENTROPY.name in run.measured:
+            facts[label] = beside.Facts(run.values(INITIAL_ENTROPY.name), breaking, scores, grid)
     first = next(iter(facts.values()), None)
     facts = {label: each for label, each in facts.items() if first and each.temperatures == first.temperatures}
     if first is None or len(facts) < 2:

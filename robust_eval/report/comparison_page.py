@@ -1,7 +1,7 @@
 """A comparison as files: a page, Markdown, figures, and tables for programs."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -40,7 +40,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
         figures=[(each, drawing(each.svg, f"figure{place}")) for place, each in enumerate(figures)],
     )
     (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
-    drawings = {each.caption: each.svg.with_suffix(".png").relative_to(folder) for each in figures}
+    drawings = [(each.caption, each.svg.with_suffix(".png").relative_to(folder)) for each in figures]
     text = _markdown([*sentences(compared), compared.warning], tables, drawings)
     (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
@@ -76,9 +76,9 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Mapping[str, Path]) -> str:
+def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
     parts = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
-    parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings.items()]
+    parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:
         parts += [f"## {escaped(table.title)}", "\n".join(lines(table)), *([escaped(table.note)] if table.note else [])]
     return "\n\n".join(parts) + "\n"

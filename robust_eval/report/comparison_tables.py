@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from robust_eval.metric.estimate import Estimate, bounds, interval
-from robust_eval.metric.frs_presentation import FRS, UNBROKEN
+from robust_eval.metric.figure import Beside, Figure
 from robust_eval.metric.paired import Difference
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.record.run_folder import QUESTIONS
@@ -54,8 +54,9 @@ class Table(NamedTuple):
 def comparison_tables(compared: Comparison) -> Iterator[Table]:
     """Yield all tables, in the order in which they are read."""
     yield runs_table(compared)
-    if any(run.scores() for run in compared.measurements):
-        yield _score_table(compared)
+    for figure, told in compared.shown_beside:
+        if figure.numbered and any(run.by_number(figure) for run in compared.measurements):
+            yield _table_by_dataset(compared, figure, told)
     if compared.types:
         yield _type_table(compared)
     yield _scenario_table(compared)
@@ -128,25 +129,30 @@ _COUNTED = {
 """What the table of costs shows, where it is not 0 everywhere."""
 
 
-def _score_table(compared: Comparison) -> Table:
-    """Mean FRS of every measurement by data set (Fastowski et al., Table 1), with the share of unbroken facts."""
+def _table_by_dataset(compared: Comparison, figure: Figure, told: Beside) -> Table:
+    """Return a figure with a number in its name by measurement and data set, beside the figure that it is to be read
+    together with: of FRS the share of unbroken facts (Fastowski et al., Table 1).
+    """
     datasets = list(dict.fromkeys(compared.names.datasets))
-    header = ["measured", "d", *(title for dataset in datasets for title in (f"FRS, {dataset}", "unbroken facts"))]
+    companion = compared.about(told.companion)
+    others = [] if companion is None else [companion.name]
+    heads = [companion.short or companion.words] if companion else []
+    header = ["measured", figure.number, *(title for on in datasets for title in (f"{figure.heading}, {on}", *heads))]
     rows = []
     for subject in dict.fromkeys(compared.names.subjects):
         runs = {dataset: run for dataset in datasets for _, run in compared.on(dataset, subject)}
-        for d in sorted({d for run in runs.values() for d in run.scores()}):
-            cells = [Cell(subject), Cell(f"{d:g}")]
+        names = {dataset: run.by_number(figure) for dataset, run in runs.items()}
+        for each in sorted({each for found in names.values() for each in found}):
+            cells = [Cell(subject), Cell(f"{each:g}")]
             for dataset in datasets:
-                scores = runs[dataset].scores() if dataset in runs else {}
-                for name in (FRS.name.format(f"{d:g}"), UNBROKEN.name):
-                    cells.append(_cell(runs[dataset].figures[name], runs[dataset].n(name)) if d in scores else Cell(""))
+                name = names.get(dataset, {}).get(each, "")
+                there = runs[dataset].figures if name else {}
+                cells += [
+                    _cell(there[shown], runs[dataset].n(shown)) if shown in there else Cell("")
+                    for shown in (name, *others)
+                ]
             rows.append(cells)
-    note = (
-        "Mean Factual Robustness Score of the facts that each knows. An unbroken fact scores 1 by convention, unless "
-        "the settings say otherwise: read the two columns together."
-    )
-    return Table("Factual Robustness Score by data set", header, rows, 2, note)
+    return Table(f"{told.table or figure.title} by data set", header, rows, 2, told.note)
 
 
 def _type_table(compared: Comparison) -> Table:
@@ -170,8 +176,10 @@ def _type_table(compared: Comparison) -> Table:
             ]
             cells.append(_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
             rows.append(cells)
+    score, about = compared.types[0].score, compared.about(compared.types[0].score)
+    by = (about.of_question or about.words) if about else score
     note = (
-        f"By FRS, d = {compared.types[0].d:g}: of the facts of a type among the most and the least robust ones, the "
+        f"By {by}: of the facts of a type among the most and the least robust ones, the "
         f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
         "those that tie there count in part."
     )

@@ -12,7 +12,6 @@ from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import HEADLINE, Figure, curve_and_temperature, nearest_to_one
-from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Floats
@@ -40,9 +39,9 @@ class Findings:
         others = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
         return {figure.words: curve for figure in others if len(curve := self.curves.get(figure.name, {})) > 1}
 
-    def mean_scores(self) -> dict[float, Estimate]:
-        """Return the mean FRS for each d."""
-        return {d: self.values[name] for d, name in FRS.among(self.values).items()}
+    def across(self, figure: Figure) -> dict[float, Estimate]:
+        """Return a figure with a number in its name by that number."""
+        return {number: self.values[name] for number, name in figure.among(self.values).items()}
 
     def scores(self) -> dict[float, Floats]:
         """Return (n,) the FRS of every fact for each d."""

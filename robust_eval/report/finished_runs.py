@@ -1,7 +1,7 @@
 """Runs that have finished, read from their folders, and what tells them apart."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +25,8 @@ from robust_eval.metric.figure import (
     point,
     telling_temperatures,
 )
-from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.interval import Limits
-from robust_eval.metric.known_figures import KNOWN_FIGURES, completed
+from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
 from robust_eval.metric.limits import limits_of
 from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
@@ -43,10 +42,6 @@ _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
 _ADDED = {"labels": None}
 """Settings that runs of earlier versions lack, with the value that changes nothing."""
-_RENAMED = {"greedy.accuracy": "accuracy.greedy"}
-"""Figures that runs of earlier versions have under another name."""
-WEIGHT = "metric.frs.d"
-"""The setting that runs over the same answers may differ in."""
 
 
 class GreedyAnswer(NamedTuple):
@@ -149,12 +144,21 @@ class FinishedRun:
         the temperature nearest 1.
         """
         said = [figure for figure in self.declared if figure.holds]
-        curves = sorted({found[0] for name in self.measured if (found := curve_and_temperature(name))})
+        curves = {found[0] for name in self.measured if (found := curve_and_temperature(name))}
         by_temperature = next((figure.name for figure in said if figure.name in curves), None)
         if by_temperature is not None:
             return {t: point(by_temperature, t) for t in self.curve(by_temperature)}
-        numbered = next(filter(None, (figure.among(curves) for figure in said)), {})
-        return {place: point(curve, nearest_to_one(self.curve(curve))) for place, curve in numbered.items()}
+        return next(filter(None, (self.by_number(figure) for figure in said if figure.numbered)), {})
+
+    def by_number(self, figure: Figure) -> dict[float, str]:
+        """Return the names of a figure with a number in its name by that number, the first of the run's own list first;
+        of curves those of their points at the temperature nearest 1.
+        """
+        names = self.measured if figure.mean else list(self.figures)
+        curves = dict.fromkeys(found[0] for name in names if (found := curve_and_temperature(name)))
+        families = figure.among(curves)
+        points = {number: point(curve, nearest_to_one(self.curve(curve))) for number, curve in families.items()}
+        return figure.among(names) or points
 
     def groups(self) -> list[str] | None:
         """Return (n,) what makes questions dependent; None where nothing does."""
@@ -168,9 +172,21 @@ class FinishedRun:
         places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.figures}
         return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
 
+    def across(self, figure: Figure) -> dict[float, Estimate]:
+        """Return a figure by temperature or, with a number in its name, by that number; empty where there is none."""
+        if not figure.numbered:
+            return self.curve(figure.name)
+        return {number: self.figures[name] for number, name in self.by_number(figure).items()}
+
+    @cached_property
+    def leading_score(self) -> Figure | None:
+        """The figure that leads among those with a number in their names, such as FRS for each d; None without one."""
+        leading = (figure for figure in self.declared if figure.leads and figure.mean and figure.numbered)
+        return next(filter(self.by_number, leading), None)
+
     def scores(self) -> dict[float, Estimate]:
-        """Mean FRS for each d, the first of the run's own list first."""
-        return {d: self.figures[name] for d, name in FRS.among(self.measured).items()}
+        """Return the means of :attr:`leading_score` by the number in their names: FRS for each d."""
+        return self.across(self.leading_score) if self.leading_score else {}
 
 
 def kept_nothing(folder: Path) -> bool:
@@ -204,7 +220,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
     figures, of_questions = _figures(numbers), _damaged(called, SUMMARY, lambda: _of_questions(numbers))
     questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
-    questions = questions.rename_columns([_RENAMED.get(name, name) for name in questions.column_names])
+    questions = questions.rename_columns([*map(present_name, questions.column_names)])
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
             raise UserError(f"{called} cannot be read: {CONFIG} does not say {setting}")
@@ -240,7 +256,7 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
 def _numbers(text: str) -> dict[str, float]:
     """Return the numbers of a summary, NaN where it has none, under the names that they have by now."""
     return {
-        _present_name(name): math.nan if number is None else float(number) for name, number in parsed_json(text).items()
+        present_name(name): math.nan if number is None else float(number) for name, number in parsed_json(text).items()
     }
 
 
@@ -256,14 +272,6 @@ def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
     """Return how many questions the figures of a summary rest on; those of earlier versions do not say it."""
     return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
-
-
-def _present_name(number: str) -> str:
-    """Return what a number of a summary is called by now: a figure, or an end of its interval."""
-    for before, now in _RENAMED.items():
-        if number in (before, f"{before}.low", f"{before}.high"):
-            return now + number.removeprefix(before)
-    return number
 
 
 def _greedy(file: Path) -> dict[str, GreedyAnswer]:
@@ -292,13 +300,16 @@ def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 
 def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Return runs that differ in d alone as one that has the scores for every d: they scored the same answers."""
+    """Return runs that differ in :func:`scoring_settings` alone (FRS: in d) as one that has the scores of all: they
+    scored the same answers.
+    """
+    settings = scoring_settings(runs)
     kept: list[FinishedRun] = []
     for run in runs:
-        key = _key(run, without=WEIGHT)
+        key = _key(run, without=settings)
         for place, other in enumerate(kept):
             shared = [name for name in other.questions.column_names if name in run.questions.column_names]
-            if _key(other, without=WEIGHT) == key and _equal(run.questions, other.questions, shared):
+            if _key(other, without=settings) == key and _equal(run.questions, other.questions, shared):
                 kept[place] = _union(other, run)
                 break
         else:
@@ -306,8 +317,13 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
     return kept
 
 
-def _key(run: FinishedRun, without: str = "") -> dict[str, str]:
-    return {name: str(value) for name, value in settings_that_count(run).items() if name != without}
+def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
+    """Return the settings that runs over the same answers may differ in: those of the numbers in names of figures."""
+    return list(dict.fromkeys(figure.setting for run in runs for figure in run.declared if figure.setting))
+
+
+def _key(run: FinishedRun, without: Collection[str] = ()) -> dict[str, str]:
+    return {name: str(value) for name, value in settings_that_count(run).items() if name not in without}
 
 
 def settings_that_count(run: FinishedRun) -> dict[str, Any]:

@@ -34,11 +34,8 @@ def left_out(result: Result) -> Iterator[str]:
         yield f"No answer was found in {said}."
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
         yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded as far as they go."
-    if "frs" in result.scores and "frs_accuracy" not in result.tables:
-        yield (
-            "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
-            "temperatures need."
-        )
+    for score in result.scores.values():
+        yield from score.presentation.left_out
     for score in result.scores.values():
         for name, estimate in score.values.items():
             if (about := score.about(name)) and about.left_out and estimate.value:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from robust_eval.metric.figure import Figure
 from robust_eval.metric.told_apart import LEVEL, alike_groups
 from robust_eval.report.comparison import MARGIN, Comparison, Pair
-from robust_eval.report.contrast import cautions, contrast
-from robust_eval.report.finished_runs import WEIGHT
+from robust_eval.report.contrast import cautions, contrast, differing
+from robust_eval.report.finished_runs import scoring_settings
 from robust_eval.report.wording import FEWEST
 from robust_eval.runtime.rounding import number, signed
 
@@ -62,13 +62,17 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     """Say of runs that became one measurement that they are no two."""
     if len(compared.measurements) == len(compared.runs):
         return
+    apart = differing(compared.runs)
+    settings = {name: apart[name] for name in scoring_settings(compared.runs) if name in apart}
     if len(compared.measurements) > 1:
-        yield "Runs that differ in d alone are the same answers scored differently, and stand here as one."
+        named = " or ".join(name.rpartition(".")[2] for name in settings)
+        which = f"Runs that differ in {named} alone" if named else "Some runs"
+        yield f"{which} are the same answers scored differently, and stand here as one."
         return
-    weights = " and ".join(dict.fromkeys(str(run.settings.get(WEIGHT)) for run in compared.runs))
+    values = ", ".join(f"{name}={' and '.join(dict.fromkeys(map(str, each)))}" for name, each in settings.items())
     yield (
-        f"These {len(compared.runs)} runs are the same answers scored differently ({WEIGHT}={weights}): their scores "
-        "say nothing about which model is firmer."
+        f"These {len(compared.runs)} runs are the same answers scored differently{f' ({values})' if values else ''}: "
+        "their scores say nothing about which model is firmer."
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robust_eval.metric.figure import Figure
+from robust_eval.metric.figure import DETAIL, Beside, Figure
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import Measured, Score, grid, question_groups
 from robust_eval.question import Question
@@ -17,6 +17,16 @@ HELD = Figure(
     more_is_better=True,
     short="right every time",
     of_question="right every time",
+    beside=Beside(),
+)
+BELOW = Figure(
+    "held.below{}",
+    "right every time below t = {}",
+    limits=SHARE,
+    more_is_better=True,
+    shown=DETAIL,
+    explained="What is right below t is right at every temperature before it.",
+    beside=Beside(number="temperature", companion="held.length", note="Read it with the length."),
 )
 LENGTH = Figure("held.length", "length of the question", unit="characters", form=".0f", shown="run")
 
@@ -33,9 +43,11 @@ class Held:
         """Take any answers."""
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        score = Score(question_ids=[question.id for question in questions], declared=[HELD, LENGTH])
+        score = Score(question_ids=[question.id for question in questions], declared=[HELD, BELOW, LENGTH])
         answers = grid(score.question_ids, measured.graded)
         held = np.where(answers.replies > 0, answers.correct == answers.replies, np.nan)
         score.add_curve(HELD.name, held, answers.temperatures, question_groups(questions), seed)
+        for place, t in enumerate(answers.temperatures.tolist()[1:], 1):
+            score.add_mean(BELOW.name.format(f"{t:g}"), held[:, :place].min(axis=1), question_groups(questions), seed)
         score.add_mean(LENGTH.name, np.array([len(question.text) for question in questions], dtype=float), None, seed)
         return score

@@ -244,6 +244,9 @@ def test_facts_that_break_earlier_are_listed_where_trials_stopped_early(
     }
     assert len(found["facts"]["less_firm"]) > 5
     assert found["facts"]["note"].startswith("Trials stopped early")
+    assert (
+        "sampler.ask=undecided asked no more than breaking temperatures need." in (folder / "report.html").read_text()
+    )
 
 
 def _breaking(folder: Path) -> dict[str, float]:

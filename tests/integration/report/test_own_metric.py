@@ -1,12 +1,13 @@
 """A metric of one's own looks like ours: in the terminal, the report, a comparison, the tracker and the files."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
-from own_metric import HELD, LENGTH, Held
+from own_metric import BELOW, HELD, LENGTH, Held
 from tiny_model import save_tiny_model
 
 from robust_eval.metric.figure import as_json, from_json
@@ -19,6 +20,7 @@ from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import number_columns
 from robust_eval.report.terminal import print_comparison, print_summary
+from robust_eval.runtime.rounding import number
 
 POINTS = ["held.t0.5", "held.t1", "held.t3"]
 LABELS = [
@@ -56,6 +58,14 @@ def compared(folders: tuple[Result, Path, Path]) -> Comparison:
     return compare([read_run(folder) for folder in folders[1:]])
 
 
+@pytest.fixture(scope="module")
+def written(compared: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the comparison."""
+    folder = tmp_path_factory.mktemp("comparison")
+    write_comparison(compared, folder)
+    return folder
+
+
 def test_its_figures_stand_in_the_terminal_under_their_labels(
     folders: tuple[Result, Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -79,8 +89,8 @@ def test_its_headline_figure_is_a_column_of_the_questions(folders: tuple[Result,
 
 def test_its_folder_says_what_its_figures_are(folders: tuple[Result, Path, Path]):
     found = json.loads((folders[1] / "figures.json").read_text(encoding="utf-8"))
-    assert found[:2] == as_json([HELD, LENGTH])
-    assert from_json(found)[:2] == [HELD, LENGTH]
+    assert found[:3] == as_json([HELD, BELOW, LENGTH])
+    assert from_json(found)[:3] == [HELD, BELOW, LENGTH]
 
 
 def test_runs_are_compared_in_it_as_a_whole_and_question_by_question(compared: Comparison):
@@ -93,17 +103,42 @@ def test_runs_are_compared_in_it_as_a_whole_and_question_by_question(compared: C
 
 
 def test_a_comparison_in_the_terminal_and_on_its_page_shows_it(
-    compared: Comparison, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    compared: Comparison, written: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "160")
-    print_comparison(compared, tmp_path)
+    print_comparison(compared, written)
     heading = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("┃"))
     assert [cell.strip() for cell in heading.strip("┃").split("┃")] == [
         *("run", "kept", "right every time, t = 1", "greedy accuracy"),
     ]
-    write_comparison(compared, tmp_path)
-    assert LABELS[2] in (tmp_path / "comparison.html").read_text(encoding="utf-8")
-    assert "held.t1" in pq.read_table(tmp_path / "questions.parquet").column_names
+    assert LABELS[2] in (written / "comparison.html").read_text(encoding="utf-8")
+    assert "held.t1" in pq.read_table(written / "questions.parquet").column_names
+
+
+def test_a_comparison_draws_it_as_its_metric_declares_it(written: Path):
+    page = (written / "comparison.html").read_text(encoding="utf-8")
+    for file, caption, along in (
+        ("held_by_temperature", "Questions answered right every time against temperature, mine", "temperature t"),
+        ("held_below_by_below", "Right every time below t = …, mine", "temperature"),
+    ):
+        drawn = (written / "figures" / f"{file}.svg").read_text(encoding="utf-8")
+        texts = re.findall(r"<text[^>]*>([^<]+)</text>", drawn)
+        assert {caption, along, "0.0", "1.0", "seed=1"} <= set(texts)
+        assert f'aria-label="{caption}"' in page
+    assert f"<figcaption><p>{BELOW.explained}</p></figcaption>" in page
+
+
+def test_a_comparison_has_its_values_by_data_set_beside_their_companion(compared: Comparison):
+    table = next(table for table in comparison_tables(compared) if table.title.endswith(" by data set"))
+    heading, length = "right every time below t = …", "length of the question (characters)"
+    assert table.title == "Right every time below t = … by data set"
+    assert (table.header, table.note) == (["measured", "below", f"{heading}, mine", length], "Read it with the length.")
+    first, second = (run.figures for run in compared.runs)
+    assert [[cell.value for cell in row[1:]] for row in table.rows] == [
+        [t, number(figures[f"held.below{t}"].value), number(figures["held.length"].value)]
+        for figures in (first, second)
+        for t in ("1", "3")
+    ]
 
 
 def test_the_tracker_shows_it(folders: tuple[Result, Path, Path]):

@@ -1,15 +1,16 @@
 """What a metric declares of its figures, and where such a declaration applies."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
 from robust_eval.metric.certainty_presentation import FIGURES as OF_CERTAINTY
-from robust_eval.metric.figure import DETAIL, HEADLINE, RUN, Figure, as_json, declared, from_json
+from robust_eval.metric.figure import DETAIL, HEADLINE, KINDS, RUN, Beside, Figure, as_json, declared, from_json
 from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
 from robust_eval.metric.interval import SHARE, UNKNOWN
-from robust_eval.metric.known_figures import KNOWN_FIGURES, completed
+from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
 
 SCORE = Figure("mine.d{}", "score, d = {}", of_question="score, d = {}")
 CURVE = Figure("mine.curve", "curve", unit="nats", more_is_better=False)
@@ -50,6 +51,7 @@ def test_names_are_ordered_by_what_stands_for_all():
         ({"of_question": "two\nlines"}, "of_question must be one line of at most 120 characters"),
         ({"form": "d"}, "form must be one such as .3f, .0% or g, not d"),
         ({"form": ".12f"}, "form must be one such as .3f, .0% or g, not .12f"),
+        ({"setting": "model.name"}, "setting must be that of a metric, such as metric.mine.k, not model.name"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(wrong: dict[str, str], said: str):
@@ -58,21 +60,59 @@ def test_what_cannot_be_shown_is_refused(wrong: dict[str, str], said: str):
     assert str(problem.value) == said
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"kind": "pie"}, "kind must be one of line, steps, datasets, not pie"),
+        ({"file": "../mine"}, "file must consist of small letters, digits and _, not ../mine"),
+        ({"caption": "two\nlines"}, "caption must be one line of at most 120 characters"),
+        ({"note": "m" * 241}, "note must be one line of at most 240 characters"),
+    ],
+)
+def test_what_cannot_be_shown_beside_other_runs_is_refused(wrong: dict[str, str], said: str):
+    with pytest.raises(ValueError, match="must") as problem:
+        Beside(**wrong)
+    assert str(problem.value) == said
+
+
+def test_what_is_not_said_of_a_drawing_is_the_label_and_the_name():
+    plain, told = SCORE, replace(SCORE, beside=Beside(vertical="up", number="across", heading="head"))
+    assert (plain.number, plain.heading, plain.horizontal, plain.vertical) == ("d", "score, d = …", "d", "score, d = …")
+    assert (told.number, told.heading, told.horizontal, told.vertical) == ("d", "head", "across", "up")
+    assert (CURVE.heading, CURVE.horizontal, CURVE.vertical) == ("curve", "temperature t", "curve (nats)")
+    assert Figure("mine.{}", "mine").number == "number"
+
+
+@pytest.mark.parametrize("beside", [[], "line", {"kind": None}, {"caption": 3}, {"kind": "pie"}])
+def test_what_is_no_drawing_is_refused(beside: object):
+    with pytest.raises((TypeError, ValueError)):
+        from_json([{"name": "mine", "label": "mine", "beside": beside}])
+
+
 def test_declarations_are_written_and_read_as_json():
     assert from_json(json.loads(json.dumps(as_json(KNOWN_FIGURES)))) == list(KNOWN_FIGURES)
     assert [each["limits"] for each in as_json([SCORE, Figure("share", "share", limits=SHARE)])] == [None, [0.0, 1.0]]
 
 
 def test_what_a_later_version_adds_is_left_out():
-    assert from_json([{"name": "mine", "label": "mine", "colour": "red"}]) == [Figure("mine", "mine")]
+    later = {"name": "mine", "label": "mine", "colour": "red", "beside": {"kind": "steps", "colour": "red"}}
+    assert from_json([later]) == [Figure("mine", "mine", beside=Beside("steps"))]
 
 
-def test_declarations_of_earlier_versions_learn_where_facts_break():
-    before = as_json(OF_FRS)
+def test_declarations_of_earlier_versions_learn_where_facts_break_and_how_they_are_drawn():
+    before = as_json(KNOWN_FIGURES)
     for each in before:
-        del each["holds"], each["breaks"]
-    assert completed(from_json(before)) == list(OF_FRS)
-    assert completed([CURVE]) == [CURVE]
+        for added in ("holds", "breaks", "measures", "setting", "beside"):
+            del each[added]
+    assert completed(from_json(before)) == list(KNOWN_FIGURES)
+    mine = replace(SCORE, beside=Beside())
+    assert completed([CURVE, mine]) == [CURVE, mine]
+
+
+def test_figures_of_earlier_versions_have_their_present_names():
+    before = ["greedy.accuracy", "greedy.accuracy.low", "greedy.accuracy.high", "greedy.accuracy.x", "frs.d1"]
+    now = ["accuracy.greedy", "accuracy.greedy.low", "accuracy.greedy.high", "greedy.accuracy.x", "frs.d1"]
+    assert [*map(present_name, before)] == now
 
 
 def test_no_name_is_declared_twice():
@@ -87,6 +127,15 @@ def test_what_decides_ties_says_how_questions_differ_in_it():
             assert (other is not None) == bool(figure.ties)
             assert other is None or other.apart
             assert not figure.lacking or declared(figure.lacking, figures) is not None
+
+
+def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():
+    shown = [figure.beside for figure in KNOWN_FIGURES if figure.beside]
+    assert {each.kind for each in shown} == set(KINDS)
+    files = [each.file for each in shown]
+    assert all(files)
+    assert len(files) == len(set(files))
+    assert all(declared(each.companion, KNOWN_FIGURES) for each in shown if each.companion)
 
 
 def test_every_figure_of_a_question_is_a_headline_and_counts_are_whole_numbers():

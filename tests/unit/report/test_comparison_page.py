@@ -10,10 +10,11 @@ from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import LONGEST
-from robust_eval.metric.interval import alike_interval
+from robust_eval.metric.figure import LONGEST, Beside, Figure
+from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.report.comparison import compare
+from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.report.opening import opening
@@ -328,7 +329,11 @@ def test_questions_and_answers_are_no_more_than_text(text, plain, tmp_path):
 @pytest.mark.parametrize("text", [text for text in HOSTILE if len(text) <= LONGEST and len(text.splitlines()) == 1])
 def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_path):
     """Somebody else's folder may declare anything of its figures."""
-    figures = [replace(figure, label=text, unit=text, apart=text) for figure in KNOWN_FIGURES]
+    words = dict.fromkeys(("caption", "number", "table", "heading", "note"), text)
+    figures = [
+        replace(figure, label=text, unit=text, apart=text, beside=figure.beside and replace(figure.beside, **words))
+        for figure in KNOWN_FIGURES
+    ]
     runs = [replace(with_text(each, "plain"), declared=figures) for each in frs_runs()]
     html, markdown = written(runs, tmp_path / "hostile")
     page, harmless = Page(html), Page(plain[0])
@@ -470,6 +475,33 @@ def test_the_opening_does_not_compare_scores_of_different_weights():
     other.settings["model.name"] = "large"
     said = sentences(compare([small, other]))
     assert said[0].startswith("small and large cannot be told apart: accuracy of all greedy answers is 1.000 in the ")
+
+
+def test_the_opening_names_the_settings_that_score_the_same_answers_differently():
+    mine = Figure("mine.k{}", "mine, k = {}", setting="metric.mine.k")
+    told = {"declared": [*KNOWN_FIGURES, mine]}
+    runs = [replace(measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k), **told) for k in (1, 2)]
+    assert sentences(compare(runs))[0] == (
+        "These 2 runs are the same answers scored differently (metric.mine.k=1 and 2): their scores say nothing about "
+        "which model is firmer."
+    )
+    third = replace(measured(LARGE, model__name="large", metric__frs__d=5), **told)
+    assert sentences(compare([*runs, third]))[-3:-1] == [
+        "Runs that differ in d or k alone are the same answers scored differently, and stand here as one.",
+        "3 runs of large and small on facts.",
+    ]
+
+
+def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path):
+    other = Figure("mine.accuracy", "mine", limits=SHARE, beside=Beside(file="accuracy_by_temperature"))
+    runs = [replace(each, declared=[*KNOWN_FIGURES, other]) for each in frs_runs()]
+    for each in runs:
+        each.figures["mine.accuracy.t1"] = Estimate(0.125)
+    drawn = {each.caption: each.svg.name for each in save_comparison_figures(compare(runs), tmp_path)}
+    assert drawn["Accuracy against temperature, facts"] == "accuracy_by_temperature.svg"
+    assert drawn["Mine against temperature, facts"] == "accuracy_by_temperature_.svg"
+    first, second = ((tmp_path / name).read_text() for name in sorted(drawn.values())[:2])
+    assert first != second
 
 
 def test_the_opening_says_how_many_repetitions_are_left_out():

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import yaml
 
 from robust_eval.error import UserError
 from robust_eval.metric.estimate import Estimate
+from robust_eval.metric.figure import Figure
 from robust_eval.report.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
 
 NAN = math.nan
@@ -341,6 +343,29 @@ def test_lists_of_d_that_overlap_are_merged_where_their_common_scores_agree():
     second = run({"frs.d2": [0.25, 0.5, 0.5], "frs.d5": [0.25, 0.25, 0.25]}, metric__frs__d=[2, 5])
     third = run({"frs.d2": [0.25, 0.5, 0.75], "frs.d9": [0.25, 0.25, 0.25]}, metric__frs__d=[2, 9])
     assert [list(one.scores()) for one in merged([first, second, third])] == [[1.0, 2.0, 5.0], [2.0, 9.0]]
+
+
+MINE = Figure("mine.k{}", "right among the first {}", leads=True, setting="metric.mine.k")
+
+
+def test_runs_of_a_metric_of_ones_own_are_merged_and_scored_by_the_number_that_it_declares():
+    def mine(k, **changed):
+        found = run({f"mine.k{k}": [0.5, NAN, 0.25], **SHARED}, metric__mine__k=k, **changed)
+        return replace(found, declared=[MINE])
+
+    (one,) = merged([mine(3), mine(2)])
+    assert one.leading_score == MINE
+    assert {k: score.value for k, score in one.scores().items()} == {3: 0.375, 2: 0.375}
+    assert [list(one.scores()) for one in merged([mine(3), mine(2, metric__frs__d=5)])] == [[3.0], [2.0]]
+
+
+def test_a_score_that_is_a_curve_stands_for_all_at_the_temperature_nearest_to_one():
+    curves = {"mine.k2.t0.5": [0.0, 0, 0], "mine.k2.t1.25": [1.0, 1, 1], "mine.k1.t1.25": [0.5, 0.5, 0.5]}
+    one = replace(run(curves), declared=[MINE])
+    assert one.by_number(MINE) == {2: "mine.k2.t1.25", 1: "mine.k1.t1.25"}
+    assert {k: score.value for k, score in one.scores().items()} == {2: 1.0, 1: 0.5}
+    assert run(SHARED).scores() == {}
+    assert run(SHARED).leading_score is None
 
 
 @pytest.mark.parametrize("other", [{"accuracy.greedy": [1.0, 1.0, 1.0]}, {"accuracy.t1": [0.5, 0.0, 0.25]}])

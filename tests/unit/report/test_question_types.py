@@ -35,15 +35,17 @@ def test_the_types_of_a_subject_are_pooled_over_its_data_sets():
     found = pooled_types([FACTS, FACTS, PHYSICS], ["small", "large", "small"], ["facts", "facts", "physics"])
     both = np.array([0.2, 0.4, 0.9, 0.3, NAN, 1.0])
     assert found == [
-        PooledTypes("small", ["facts", "physics"], 1.0, type_shares(both, ["HUM", "LOC", "LOC", "NUM", "", "NUM"])),
-        PooledTypes("large", ["facts"], 1.0, type_shares(both[:3], ["HUM", "LOC", "LOC"])),
+        PooledTypes(
+            "small", ["facts", "physics"], "frs.d1", type_shares(both, ["HUM", "LOC", "LOC", "NUM", "", "NUM"])
+        ),
+        PooledTypes("large", ["facts"], "frs.d1", type_shares(both[:3], ["HUM", "LOC", "LOC"])),
     ]
 
 
 def test_all_subjects_are_ranked_by_the_smallest_d_that_they_share():
     other = run(["HUM", "LOC"], d5=[0.5, 0.1], d10=[0.4, 0.1])
     found = pooled_types([FACTS, other], ["small", "large"], ["facts"] * 2)
-    assert [(pooled.subject, pooled.d) for pooled in found] == [("small", 5.0), ("large", 5.0)]
+    assert [(pooled.subject, pooled.score) for pooled in found] == [("small", "frs.d5"), ("large", "frs.d5")]
     assert found[1].shares == type_shares(np.array([0.5, 0.1]), ["HUM", "LOC"])
 
 
