@@ -18,9 +18,9 @@ from .exchange.loaded_answers import LoadedAnswers as LoadedAnswers
 from .exchange.loaded_answers import load_answers as load_answers
 from .grader.base import FreeReply as FreeReply
 from .grader.base import Grader as Grader
+from .metric.comparison_view import ComparisonView as ComparisonView
 from .metric.figure import DETAIL as DETAIL
 from .metric.figure import HEADLINE as HEADLINE
-from .metric.figure import Beside as Beside
 from .metric.figure import Figure as Figure
 from .metric.interval import SHARE as SHARE
 from .metric.score import Measured as Measured

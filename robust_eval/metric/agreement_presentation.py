@@ -3,7 +3,8 @@
 import math
 
 from robust_eval.answer import temperature_name
-from robust_eval.metric.figure import DATASETS, DETAIL, Beside, Figure, at_words, nearest_to_one, point
+from robust_eval.metric.comparison_view import DATASETS, ComparisonView
+from robust_eval.metric.figure import DETAIL, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
@@ -18,7 +19,7 @@ def _share(name: str, label: str, short: str = "") -> Figure:
     return Figure(f"agreement.{name}", label, limits=SHARE, more_is_better=True, short=short)
 
 
-def _of_all(name: str, label: str, lacking: str = "", short: str = "", beside: Beside | None = None) -> Figure:
+def _of_all(name: str, label: str, lacking: str = "", short: str = "", view: ComparisonView | None = None) -> Figure:
     """Declare a figure that questions have together only; ``lacking`` counts those that it does not rest on."""
     lacking = lacking and f"agreement.count.{lacking}"
     return Figure(
@@ -29,7 +30,7 @@ def _of_all(name: str, label: str, lacking: str = "", short: str = "", beside: B
         short=short,
         lacking=lacking,
         mean=False,
-        beside=beside,
+        comparison=view,
     )
 
 
@@ -68,11 +69,11 @@ FIGURES = (
         "Fleiss' κ, labels mapped at random",
         lacking="unrated",
         short="κ",
-        beside=Beside(DATASETS, "Fleiss' κ by data set", file="kappa_by_dataset"),
+        view=ComparisonView(DATASETS, "Fleiss' κ by data set", file="kappa_by_dataset"),
     ),
     _of_all("kappa_free", "free-marginal κ"),
     _of_all("kappa_as_labelled", "Fleiss' κ of the letters"),
-    _of_all("alpha", "Cronbach's α", lacking="incomplete", beside=Beside(DATASETS, file="alpha_by_dataset")),
+    _of_all("alpha", "Cronbach's α", lacking="incomplete", view=ComparisonView(DATASETS, file="alpha_by_dataset")),
     _of_all("alpha_of_raters", "Cronbach's α, raters as items"),
     Figure("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f", mean=False),
     Figure("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f", mean=False),

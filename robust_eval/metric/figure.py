@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from robust_eval.answer import OWN
+from robust_eval.metric.comparison_view import ComparisonView, refuse_long
 from robust_eval.metric.interval import UNKNOWN, Limits
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
@@ -20,49 +21,6 @@ SHOWN = (HEADLINE, RUN, DETAIL)
 """
 FLAGS = ("more_is_better", "leads", "mean", "holds", "breaks")
 """What a declaration says by true or false."""
-LONGEST = 120
-"""Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
-LINE, STEPS, DATASETS = "line", "steps", "datasets"
-KINDS = (LINE, STEPS, DATASETS)
-"""How figures are drawn beside those of other runs: as a line through their points; as a survival curve, in steps that
-begin at 1; as a point for each data set. Lines and steps go along the temperature or, of a figure with a number in its
-name, along that number.
-"""
-
-
-@dataclass(frozen=True)
-class Beside:
-    """How a figure is shown beside those of other runs: drawn and, with a number in its name, in a table by data set.
-
-    >>> Figure("mine.k{}", "right among the first {}", beside=Beside()).heading
-    'right among the first …'
-    """
-
-    kind: str = LINE
-    """One of :data:`KINDS`."""
-    caption: str = ""
-    """What stands above the drawing, before the data set; without it the label and what lies across."""
-    vertical: str = ""
-    """What stands along the vertical axis; without it the label with the unit."""
-    number: str = ""
-    """What the number in its name is; without it the letters before it ("mine.k{}": k)."""
-    file: str = ""
-    """What the files of the drawing are called; without it by its own name."""
-    table: str = ""
-    """What stands above the table, before "by data set"; without it its heading."""
-    heading: str = ""
-    """What stands at the head of its columns, before the data set; without it the label."""
-    companion: str = ""
-    """The name of the figure that the table has beside it, to be read together with it."""
-    note: str = ""
-    """What follows the table: a sentence or two."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {self.kind}")
-        if not re.fullmatch(r"[a-z0-9_]*", self.file):
-            raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
-        _refuse_long(self)
 
 
 @dataclass(frozen=True)
@@ -124,7 +82,7 @@ class Figure:
     setting: str = ""
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""
-    beside: Beside | None = None
+    comparison: ComparisonView | None = None
     """How it is shown beside those of other runs; without it in the common tables alone."""
     at: str = ""
     """The temperature in words, where it is the point of a curve."""
@@ -132,7 +90,7 @@ class Figure:
     def __post_init__(self) -> None:
         if self.shown not in SHOWN:
             raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
-        _refuse_long(self)
+        refuse_long(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
@@ -192,7 +150,7 @@ class Figure:
     @property
     def heading(self) -> str:
         """What it is called at the head of columns that are by its number."""
-        return (self.beside and self.beside.heading) or self.label.replace("{}", "…")
+        return (self.comparison and self.comparison.heading) or self.label.replace("{}", "…")
 
     @property
     def title(self) -> str:
@@ -202,20 +160,12 @@ class Figure:
     @property
     def horizontal(self) -> str:
         """What lies across where it is drawn beside those of other runs."""
-        return ((self.beside and self.beside.number) or self.number) if self.numbered else "temperature t"
+        return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
 
     @property
     def vertical(self) -> str:
         """What stands along the axis of its values."""
-        return (self.beside and self.beside.vertical) or self.words.replace("{}", "…")
-
-
-def _refuse_long(declaration: "Figure | Beside") -> None:
-    """ValueError where a text of a declaration has several lines, or more characters than it may have."""
-    for each in fields(declaration):
-        text, most = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
-        if isinstance(text, str) and (len(text) > most or len(text.splitlines()) > 1):
-            raise ValueError(f"{each.name} must be one line of at most {most} characters")
+        return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
 
 
 @cache
@@ -283,18 +233,18 @@ def from_json(found: Any) -> list[Figure]:
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
         flags = {name: values.pop(name) for name in FLAGS if name in values}
-        shown = values.pop("beside", None)
-        texts = {} if shown is None else _values(shown, Beside)
+        shown = values.pop("comparison", None)
+        texts = {} if shown is None else _values(shown, ComparisonView)
         if not all(isinstance(value, str) for value in (*values.values(), *texts.values())):
             raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
         if not {*flags.values()} <= {True, False, None}:
             raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
-        beside = None if shown is None else Beside(**texts)
-        figures.append(Figure(**values, limits=(lowest, highest), beside=beside, **flags))
+        comparison = None if shown is None else ComparisonView(**texts)
+        figures.append(Figure(**values, limits=(lowest, highest), comparison=comparison, **flags))
     return figures
 
 
-def _values(found: Any, of: type[Figure] | type[Beside]) -> dict[str, Any]:
+def _values(found: Any, of: type[Figure] | type[ComparisonView]) -> dict[str, Any]:
     """Return what JSON says of the fields of a declaration."""
     if not isinstance(found, dict):
         raise TypeError(f"a declaration of a figure is an object, not {type(found).__name__}")

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from robust_eval.metric.comparison_view import STEPS, ComparisonView
 from robust_eval.metric.estimate import bounds
-from robust_eval.metric.figure import DETAIL, RUN, STEPS, Beside, Figure
+from robust_eval.metric.figure import DETAIL, RUN, Figure
 from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation, Scale
@@ -35,7 +36,7 @@ FRS = Figure(
     by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
     measures="firmness",
     setting="metric.frs.d",
-    beside=Beside(
+    comparison=ComparisonView(
         caption="Mean FRS for each d",
         vertical="mean FRS",
         number="weight d of the entropy",
@@ -55,7 +56,7 @@ SURVIVAL = Figure(
     more_is_better=True,
     shown=DETAIL,
     holds=True,
-    beside=Beside(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
+    comparison=ComparisonView(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
 )
 """The curve of the facts that are not broken at a temperature or before it."""
 UNBROKEN = Figure(
@@ -70,7 +71,7 @@ ACCURACY = Figure(
     "accuracy",
     limits=SHARE,
     more_is_better=True,
-    beside=Beside(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
+    comparison=ComparisonView(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
 )
 """The curve of the share of right replies."""
 BREAKING = Figure(

@@ -26,7 +26,7 @@ KNOWN_FIGURES = (
     greedy.FIGURE,
 )
 
-_ADDED = ("holds", "breaks", "measures", "setting", "beside")
+_ADDED = ("holds", "breaks", "measures", "setting", "comparison")
 """What declarations of earlier versions did not say yet."""
 _RENAMED = {"greedy.accuracy": "accuracy.greedy"}
 """Figures that runs of earlier versions have under another name."""

@@ -8,8 +8,9 @@ from itertools import cycle
 import numpy as np
 from matplotlib.axes import Axes
 
+from robust_eval.metric.comparison_view import STEPS
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import STEPS, Figure
+from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import Limits
 from robust_eval.metric.paired import Difference
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
@@ -112,7 +113,7 @@ def _drawn(axes: Axes, curves: Curves, about: Figure, dodge: bool = False) -> bo
     """Draw the curves as their figure declares it, and tell whether they are set apart on a logarithmic axis, as lines
     are if ``dodge``.
     """
-    if about.beside is not None and about.beside.kind == STEPS:
+    if about.comparison is not None and about.comparison.kind == STEPS:
         _steps(axes, curves)
         return False
     _lines(axes, curves, dodge)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.figure import KINDS, Beside, Figure
+from robust_eval.metric.comparison_view import KINDS, ComparisonView
+from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import SHARE, Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.metric.told_apart import LEVEL, holm, paired_p_value
@@ -89,12 +90,12 @@ class Comparison:
         return figure if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
-    def shown_beside(self) -> list[tuple[Figure, Beside]]:
+    def views(self) -> list[tuple[Figure, ComparisonView]]:
         """The figures that are declared to be shown beside those of other runs, as the first run declares them: first
         those with a number in their names, then lines before survival curves.
         """
         found = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
-        shown = [(figure, figure.beside) for figure in reversed(found.values()) if figure.beside]
+        shown = [(figure, figure.comparison) for figure in reversed(found.values()) if figure.comparison]
         return sorted(shown, key=lambda each: (not each[0].numbered, KINDS.index(each[1].kind)))
 
     @property

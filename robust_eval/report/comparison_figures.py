@@ -9,8 +9,9 @@ import numpy as np
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_presentation import ENTROPY, ERROR_RATE
+from robust_eval.metric.comparison_view import DATASETS, STEPS
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import DATASETS, STEPS, Figure, nearest_to_one, point
+from robust_eval.metric.figure import Figure, nearest_to_one, point
 from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
 from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.type_shares import share_estimates
@@ -97,26 +98,26 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
     """Yield the figures that metrics declare to be drawn beside those of other runs, along a number or a temperature:
     mean scores by d, accuracies, survival curves.
     """
-    for about, told in compared.shown_beside:
+    for about, view in compared.views:
         curves = {label: curve for label, run in compared.on(dataset) if (curve := run.across(about))}
-        if curves and told.kind != DATASETS:
-            along = "" if about.numbered or told.kind == STEPS else " against temperature"
-            caption = f"{told.caption or about.title + along}, {dataset}"
-            name = told.file or _file(about, about.number if about.numbered else "temperature")
+        if curves and view.kind != DATASETS:
+            along = "" if about.numbered or view.kind == STEPS else " against temperature"
+            caption = f"{view.caption or about.title + along}, {dataset}"
+            name = view.file or _file(about, about.number if about.numbered else "temperature")
             draw = plot.by_number if about.numbered else plot.by_temperature
             yield Drawing(f"{name}{end}", name, caption, _with(draw, curves, about, caption), reading=about.explained)
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
     """Yield the figures that metrics declare to be drawn by data set, at the temperature nearest to 1: κ and α."""
-    for about, told in compared.shown_beside:
+    for about, view in compared.views:
         found: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.names.datasets):
             for subject, run in compared.on(dataset):
                 if names := about.standing(run.figures):
                     found.setdefault(subject, {})[dataset] = run.figures[names[0]]
-        if found and told.kind == DATASETS:
-            name, caption = told.file or _file(about, "dataset"), told.caption or f"{about.title} by data set"
+        if found and view.kind == DATASETS:
+            name, caption = view.file or _file(about, "dataset"), view.caption or f"{about.title} by data set"
             yield Drawing(name, name, caption, _with(plot.by_dataset, found, about, caption), reading=about.explained)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from robust_eval.metric.comparison_view import ComparisonView
 from robust_eval.metric.estimate import Estimate, bounds, interval
-from robust_eval.metric.figure import Beside, Figure
+from robust_eval.metric.figure import Figure
 from robust_eval.metric.paired import Difference
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.record.run_folder import QUESTIONS
@@ -54,9 +55,9 @@ class Table(NamedTuple):
 def comparison_tables(compared: Comparison) -> Iterator[Table]:
     """Yield all tables, in the order in which they are read."""
     yield runs_table(compared)
-    for figure, told in compared.shown_beside:
+    for figure, view in compared.views:
         if figure.numbered and any(run.by_number(figure) for run in compared.measurements):
-            yield _table_by_dataset(compared, figure, told)
+            yield _table_by_dataset(compared, figure, view)
     if compared.types:
         yield _type_table(compared)
     yield _scenario_table(compared)
@@ -129,12 +130,12 @@ _COUNTED = {
 """What the table of costs shows, where it is not 0 everywhere."""
 
 
-def _table_by_dataset(compared: Comparison, figure: Figure, told: Beside) -> Table:
+def _table_by_dataset(compared: Comparison, figure: Figure, view: ComparisonView) -> Table:
     """Return a figure with a number in its name by measurement and data set, beside the figure that it is to be read
     together with: of FRS the share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.names.datasets))
-    companion = compared.about(told.companion)
+    companion = compared.about(view.companion)
     others = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
     header = ["measured", figure.number, *(title for on in datasets for title in (f"{figure.heading}, {on}", *heads))]
@@ -152,7 +153,7 @@ def _table_by_dataset(compared: Comparison, figure: Figure, told: Beside) -> Tab
                     for shown in (name, *others)
                 ]
             rows.append(cells)
-    return Table(f"{told.table or figure.title} by data set", header, rows, 2, told.note)
+    return Table(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
 
 
 def _type_table(compared: Comparison) -> Table:

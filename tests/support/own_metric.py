@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robust_eval.metric.figure import DETAIL, Beside, Figure
+from robust_eval.metric.comparison_view import ComparisonView
+from robust_eval.metric.figure import DETAIL, Figure
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import Measured, Score, grid, question_groups
 from robust_eval.question import Question
@@ -17,7 +18,7 @@ HELD = Figure(
     more_is_better=True,
     short="right every time",
     of_question="right every time",
-    beside=Beside(),
+    comparison=ComparisonView(),
 )
 BELOW = Figure(
     "held.below{}",
@@ -26,7 +27,7 @@ BELOW = Figure(
     more_is_better=True,
     shown=DETAIL,
     explained="What is right below t is right at every temperature before it.",
-    beside=Beside(number="temperature", companion="held.length", note="Read it with the length."),
+    comparison=ComparisonView(number="temperature", companion="held.length", note="Read it with the length."),
 )
 LENGTH = Figure("held.length", "length of the question", unit="characters", form=".0f", shown="run")
 

@@ -7,7 +7,8 @@ import pytest
 
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
 from robust_eval.metric.certainty_presentation import FIGURES as OF_CERTAINTY
-from robust_eval.metric.figure import DETAIL, HEADLINE, KINDS, RUN, Beside, Figure, as_json, declared, from_json
+from robust_eval.metric.comparison_view import KINDS, ComparisonView
+from robust_eval.metric.figure import DETAIL, HEADLINE, RUN, Figure, as_json, declared, from_json
 from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
 from robust_eval.metric.interval import SHARE, UNKNOWN
 from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
@@ -71,22 +72,22 @@ def test_what_cannot_be_shown_is_refused(wrong: dict[str, str], said: str):
 )
 def test_what_cannot_be_shown_beside_other_runs_is_refused(wrong: dict[str, str], said: str):
     with pytest.raises(ValueError, match="must") as problem:
-        Beside(**wrong)
+        ComparisonView(**wrong)
     assert str(problem.value) == said
 
 
 def test_what_is_not_said_of_a_drawing_is_the_label_and_the_name():
-    plain, told = SCORE, replace(SCORE, beside=Beside(vertical="up", number="across", heading="head"))
+    plain, told = SCORE, replace(SCORE, comparison=ComparisonView(vertical="up", number="across", heading="head"))
     assert (plain.number, plain.heading, plain.horizontal, plain.vertical) == ("d", "score, d = …", "d", "score, d = …")
     assert (told.number, told.heading, told.horizontal, told.vertical) == ("d", "head", "across", "up")
     assert (CURVE.heading, CURVE.horizontal, CURVE.vertical) == ("curve", "temperature t", "curve (nats)")
     assert Figure("mine.{}", "mine").number == "number"
 
 
-@pytest.mark.parametrize("beside", [[], "line", {"kind": None}, {"caption": 3}, {"kind": "pie"}])
-def test_what_is_no_drawing_is_refused(beside: object):
+@pytest.mark.parametrize("comparison", [[], "line", {"kind": None}, {"caption": 3}, {"kind": "pie"}])
+def test_what_is_no_drawing_is_refused(comparison: object):
     with pytest.raises((TypeError, ValueError)):
-        from_json([{"name": "mine", "label": "mine", "beside": beside}])
+        from_json([{"name": "mine", "label": "mine", "comparison": comparison}])
 
 
 def test_declarations_are_written_and_read_as_json():
@@ -95,17 +96,17 @@ def test_declarations_are_written_and_read_as_json():
 
 
 def test_what_a_later_version_adds_is_left_out():
-    later = {"name": "mine", "label": "mine", "colour": "red", "beside": {"kind": "steps", "colour": "red"}}
-    assert from_json([later]) == [Figure("mine", "mine", beside=Beside("steps"))]
+    later = {"name": "mine", "label": "mine", "colour": "red", "comparison": {"kind": "steps", "colour": "red"}}
+    assert from_json([later]) == [Figure("mine", "mine", comparison=ComparisonView("steps"))]
 
 
 def test_declarations_of_earlier_versions_learn_where_facts_break_and_how_they_are_drawn():
     before = as_json(KNOWN_FIGURES)
     for each in before:
-        for added in ("holds", "breaks", "measures", "setting", "beside"):
+        for added in ("holds", "breaks", "measures", "setting", "comparison"):
             del each[added]
     assert completed(from_json(before)) == list(KNOWN_FIGURES)
-    mine = replace(SCORE, beside=Beside())
+    mine = replace(SCORE, comparison=ComparisonView())
     assert completed([CURVE, mine]) == [CURVE, mine]
 
 
@@ -130,7 +131,7 @@ def test_what_decides_ties_says_how_questions_differ_in_it():
 
 
 def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():
-    shown = [figure.beside for figure in KNOWN_FIGURES if figure.beside]
+    shown = [figure.comparison for figure in KNOWN_FIGURES if figure.comparison]
     assert {each.kind for each in shown} == set(KINDS)
     files = [each.file for each in shown]
     assert all(files)

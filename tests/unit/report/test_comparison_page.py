@@ -9,8 +9,9 @@ import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
+from robust_eval.metric.comparison_view import LONGEST, ComparisonView
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import LONGEST, Beside, Figure
+from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.report.comparison import compare
@@ -331,7 +332,13 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
     """Somebody else's folder may declare anything of its figures."""
     words = dict.fromkeys(("caption", "number", "table", "heading", "note"), text)
     figures = [
-        replace(figure, label=text, unit=text, apart=text, beside=figure.beside and replace(figure.beside, **words))
+        replace(
+            figure,
+            label=text,
+            unit=text,
+            apart=text,
+            comparison=figure.comparison and replace(figure.comparison, **words),
+        )
         for figure in KNOWN_FIGURES
     ]
     runs = [replace(with_text(each, "plain"), declared=figures) for each in frs_runs()]
@@ -493,7 +500,7 @@ def test_the_opening_names_the_settings_that_score_the_same_answers_differently(
 
 
 def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path):
-    other = Figure("mine.accuracy", "mine", limits=SHARE, beside=Beside(file="accuracy_by_temperature"))
+    other = Figure("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
     runs = [replace(each, declared=[*KNOWN_FIGURES, other]) for each in frs_runs()]
     for each in runs:
         each.figures["mine.accuracy.t1"] = Estimate(0.125)
