@@ -23,7 +23,9 @@ _SHIFT = 23 - FRACTION
 _FIRST = (127 + NEAREST) << FRACTION
 """What the leading bits of the smallest distance are as a number."""
 _HALF_A_BIN = 1 << (_SHIFT - 1)
+"""Added to the smallest number of a bin, this makes its centre."""
 _FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
+"""The centre of the last bin, for all that is further away."""
 
 
 class _Powers(NamedTuple):
