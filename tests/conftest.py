@@ -34,10 +34,10 @@ def _garbage_is_collected_as_usual() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def common_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all processes that test share."""
     own = tmp_path_factory.getbasetemp()
-    return own if worker_id == "master" else own.parent
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session", autouse=True)
