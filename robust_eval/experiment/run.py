@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.answer import GREEDY, gathered, write_parquet
 from robust_eval.config.config import Config
+from robust_eval.dataset.base import Dataset
 from robust_eval.error import UserError
 from robust_eval.experiment.answered import Answered
 from robust_eval.experiment.answering import answering
@@ -19,7 +20,7 @@ from robust_eval.experiment.asking import Asking
 from robust_eval.experiment.beginning import Beginning
 from robust_eval.experiment.corrected import labels_of
 from robust_eval.experiment.folder import owned
-from robust_eval.experiment.load import load
+from robust_eval.experiment.load import Loaded, load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.output import curves_of, describe, leave_knowledge, report, run_name
 from robust_eval.experiment.plan import check_plan
@@ -104,10 +105,6 @@ def run(
     return Finished(result, size, same)
 
 
-def _record_data(config: Config, questions: Sequence[Question], digest: str, record: Run) -> None:
-    record.dataset(config.dataset.name, config.dataset.source, questions, digest)
-
-
 def _measure(
     config: Config,
     name: str,
@@ -139,11 +136,8 @@ def _measure(
         rewritten = asking.rewrite(block)
         if not taking.left:
             models.release_writer()
-        if not digest:
-            whole = asking.questions if taking.left else rewritten.questions
-            digest = fingerprint(whole, loaded.whole.edition)
-            log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
-            begin.then(partial(_record_data, config, whole, digest))
+        whole = asking.questions if taking.left else rewritten.questions
+        digest = digest or _identified(config.dataset, loaded, whole, begin)
         answered = asking.answer(rewritten)
         write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
         with watch.stage("scoring"):
@@ -181,6 +175,14 @@ def _measure(
         unasked=len(taking.left),
         origin=origin(begin().run_id),
     )
+
+
+def _identified(dataset: Dataset, loaded: Loaded, questions: Sequence[Question], begin: Beginning) -> str:
+    """Return the fingerprint of the data, after which they are logged, and recorded when the run begins."""
+    digest = fingerprint(questions, loaded.whole.edition)
+    log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
+    begin.then(lambda record: record.dataset(dataset.name, dataset.source, questions, digest))
+    return digest
 
 
 def _described(config: Config, scores: Mapping[str, Score]) -> dict[str, Any]:
