@@ -30,7 +30,7 @@ class Command(argparse.ArgumentParser):
     def options(self, **quick: Any) -> argparse.Namespace:
         """The arguments; with ``--quick`` those that are not given have the values of ``quick``.
 
-        From then on garbage is looked for as seldom as in a run of the program: 4 % of the time of exact, otherwise.
+        Garbage is collected as seldom as in a run of the program. Usual collection takes 4 % of the time of exact.
         """
         collect_seldom()
         if self.parse_args().quick:

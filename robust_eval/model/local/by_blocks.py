@@ -1,14 +1,15 @@
-"""What torch finds in long rows one element after the other, found by blocks: the largest, and where sums pass a value.
+"""Find the largest elements of long rows, and where cumulative sums pass a value, block by block.
 
-A level of an answer tree has a million candidates for a question. The largest lie in the blocks whose own largest are
-the largest, and a cumulative sum passes a value in the block in which that of the blocks' sums does.
+A level of an answer tree has a million candidates for a question. The largest candidates lie in the blocks with the
+largest maxima. A cumulative sum passes a value in the block where the cumulative sum of whole blocks passes it. So only
+a few blocks are looked through, where torch's ``topk`` and ``cumsum`` look through everything.
 """
 
 import torch
 from torch import Tensor
 
 BLOCK = 512
-"""Elements of a block: about as many as a row of candidates has blocks."""
+"""Elements of a block."""
 
 
 def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
 """Sums of exp(x / t) over the vocabulary, at any number of temperatures t, from one pass over the logits x.
 
-The logits of a row are counted in bins, which are the narrower, the nearer they lie to the largest logit. With d = x −
-c, c being the centre of a bin, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in each bin serve
-all temperatures: the number of its tokens, Σ d and Σ d². What they leave out is less than 10⁻⁷ of the whole.
+The logits of a row are counted in bins. Bins close to the largest logit are narrow, bins far below it are wide. With c
+the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in each bin serve
+all temperatures: the number of its tokens, Σ d and Σ d². The dropped terms change a total by less than 2 · 10⁻⁷.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def _powers(temperatures: tuple[float, ...], device: torch.device) -> _Powers:
     centre = 2.0**NEAREST - (lowest | _HALF_A_BIN).view(torch.float32).double()
     t = torch.tensor(temperatures, dtype=torch.float64)
     power = torch.exp(centre[:, None] / t)
-    power[-1] = 0
+    power[-1] = 0  # the bin of impossible tokens, whose logits are −∞
     of_sums = torch.cat([power, power / t, power / (2 * t**2)])
     return _Powers(of_sums.to(device), (power**2).T.contiguous().to(device))
 
@@ -72,7 +72,7 @@ class LogitHistogram:
         distance, bits, bins, moment = (part[:m] for part in (self._distance, self._bits, self._bin, self._moment))
         torch.neg(x, out=distance).add_(2.0**NEAREST).clamp_(max=_FURTHEST_CENTRE)
         torch.bitwise_right_shift(distance.view(torch.int32), _SHIFT, out=bits)
-        bins.copy_(bits.sub_(_FIRST).clamp_(0, BINS - 1))  # what is no number has no bin, and makes the total none
+        bins.copy_(bits.sub_(_FIRST).clamp_(0, BINS - 1))  # NaN gets a bin, too, and makes the total NaN
         torch.bitwise_and(distance.view(torch.int32), -1 << _SHIFT, out=bits)
         centre = bits.bitwise_or_(_HALF_A_BIN).view(torch.float32)
         moment.copy_(torch.sub(centre, distance, out=distance))

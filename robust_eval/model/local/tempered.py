@@ -84,19 +84,6 @@ def tempered_masses(
     return Masses(log_total, shares, importance)
 
 
-def _sums(powers: "LogitHistogram | _TruncatedPowers", x: Tensor, sets: Sequence[Sequence[Ids]]) -> Tensor:
-    """Return (m, sets, T) the sums of exp(x / t) over sets of tokens of each of m rows, always in the same order."""
-    members = [ids for row in sets for ids in row]
-    sizes = np.array([len(ids) for ids in members], dtype=np.int64)
-    rows = to_device(np.repeat(np.repeat(np.arange(len(sets)), len(sets[0])), sizes), x.device)
-    columns, lengths = to_device(np.concatenate(members), x.device), to_device(sizes, x.device)
-    sums = [
-        torch.segment_reduce(own.double(), "sum", lengths=lengths, unsafe=True)
-        for own in powers.of_tokens(x, rows, columns)
-    ]
-    return torch.stack(sums, dim=-1).view(len(sets), len(sets[0]), len(sums))
-
-
 class _TruncatedPowers:
     """exp(x / t) of a block of logits at each temperature, 0 where the truncation there cuts a token off."""
 
@@ -121,6 +108,19 @@ class _TruncatedPowers:
             for power, weight in zip(self._powers, weights.T, strict=True)
         ]
         out.copy_(torch.stack(squares).sum(dim=0).sqrt_())
+
+
+def _sums(powers: LogitHistogram | _TruncatedPowers, x: Tensor, sets: Sequence[Sequence[Ids]]) -> Tensor:
+    """Return (m, sets, T) the sums of exp(x / t) over sets of tokens of each of m rows, always in the same order."""
+    members = [ids for row in sets for ids in row]
+    sizes = np.array([len(ids) for ids in members], dtype=np.int64)
+    rows = to_device(np.repeat(np.repeat(np.arange(len(sets)), len(sets[0])), sizes), x.device)
+    columns, lengths = to_device(np.concatenate(members), x.device), to_device(sizes, x.device)
+    sums = [
+        torch.segment_reduce(own.double(), "sum", lengths=lengths, unsafe=True)
+        for own in powers.of_tokens(x, rows, columns)
+    ]
+    return torch.stack(sums, dim=-1).view(len(sets), len(sets[0]), len(sums))
 
 
 def tempered_logprobs(
