@@ -193,6 +193,7 @@ def at_words(temperature: float) -> str:
     return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
 
 
+@cache
 def curve_and_temperature(figure: str) -> tuple[str, float] | None:
     """Return the curve and the temperature of a figure with such a name; None for one that belongs to no curve.
 

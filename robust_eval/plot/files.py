@@ -10,6 +10,14 @@ from matplotlib.ticker import FuncFormatter
 
 from robust_eval.runtime.printable import printable_lines
 
+_RULE = re.compile(
+    r'<defs>\s*<style type="text/css">\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>'
+)
+_AS_EVERYWHERE = re.compile(r" font-family: 'DejaVu Sans', 'Verdana', sans-serif;| transform=\"rotate\(-0 [^\"]*\"")
+_PLACE = re.compile(r' ([xy])="(-?\d+\.\d)\d*"')
+_PATH = re.compile(r' (?:d|width|height|transform)="[^"]*"')
+_BEYOND_A_HUNDREDTH = re.compile(r"(\.\d\d)\d+| (?=\n)")
+
 
 def save(drawn: Figure, path: Path) -> Path:
     """Write a figure as PNG, on white, and SVG, on nothing (:mod:`robust_eval.plot.style`); the path of the SVG.
@@ -48,16 +56,11 @@ def _lean(drawing: str) -> str:
 
     That is half of what matplotlib writes. A rule for everything (``*``) would be one for the whole page besides.
     """
-    rule = re.compile(
-        r'<defs>\s*<style type="text/css">\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>'
-    )
     head = "<svg stroke-linejoin=\"round\" font-family=\"'DejaVu Sans', 'Verdana', sans-serif\" "
-    lean = re.sub(r"\n +(?=<)", "\n", rule.sub("", drawing).replace("<svg ", head, 1))
+    lean = re.sub(r"\n +(?=<)", "\n", _RULE.sub("", drawing).replace("<svg ", head, 1))
     return re.sub(r"<[^>]+>", lambda tag: _lean_tag(tag[0]), lean)  # what readers see stands between tags
 
 
 def _lean_tag(tag: str) -> str:
-    tag = re.sub(r" font-family: 'DejaVu Sans', 'Verdana', sans-serif;| transform=\"rotate\(-0 [^\"]*\"", "", tag)
-    tag = re.sub(r' ([xy])="(-?\d+\.\d)\d*"', r' \1="\2"', tag)
-    paths = re.compile(r' (?:d|width|height|transform)="[^"]*"')
-    return paths.sub(lambda found: re.sub(r"(\.\d\d)\d+| (?=\n)", r"\1", found[0]), tag)
+    tag = _PLACE.sub(r' \1="\2"', _AS_EVERYWHERE.sub("", tag))
+    return _PATH.sub(lambda found: _BEYOND_A_HUNDREDTH.sub(r"\1", found[0]), tag)

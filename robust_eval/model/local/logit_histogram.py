@@ -5,12 +5,16 @@ the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d²
 all temperatures: the number of its tokens, Σ d and Σ d². The dropped terms change a total by less than 2 · 10⁻⁷.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from robust_eval.model.local.transfers import to_device
+from robust_eval.model.token_texts import Ids
 
 FRACTION = 7
 """The leading bits of a fraction that tell bins apart: a bin is at most 2⁻⁷ times as wide as it is far from the largest
@@ -18,6 +22,8 @@ logit."""
 NEAREST, FURTHEST = -12, 15
 """Powers of two: distances between them are told apart. All tokens that are further have no probability."""
 BINS = (FURTHEST - NEAREST) << FRACTION
+MANY = 2048
+"""Tokens of a set from which on a histogram of its own costs less than to compute exp(x / t) of each."""
 _SHIFT = 23 - FRACTION
 """The trailing bits of a float32 that do not tell its bin."""
 _FIRST = (127 + NEAREST) << FRACTION
@@ -29,10 +35,11 @@ _FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
 
 
 class _Powers(NamedTuple):
-    """What bins contribute at T temperatures: ``of_sums`` (3 · BINS, T) to Σ exp(x / t) for each unit of their three
-    sums, and ``squared`` (T, BINS), exp(c / t)².
+    """What bins contribute at T ``temperatures`` (T,): ``of_sums`` (3 · BINS, T) to Σ exp(x / t) for each unit of their
+    three sums, and ``squared`` (T, BINS), exp(c / t)².
     """
 
+    temperatures: Tensor
     of_sums: Tensor
     squared: Tensor
 
@@ -45,14 +52,13 @@ def _powers(temperatures: tuple[float, ...], device: torch.device) -> _Powers:
     power = torch.exp(centre[:, None] / t)
     power[-1] = 0  # the bin of impossible tokens, whose logits are −∞
     of_sums = torch.cat([power, power / t, power / (2 * t**2)])
-    return _Powers(of_sums.to(device), (power**2).T.contiguous().to(device))
+    return _Powers(t.float().to(device), of_sums.to(device), (power**2).T.contiguous().to(device))
 
 
 class LogitHistogram:
     """The histograms of some rows of logits, in memory that serves one block of rows after another."""
 
     def __init__(self, temperatures: Sequence[float], rows: int, size: int, device: torch.device) -> None:
-        self._temperatures = temperatures
         self._powers = _powers(tuple(temperatures), device)
         shape = (rows, size)
         self._distance = torch.empty(shape, device=device)
@@ -82,11 +88,25 @@ class LogitHistogram:
         second.scatter_add_(1, bins, moment.square_())
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
-    def of_tokens(self, x: Tensor, rows: Tensor, columns: Tensor) -> Iterator[Tensor]:
-        """Yield exp(x / t) of some tokens of the same block, at one temperature after another."""
-        own = x[rows, columns]
-        for t in self._temperatures:
-            yield (own / t).exp_()
+    def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
+        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the block that was
+        counted last.
+        """
+        few = [ids if len(ids) < MANY else ids[:0] for ids in sets]
+        sums = summed(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
+        for place, (row, ids) in enumerate(zip(rows, sets, strict=True)):
+            if len(ids) >= MANY:
+                sums[place] = self._of_many(row, to_device(ids, x.device))
+        return sums
+
+    def _of_many(self, row: int, tokens: Tensor) -> Tensor:
+        """Return (T,) Σ exp(x / t) over tokens of a row."""
+        bins, moment = self._bin[row, tokens], self._distance[row, tokens].double()
+        number, first, second = sums = moment.new_zeros((3, BINS))
+        number.scatter_add_(0, bins, self._one.expand(bins.shape))
+        first.scatter_add_(0, bins, moment)
+        second.scatter_add_(0, bins, moment.square_())
+        return sums.flatten() @ self._powers.of_sums
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of the block
@@ -94,3 +114,15 @@ class LogitHistogram:
         """
         table = (weights.square() @ self._powers.squared).sqrt_().to(out.dtype)
         torch.gather(table, 1, self._bin[: len(out)], out=out)
+
+
+def summed(
+    rows: Sequence[int], sets: Sequence[Ids], values: Callable[[Tensor, Tensor], Tensor], device: torch.device
+) -> Tensor:
+    """Return (n, T) sums in float64 over n sets of tokens, those of ``rows`` (n,), always in the same order.
+
+    ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
+    """
+    sizes = np.array([len(ids) for ids in sets])
+    at = to_device(np.repeat(rows, sizes), device), to_device(np.concatenate(sets), device)
+    return torch.segment_reduce(values(*at).double(), "sum", lengths=to_device(sizes, device), axis=0, unsafe=True)

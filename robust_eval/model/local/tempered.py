@@ -1,6 +1,6 @@
 """One row of logits serves every temperature: probabilities of sets of next tokens, at all of them at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.logit_histogram import LogitHistogram
+from robust_eval.model.local.logit_histogram import LogitHistogram, summed
 from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.token_texts import Ids, Mask
 
@@ -77,8 +77,10 @@ def tempered_masses(
         x = x - x.amax(dim=-1, keepdim=True)
         totals = powers.totals(x)
         log_total[part] = totals.log()
-        if shares.shape[1]:
-            shares[part] = _sums(powers, x, sets[part]) / totals[:, None]
+        if of := shares.shape[1]:
+            members = [ids for row in sets[part] for ids in row]
+            sums = powers.of_sets(x, np.repeat(np.arange(len(x)), of).tolist(), members)
+            shares[part] = sums.view(len(x), of, -1) / totals[:, None]
         if weight is not None and importance is not None:
             powers.importance(weight[part] / totals, importance[part])
     return Masses(log_total, shares, importance)
@@ -96,10 +98,9 @@ class _TruncatedPowers:
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([power.sum(dim=-1, dtype=torch.float64) for power in self._powers], dim=-1)
 
-    def of_tokens(self, x: Tensor, rows: Tensor, columns: Tensor) -> Iterator[Tensor]:
-        """Yield those of some tokens of the same block, at one temperature after another."""
-        for power in self._powers:
-            yield power[rows, columns]
+    def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
+        """Return (n, T) their sums in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
+        return summed(rows, sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
@@ -108,19 +109,6 @@ class _TruncatedPowers:
             for power, weight in zip(self._powers, weights.T, strict=True)
         ]
         out.copy_(torch.stack(squares).sum(dim=0).sqrt_())
-
-
-def _sums(powers: LogitHistogram | _TruncatedPowers, x: Tensor, sets: Sequence[Sequence[Ids]]) -> Tensor:
-    """Return (m, sets, T) the sums of exp(x / t) over sets of tokens of each of m rows, always in the same order."""
-    members = [ids for row in sets for ids in row]
-    sizes = np.array([len(ids) for ids in members], dtype=np.int64)
-    rows = to_device(np.repeat(np.repeat(np.arange(len(sets)), len(sets[0])), sizes), x.device)
-    columns, lengths = to_device(np.concatenate(members), x.device), to_device(sizes, x.device)
-    sums = [
-        torch.segment_reduce(own.double(), "sum", lengths=lengths, unsafe=True)
-        for own in powers.of_tokens(x, rows, columns)
-    ]
-    return torch.stack(sums, dim=-1).view(len(sets), len(sets[0]), len(sums))
 
 
 def tempered_logprobs(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.logit_histogram import LogitHistogram
+from robust_eval.model.local.logit_histogram import MANY, LogitHistogram
 
 TEMPERATURES = (EPSILON, 0.05, 0.2, 1.0, 2.0, 4.0, 50.0)
 RANDOM = np.random.default_rng(0)
@@ -89,3 +89,24 @@ def test_importance_is_the_root_of_the_summed_squares_as_far_as_bins_tell_tokens
     powers = np.exp(x.double().numpy()[:, :, None] / np.array(TEMPERATURES))
     expected = np.sqrt(((weights.numpy()[:, None] * powers) ** 2).sum(axis=-1))
     assert out.numpy() == pytest.approx(expected, rel=0.02)
+
+
+def sums_of_sets(x: Tensor, rows: list[int], sets: list[np.ndarray]) -> Tensor:
+    histogram = LogitHistogram(TEMPERATURES, 8, x.shape[1], x.device)
+    histogram.totals(x)
+    return histogram.of_sets(x, rows, sets)
+
+
+@pytest.mark.parametrize("logits", ["as of a model", "far apart", "close together"])
+def test_sets_of_tokens_are_sums_of_exponentials_however_large(logits: str):
+    x = relative(LOGITS[logits])
+    x[1, ::3] = -torch.inf
+    sizes = [0, 1, 40, MANY - 1, MANY, 3000, 0, MANY + 1, 7]
+    rows = [0, 0, 1, 1, 1, 2, 3, 4, 4]
+    sets = [np.sort(np.random.default_rng(n).choice(3000, size, replace=False)) for n, size in enumerate(sizes)]
+    found = sums_of_sets(x, rows, sets)
+    powers = np.exp(x.double().numpy()[:, :, None] / np.array(TEMPERATURES))
+    expected = [powers[row, ids].sum(axis=0) for row, ids in zip(rows, sets, strict=True)]
+    assert found.numpy() == pytest.approx(np.array(expected), rel=2e-6, abs=1e-30)
+    alone = [sums_of_sets(x[[row]], [0], [ids]) for row, ids in zip(rows, sets, strict=True)]
+    assert torch.equal(found, torch.cat(alone))
