@@ -82,10 +82,7 @@ class LogitHistogram:
         torch.bitwise_and(distance.view(torch.int32), -1 << _SHIFT, out=bits)
         centre = bits.bitwise_or_(_HALF_A_BIN).view(torch.float32)
         moment.copy_(torch.sub(centre, distance, out=distance))
-        number, first, second = self._sums.zero_()[:, :m]
-        number.scatter_add_(1, bins, self._one.expand(x.shape))
-        first.scatter_add_(1, bins, moment)
-        second.scatter_add_(1, bins, moment.square_())
+        self._count(bins, moment, self._sums.zero_()[:, :m])
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
@@ -102,11 +99,16 @@ class LogitHistogram:
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:
         """Return (T,) Σ exp(x / t) over tokens of a row."""
         bins, moment = self._bin[row, tokens], self._distance[row, tokens].double()
-        number, first, second = sums = moment.new_zeros((3, BINS))
-        number.scatter_add_(0, bins, self._one.expand(bins.shape))
-        first.scatter_add_(0, bins, moment)
-        second.scatter_add_(0, bins, moment.square_())
+        sums = moment.new_zeros((3, BINS))
+        self._count(bins, moment, sums)
         return sums.flatten() @ self._powers.of_sums
+
+    def _count(self, bins: Tensor, moment: Tensor, sums: Tensor) -> None:
+        """Add to ``sums`` (3, …, BINS) the number of tokens in each bin, Σ d and Σ d², ``moment`` being d (…, n)."""
+        number, first, second = sums
+        number.scatter_add_(-1, bins, self._one.expand(bins.shape))
+        first.scatter_add_(-1, bins, moment)
+        second.scatter_add_(-1, bins, moment.square_())
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of the block
