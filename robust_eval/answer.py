@@ -55,15 +55,16 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
         pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
         pa.field("form", pa.string()),  # how it was put, where not as it stands: choices CAB
+        pa.field("uncertain", pa.bool_()),  # the narrow and the wide scope of the reply disagree on right or wrong
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
-ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form")
+ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form", "uncertain")
 """The last columns, which tables of earlier versions lack."""
 ADDED_TO_CURVES = ("how",)
 """The same of tables of curves."""
 
-GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason")
+GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason", "uncertain")
 """What an answer means and whether it is right: columns that readers and graders fill."""
 
 CURVES = pa.schema(

@@ -33,6 +33,8 @@ class Verdict:
     exact: bool | None
     missing: bool = False
     """Whether nobody could say whether it is right, although there is an accepted answer."""
+    uncertain: bool = False
+    """Whether the scopes of the reply disagree on right or wrong."""
 
 
 class _Said(NamedTuple):
@@ -171,7 +173,9 @@ class Grader(ABC):
             for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
         ]
         verdicts = self._verdicts(by_id, dict.fromkeys(asked))
-        columns: dict[str, list[object]] = {"label": [], "correct": [], "exact": [], "outcome": [], "reason": []}
+        columns: dict[str, list[object]] = {
+            name: [] for name in ("label", "correct", "exact", "uncertain", "outcome", "reason")
+        }
         for key, outcome, reason in zip(
             asked, *(answers[name].to_pylist() for name in ("outcome", "reason")), strict=True
         ):
@@ -184,7 +188,7 @@ class Grader(ABC):
             unjudged = outcome == "ok" and verdict.missing
             columns["outcome"].append("invalid" if invalid else "error" if unjudged else outcome)
             columns["reason"].append(NO_LETTER if invalid else NO_VERDICT if unjudged else reason)
-            for name in ("label", "correct", "exact"):
+            for name in ("label", "correct", "exact", "uncertain"):
                 columns[name].append(getattr(verdict, name))
         graded = answers
         for name, values in columns.items():

@@ -14,12 +14,16 @@ NO_LETTER = "no letter"
 class Reading(NamedTuple):
     """The answer that was read in a reply: a text in one line, or a letter; empty where there is none.
 
-    ``rule`` says how it was found. ``reason`` says why there is none.
+    ``rule`` says how it was found, ``reason`` why there is none. ``wide`` is the text of the wide scope, in which an
+    accepted answer may stand as well: where it says otherwise than ``answer``, the reading is uncertain. ``uncertain``
+    says so of a letter, which the reader alone can tell.
     """
 
     answer: str
     rule: str
     reason: str = ""
+    wide: str = ""
+    uncertain: bool = False
 
 
 class Reader(ABC):
