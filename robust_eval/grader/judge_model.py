@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.error import UserError
-from robust_eval.grader.base import FreeReply, Grader, accepted_answers, comparable
+from robust_eval.grader.accepted import accepted_answers, comparable
+from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.normalization import normalize
@@ -146,7 +147,7 @@ class JudgeModel(Grader):
         if question.choices or not accepted:
             return []
         text = max(comparable(question.answers), key=len)
-        replies = [FreeReply(question, f"{text} {number}", text, accepted, text) for number in range(answers)]
+        replies = [FreeReply(question, f"{text} {number}", text, accepted, [text]) for number in range(answers)]
         return [self.request(reply) for reply in replies]
 
     def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
@@ -242,7 +243,7 @@ def _key(reply: FreeReply) -> str:
 def _compared(question: Question, one: str, other: str) -> FreeReply:
     """Return the second of two answers as a reply to the question, of which the first is the reference."""
     asked = replace(question, id=json.dumps([question.id, one]), answers=(one,))
-    return FreeReply(asked, other, normalize(other), [normalize(one)], normalize(other))
+    return FreeReply(asked, other, normalize(other), (normalize(one),), [normalize(other)])
 
 
 def _majority(votes: Sequence[bool | None]) -> bool | None:
