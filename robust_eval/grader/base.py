@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -191,8 +191,8 @@ class Grader(ABC):
         columns: dict[str, list[object]] = {
             name: [] for name in ("label", "correct", "exact", "uncertain", "outcome", "reason")
         }
-        for key, outcome, reason in zip(
-            asked, *(answers[name].to_pylist() for name in ("outcome", "reason")), strict=True
+        for key, outcome, reason, uncertain in zip(
+            asked, *(answers[name].to_pylist() for name in ("outcome", "reason", "uncertain")), strict=True
         ):
             question_id, verdict = key[0], verdicts[key]
             if outcome in NO_REPLY:
@@ -201,6 +201,8 @@ class Grader(ABC):
                 outcome, reason = "ok", None
             elif outcome in NO_ANSWER and verdict.correct is not None:
                 verdict = Verdict(None, False, False, uncertain=verdict.uncertain)
+            if by_id[question_id].choices:
+                verdict = replace(verdict, uncertain=bool(uncertain))
             invalid = outcome == "ok" and verdict.label is None and bool(by_id[question_id].choices)
             unjudged = outcome == "ok" and verdict.missing
             columns["outcome"].append("invalid" if invalid else "error" if unjudged else outcome)

@@ -17,21 +17,33 @@ def _words(*phrases: str) -> str:
 
 
 _BUT = _words("but", "sondern", "mais", "sino", "ma", "pero", "aber", "however", "although", "though")
-_REST = rf"(?:(?!\s+{_BUT})[^;:!?,()\n。！？；，、])*"
+_REST = rf"(?:(?!\s+{_BUT})[^;:!?,()–—\n。！？；，、])*"
 """The rest of a clause, within one sentence."""
 
-_HEDGE = _words(
+_HEDGE = re.compile(
+    _words(
     r"if I(?:'m| am)? (?:not mistaken|remember|recall|had to|have to|were to|understand|am right|am correct)(?: correctly)?",
     r"wenn ich (?:mich )?(?:recht|richtig|nicht irre|raten)\w*",
     r"si je (?:ne )?(?:me )?(?:souviens|trompe)\w*",
     r"si (?:no )?(?:me equivoco|recuerdo)",
+    ),
+    re.I,
 )
-_IF = _words(
-    *("if", "unless", "had it been", "were it", "suppose", "assuming", "wenn", "falls", r"si", r"se fosse"),
+_SUPPOSED = re.compile(
+    _words(
+        r"(?:if|suppose|assuming)(?: \S+){1,6}? (?:were|weren't|was|had|hadn't|did|didn't|asked|wanted|meant|included)",
+        r"(?:wenn|falls)(?: \S+){1,8}? (?:wäre|wären|hätte|hätten|würde|lautete|ginge|gefragt|gemeint)",
+        r"si (?:\S+ ){1,6}?(?:était|étaient|avait|fuera|fuese|hubiera|preguntar\w+)",
+        r"se (?:\S+ ){1,6}?(?:fosse|avesse)",
+    ),
+    re.I,
 )
-_WOULD = _words(
-    *(r"would(?:n't)?", r"might have", r"could have", "wäre", "wären", "würde", "würden", r"serait", r"aurait"),
-    *(r"sería", r"habría", r"fuera", "sarebbe", "had", "were"),
+_WOULD = re.compile(
+    _words(
+        *("would(?:n't)?", "might have", "could have", "wäre", "wären", "würde", "würden", "serait", "aurait", "sería"),
+        *("habría", "sarebbe"),
+    ),
+    re.I,
 )
 _HYPOTHETICAL_START = re.compile(r"\s*(?:Wäre|Hätte|Had (?:you|it|the)|Were (?:it|you|the)|如果|假如|要是|もし)")
 
@@ -51,8 +63,11 @@ _OTHERS = re.compile(
         r"(?:une )?(?:erreur|confusion) (?:fréquente|courante)",
         r"(?:muchos|muchas|algunos|mucha gente)(?: \w+)? (?:creen|piensan|dicen|confunden|cree|piensa)",
         r"un error (?:común|frecuente)",
+        r"man könnte (?:meinen|denken|glauben)",
+        r"on pourrait (?:croire|penser)",
+        r"(?:se|uno) podría (?:pensar|creer)",
     )
-    + r"|很多人|许多人|有人|人们常|常被误|误以为|常见错误|多くの人|よくある間違い",
+    + r"|很多人|许多人|有人|人们常|常被误|误以为|常见的?错误|多くの人|よくある間違い",
     re.I,
 )
 _DENIED = [
@@ -104,9 +119,16 @@ _IS_WRONG = re.compile(
     _words(
         r"(?:is|are|was|were|would be)(?: \w+)? (?:incorrect|wrong|false|mistaken|the wrong answer|a mistake|untrue)",
         r"(?:is|are|was)(?:n't| not) (?:the |a )?(?:right|correct|true|answer|one|capital|it|case)",
-        r"(?:ist|wäre) (?:falsch|nicht richtig|unzutreffend)",
+        r"(?:ist|wäre) (?:falsch|nicht (?:richtig|korrekt|die)|unzutreffend)",
         r"(?:est|serait) (?:faux|fausse|incorrecte?)",
+        r"n'est pas (?:la bonne|le bon|correcte?|exacte?|vraie?)",
         r"(?:es|sería) (?:fals[ao]|incorrect[ao])",
+        r"no es (?:correct[ao]|ciert[ao]|verdader[ao])",
+        # right under another condition
+        r"would (?:only )?(?:be|have been) (?:right|correct|true|better|the (?:right |correct )?(?:answer|choice))(?=[^.]*\b(?:if|only|for|in|with|under)\b)",
+        r"(?:wäre|ist) (?:nur |auch )?(?:richtig|korrekt|die (?:\w+ )?Antwort)(?=,? (?:nur )?(?:wenn|falls|unter|bei))",
+        r"serait (?:juste|correcte?|bonne|vraie?|la (?:bonne )?réponse)(?=,? si)",
+        r"sería (?:correct[ao]|la (?:respuesta )?correcta|la respuesta)(?=,? si)",
     ),
     re.I,
 )
@@ -114,7 +136,7 @@ _IS_WRONG = re.compile(
 _CUE = re.compile(
     r"n['’]t\b|\b(?:no|not|never|cannot|rather|instead|opposed|unlike|other than|anything but|contrast|different|compared|nothing"
     r"|doubt|incorrect|wrong|false|mistaken|mistake|untrue|nicht|keine?[rsnm]?|statt|anstatt|anstelle|Gegensatz|bezweifle|falsch"
-    r"|unzutreffend|pas|non|ni|lieu|plutôt|contrairement|faux|fausse|incorrecte?|lugar|vez|diferencia|tampoco|fals[ao]|invece)\b"
+    r"|unzutreffend|pas|non|ni|lieu|plutôt|contrairement|faux|fausse|incorrecte?|lugar|vez|diferencia|tampoco|fals[ao]|invece|would|wäre|ist nur|serait|sería)\b"
     r"|[不非]|ない|ありません|なく",
     re.I,
 )
@@ -199,7 +221,7 @@ def _affirmed(sentence: str) -> str:
 def _is_hypothetical(sentence: str) -> bool:
     if _HYPOTHETICAL_START.match(sentence):
         return True
-    return not re.search(_HEDGE, sentence, re.I) and all(re.search(word, sentence, re.I) for word in (_IF, _WOULD))
+    return _SUPPOSED.search(sentence) is not None and _WOULD.search(sentence) is not None and not _HEDGE.search(sentence)
 
 
 def _doubtful(sentence: str) -> bool:

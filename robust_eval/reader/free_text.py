@@ -28,14 +28,15 @@ _LABEL = re.compile(
     r"|^[ \t]*(?:最终|正确)?(?:答案|回答|答え)\s*[:：][ \t]*(?P<chinese>\S[^\n]*|\n\s*\S[^\n]*)",
     re.I | re.M,
 )
+_GAP = r"(?:(?!\b(?:no|nicht|pas|non)\b)[^.:!?\n]){0,60}?"
 _STATEMENT = re.compile(
     rf"(?<![^\W_])(?:(?:the|my)\s+(?:{_QUALITY}\s+(?:and\s+{_QUALITY}\s+)?)?(?:answer|solution)"
     r"(?:\s+(?:to|for|here|you|that|we|would|I|of|in|is\s+therefore)\b(?:[^.:!?\n]|(?<=[\"”])[?!]|\?(?=[\"”])){0,90}?)?\s*"
     r"\s(?:is|was|are|were|would\s+be|should\s+be|must\s+be|has\s+to\s+be|will\s+be)\b\s*[:：]?"
-    r"|die\s+(?:\w+\s+)?(?:Antwort|Lösung)[^.:!?\n]{0,60}?\s(?:ist|lautet|wäre|war)\b\s*[:：]?"
-    r"|la\s+(?:\w+\s+)?réponse[^.:!?\n]{0,60}?\s(?:est|serait|était)\b\s*[:：]?"
-    r"|la\s+(?:respuesta|solución)[^.:!?\n]{0,60}?\s(?:es|sería|fue)\b\s*[:：]?"
-    r"|la\s+risposta[^.:!?\n]{0,60}?\s(?:è|sarebbe)\s*[:：]?)"
+    rf"|die\s+(?:\w+\s+)?(?:Antwort|Lösung){_GAP}\s(?:ist|lautet|wäre|war)\b\s*[:：]?"
+    rf"|la\s+(?:\w+\s+)?réponse{_GAP}\s(?:est|serait|était)\b\s*[:：]?"
+    rf"|la\s+(?:respuesta|solución){_GAP}\s(?:es|sería|fue)\b\s*[:：]?"
+    rf"|la\s+risposta{_GAP}\s(?:è|sarebbe)\s*[:：]?)"
     r"\s*(?P<answer>[^\s.,;:!?][^\n]*)"
     r"|(?:正确|最终)?答案(?:是|为|應為|应为|应该是)[:：]?\s*(?P<chinese>[^\s，。][^\n]*)"
     r"|答えは\s*(?P<japanese>[^\s、。][^\n]*)",
@@ -95,11 +96,11 @@ def read_free_text(reply: str) -> FreeText:
     ('J. Austen. She was born in 1775.', 'stated answer')
     """
     whole = one_line(plain(reply))
-    if found := [answer for answer in _marked(reply) if plain(answer)]:
+    if found := [answer for answer in marked_answers(reply) if plain(answer)]:
         answer = one_line(plain(found[-1]))
         return FreeText(answer, "marked answer", answer, answer, whole)
     text = plain(reply)
-    if (stated := _stated(text)) is not None:
+    if (stated := stated_answer(text)) is not None:
         graded = one_line(without_denials(stated))
         tail = _TAIL.search(graded)
         head = graded[: tail.start()] if tail and tail.start() else graded
@@ -126,7 +127,7 @@ def boxed(text: str) -> Iterator[tuple[int, int, str]]:
         yield box.start(), end, text[box.end() : end - (not depth)]
 
 
-def _marked(text: str) -> list[str]:
+def marked_answers(text: str) -> list[str]:
     """Return the answers in marks of their own, the most explicit last: behind "####", in an element, a box, a field."""
     return [
         *(match[1] for match in _AFTER_HASHES.finditer(text)),
@@ -161,7 +162,7 @@ def _as_text(value: Any) -> str:
     return str(value)
 
 
-def _stated(text: str) -> str | None:
+def stated_answer(text: str) -> str | None:
     """Return the last answer behind a label at the beginning of a line, else that of the last statement; None where
     there is neither.
     """

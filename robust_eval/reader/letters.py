@@ -12,7 +12,9 @@ from typing import NamedTuple
 from robust_eval.normalization import has_words, normal_form
 from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
-from robust_eval.reader.explicit import marked, sentences, stated
+from robust_eval.reader.asides import is_denial, without_denials
+from robust_eval.reader.free_text import marked_answers, stated_answer
+from robust_eval.reader.sentences import sentences
 from robust_eval.reader.letter_lists import listed_letters, only_letters
 from robust_eval.reader.markup import compatible, plain
 from robust_eval.reader.phrases import (
@@ -50,32 +52,49 @@ DISAGREE = "letter and text differ"
 _NO_ARTICLE = (
     rf"(?!A und O\b)(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"
 )
-_NO_SYMBOL = r"(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
+_NO_SYMBOL = r"(?![#+])(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
 _NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
 _NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
-_CAPITAL = (
-    rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}(?:[(\[{{]\s*)?([A-Z])(?![{WORD}])(?:\s*[)\]}}])?{_NO_SYMBOL}"
+_NAMED = re.compile(
+    rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}([A-Z])(?![{WORD}])(?:(?=\s*[)\]}}])|{_NO_SYMBOL})"
+    rf"|(?<![{WORD}])([a-z])(?=[)\]](?![{WORD}]))"  # (b)
+    rf"|(?<![{WORD}'’/])(?<!\d )([a-z])(?=[.:,]*\s*(?:\n|\Z))"  # "the answer is b"
 )
-_SMALL = rf"[(\[]?(?<![{WORD}])([a-z])[)\]](?![{WORD}])|(?<![{WORD}'’])([a-z])(?=[.:,]*\s*(?:\n|\Z))"
-_LETTER = rf"(?:{_CAPITAL}|{_SMALL})"
-_IN_BRACKETS = rf"[(\[]?(?<![{WORD}])([a-z])[)\]](?![{WORD}])"
+"""A letter that may name a choice. It is replaced by a mark of its own, so that no rule can treat one letter otherwise
+than another; but a small one at the end of a line by one that counts in statements alone.
+"""
+_MARK, _SMALL_MARK, _TEXT_MARK = "\ue100-\ue119", "\ue120-\ue139", "\ue140-\ue14c"
+_CAPITAL = rf"(?:[(\[{{]\s*)?([{_MARK}])(?:\s*[)\]}}])?"
+_LETTER = rf"(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}{_TEXT_MARK}])(?:\s*[)\]}}])?"
 _BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-])*?"
 _END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{RIGHT}))"
 _GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
 _NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
 _MORE = re.compile(
-    rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([A-Z]){_NO_NAME}"
-    rf"|\A\s*\([^()\n]*\){AND}([A-Z])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
-    r"|\A[.):\]]*[ \t]*\n\s*[(\[]?([A-Z])(?=[)\].]*[ \t]*(?:\n|\Z))"  # a letter alone on the next line
+    rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([{_MARK}]){_NO_NAME}"
+    rf"|\A\s*\([^()\n]*\){AND}([{_MARK}])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
+    rf"|\A[.):\]]*[ \t]*\n\s*[(\[]?([{_MARK}])(?=[)\].]*[ \t]*(?:\n|\Z))"  # a letter alone on the next line
 )
-_EARLIER = re.compile(rf"(?<![{WORD}'’.])([A-Z])[).\]]?{AND}(?:{OPTION}\s+)?[(\[]?\Z")
+_EARLIER = re.compile(rf"(?<![{WORD}'’.])([{_MARK}])[).\]]?{AND}(?:{OPTION}\s+)?[(\[]?\Z")
+_UNMARKED = re.compile(f"[{_MARK}{_SMALL_MARK}]")
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
 _ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]*\?")
 _LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
-_OF_A_KIND = re.compile(r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una)\b")  # "C is a programming language"
+_OF_A_KIND = re.compile(r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una|the\s+symbol|the\s+name)\b|\s+(?:stands\s+for|denotes)\b")  # "C is a programming language"
 _IT_IS = re.compile(rf"\A{IT_IS}\s+")
+_FIRST_CLAUSE = re.compile(r"\s*(?:[,;:!.。，]|\s[–—-])\s")
+_LAST_CLAUSE = re.compile(r"[,;:=，]\s*")
+_SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
+_ALMOST = re.compile(r"\b(?i:almost|nearly|partly|partially|half|close to|fast|beinahe|presque|casi)\b")
+_NO_TO_ONESELF = re.compile(r"\b(?i:no|nein|non)\s*[,.!]")
+_SECOND = re.compile(r"\b(?i:second|2nd|runner-up|less|least|zweite|deuxième|segund[ao])\b")
+_SECOND_BEFORE = re.compile(
+    r"\b(?i:second|2nd|third|runner-up|initial|original|previous|earlier|former|tempting|wrong|incorrect|mistaken|less likely"
+    r"|zweite|deuxième|segunda)\s*\Z"
+)
+TEXT, ONLY = "text of a choice", "only letter"
 _DIALOGUE = re.compile(r"^Q[.:]([ \t].*\n+)A[.:](?=[ \t])", re.M)
 """A question before an answer that is not called one: "Q: Which metal rusts? A: Iron"."""
 _WITHIN = re.compile(r"\b(?i:in|at|near|from|into)\s+\Z")  # "written in C", "from A to B"
@@ -93,7 +112,7 @@ _STATEMENTS = [
         rf"{HENCE}\s*[,:，：]?\s*(?:{IS}\s*)?{_BEFORE}{_LETTER}{_END}",
         rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
-        rf"\b(?i:wait|actually|sorry)\b\s*[,.:!—–-]+\s*{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
+        rf"(?:(?<![,;] )\b(?i:actually)\b\s*[,:—–-]|\b(?i:wait|sorry)\b\s*[,.:!—–-])+\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
         rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
         rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
         rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{RIGHT}",  # "also ist B richtig"
@@ -103,10 +122,10 @@ _OTHERWISE = r"\b(?i:but|however|although|though|while|whereas|aber|jedoch|mais|
 _LETTER_IS_RIGHT = [
     re.compile(pattern)
     for pattern in (
-        rf"(?:{_CAPITAL}|{_IN_BRACKETS})[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；]){{0,60}}?(?:\s*{IS}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{RIGHT}",
+        rf"{_CAPITAL}[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；{_MARK}]){{0,60}}?(?:\s*{IS}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{RIGHT}",
         rf"{_CAPITAL}\s*(?:项|选项)?\s*(?:是)?\s*正确",
         rf"{_CAPITAL}\s+{FITS}",
-        rf"{_CAPITAL}[^\n]{{0,80}}?\s*[✓✔✅☑]",
+        rf"{_CAPITAL}[^\n{_MARK}]{{0,80}}?\s*[✓✔✅☑]",
     )
 ]
 _CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (CORRECTION, DENIAL, HEDGE, WHETHER))
@@ -114,23 +133,23 @@ _OF_OTHERS = re.compile(rf"{OTHERS}\s*\Z")
 _AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{NOUN}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
 """What follows a word that affirms a letter with which choices are listed: "A. Oxygen is right for" affirms none."""
 _DENIED_NEXT = re.compile(rf"\s*(?:{IS}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
-_CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][A-Z])[)\]][^,.;:!?\n，。；]*)?")
+_CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][\ue100-\ue119])[)\]][^,.;:!?\n，。；]*)?")
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 
 # --- lines ------------------------------------------------------------------------------------------------------------
-_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([A-Za-z])\s*[^\w=<>+°%²³\n]*\Z")
+_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}])\s*[^\w{_MARK}{_SMALL_MARK}=<>+°%²³\n]*\Z")
 _FIRST = re.compile(
-    rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([A-Z])\s*[)\]]|([A-Z])\s*[).:\]](?!\s*[A-Z]\.)|([a-z])\)"
-    rf"|{_NO_PRONOUN}([A-Z])(?=\s+[-–—]\s|\s*[,，、。（(]))"
+    rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([{_MARK}])\s*[)\]]|([{_MARK}])\s*[).:\]](?!\s*[A-Z{_MARK}]\.)"
+    rf"|([{_MARK}])(?=\s+[-–—]\s|\s*[,，、。（(]))"
 )
-_ONLY_LETTERS = re.compile(rf"\W*[A-Z](?:(?:{JOIN}|\s)*[A-Z])+\W*")
+_ONLY_LETTERS = re.compile(rf"[^\w{_MARK}]*[{_MARK}](?:(?:{JOIN}|\s)*[{_MARK}])+[^\w{_MARK}]*")
 _IN_A_LIST = [
     re.compile(pattern, re.M)
     for pattern in (
-        rf"^[\W_]*(?:{OPTION}\s+)?[(\[]?([A-J])\s*[).:\]]",
-        rf"{OPTION}\s+[(\[]?([A-J])[)\]]?\s*:",
-        rf"(?<![{WORD}])[(]?([A-J])\)",
-        rf"(?<![{WORD}])([A-J])项",
+        rf"^[^\w{_MARK}]*(?:{OPTION}\s+)?[(\[]?([{_MARK}])\s*[).:\]]",
+        rf"{OPTION}\s+[(\[]?([{_MARK}])[)\]]?\s*:",
+        rf"(?<![{WORD}])[(]?([{_MARK}])\)",
+        rf"(?<![{WORD}])([{_MARK}])项",
     )
 ]
 """Forms in which choices are listed."""
@@ -144,24 +163,91 @@ class _Statement(NamedTuple):
 def chosen(reply: str, choices: Sequence[str]) -> Reading:
     """Return the letter that a reply, without reasoning and marks of a template, chooses among choices.
 
+    It is uncertain where what the reply denies or supposes would make it another.
+
     >>> chosen("It cannot be A. I would go with **C) iron**.", ["tin", "lead", "iron"]).answer
     'C'
     >>> chosen("The answer is A or B.", ["tin", "lead", "iron"]).reason
     'several letters'
     """
+    for text in (reply, plain(reply)):
+        if letter := _letter_of_text(text, choices):
+            return Reading(letter, TEXT)
     text = compatible(reply)
-    found = [statement for place, inside in marked(text) if (statement := _marked(place, plain(inside), choices))]
-    if found:
-        return _decided(text, found, choices, "marked letter")
+    for inside in reversed(marked_answers(reply)):
+        if statement := _marked(inside, choices):
+            return _decided("", [statement], choices, "marked letter")
     text = _DIALOGUE.sub(r"\1", _unquoted(plain(text)))
     if letter := _letter_of_text(text, choices):
-        return Reading(letter, "text of a choice")
+        return Reading(letter, TEXT)
     if only_letters(text) and not _labelled(text, choices):
-        return Reading("", "letter of a line", SEVERAL)
-    for rule, find in (("stated letter", _stated), ("letter of a line", _in_lines), ("only letter", _named)):
+        return Reading("", "letter of a line", SEVERAL, True)
+    whole = with_marks(text)
+    affirmed = without_denials(whole)
+    reading = _read(affirmed, choices)
+    if not reading.answer and any(is_denial(normal_form(choice)) for choice in choices):
+        found = _stated_texts(whole, choices)
+        reading = _decided(whole, found, choices, "stated text") if found else _by_text(whole, choices)
+    named = _UNMARKED.search(whole) is not None
+    if not reading.answer:
+        return reading._replace(uncertain=named and reading.reason != BEYOND)
+    if reading.rule == ONLY or affirmed == whole:
+        return reading._replace(uncertain=reading.rule == ONLY)
+    return reading._replace(uncertain=_read(whole, choices).answer != reading.answer)
+
+
+def with_marks(text: str) -> str:
+    """Return a text with each letter that may name a choice as a mark of its own."""
+
+    def mark(found: re.Match[str]) -> str:
+        number = found.lastindex or 1
+        if _THING_BEFORE.search(text[max(0, found.start(number) - 30) : found.start(number)]):
+            return found.group()
+        return chr((0xE120 if number == 3 else 0xE100) + ord(found[number].upper()) - ord("A"))
+
+    return _NAMED.sub(mark, text)
+
+
+def _unmarked(text: str) -> str:
+    """Return a text with letters for marks."""
+    return _UNMARKED.sub(lambda found: _letter_of_mark(found.group()), text)
+
+
+def _mark_of(letter: str) -> str:
+    return chr(0xE100 + ord(letter) - ord("A"))
+
+
+def _letter_of_mark(mark: str) -> str:
+    return chr(ord("A") + (ord(mark) & 0x1F))
+
+
+def _read(text: str, choices: Sequence[str]) -> Reading:
+    """Return what a text with marks chooses by the first rule that finds anything."""
+    for rule, find in (
+        ("stated letter", _explicit),
+        ("letter called right", _called_right),
+        ("stated text", lambda text: _stated_texts(text, choices)),
+        ("letter of a line", _in_lines),
+        (ONLY, _named),
+    ):
         if found := find(text):
             return _decided(text, found, choices, rule)
     return _by_text(text, choices)
+
+
+def _stated_texts(text: str, choices: Sequence[str]) -> list[_Statement]:
+    """Return the statements that choose texts of choices."""
+    text = _with_texts(text, choices)
+    return [each for each in _stated(text) if re.match(rf"[(\[{{]?\s*[{_TEXT_MARK}]", text[each.place :])]
+
+
+def _with_texts(text: str, choices: Sequence[str]) -> str:
+    """Return a text with each text of a choice as a mark of that choice."""
+    for place in sorted(range(len(choices)), key=lambda place: -len(choices[place])):
+        choice = choices[place].strip().rstrip(".")
+        if len(choice) > 1:
+            text = re.sub(rf"(?<!\w){re.escape(choice)}(?!\w)", chr(0xE140 + place), text, flags=re.I)
+    return text
 
 
 def _decided(text: str, found: Sequence[_Statement], choices: Sequence[str], rule: str) -> Reading:
@@ -182,19 +268,33 @@ def _decided(text: str, found: Sequence[_Statement], choices: Sequence[str], rul
     return Reading(letter, rule)
 
 
-def _marked(place: int, inside: str, choices: Sequence[str]) -> _Statement | None:
+def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
     """Return the letters of what stands in a box or the like; None where it has none."""
-    inside = _unquoted(inside).strip()
+    if letter := _letter_of_text(plain(answer), choices):
+        return _Statement(0, frozenset(letter))
+    inside = with_marks(_unquoted(compatible(plain(answer))).strip())
     if whole := _WHOLE.match(inside):
-        return _Statement(place, frozenset(whole[1].upper()))
+        return _Statement(0, frozenset(_letter_of_mark(whole[1])))
     if first := _FIRST.match(inside):
-        return _Statement(place, frozenset({_first(first)} | _further(inside[first.end() :])))
+        return _Statement(0, frozenset({_letter(first)[2]} | _further(inside[first.end() :])))
     if _ONLY_LETTERS.fullmatch(inside):
-        return _Statement(place, frozenset(re.findall(r"[A-Z]", inside)))
-    if found := _stated(inside):
-        return found[-1]
-    letter = _letter_of_text(inside, choices)
-    return _Statement(place, frozenset(letter)) if letter else None
+        return _Statement(0, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", inside))))
+    found = _stated(inside)
+    return found[-1] if found else None
+
+
+def _explicit(text: str) -> list[_Statement]:
+    """Return the statements that choose letters: a first line that is a letter is one, and so is a correction that calls
+    a letter right.
+    """
+    first = _WHOLE.match(text.strip().partition("\n")[0].strip())
+    alone = first is not None and re.match(f"[{_MARK}]", first[1]) is not None
+    ticked = re.search("[✗✘❌✓✔✅☑]", text) is not None
+    opening = [_Statement(0, frozenset(_letter_of_mark(first[1])))] if first and alone and not ticked else []
+    found = [*opening, *_stated(text)]
+    last = found[-1].place if found else len(text)
+    corrections = [each for each in _called_right(text) if each.place > last and _CORRECTION.search(text[last : each.place])]
+    return [*found, *corrections]
 
 
 def _stated(text: str) -> list[_Statement]:
@@ -206,7 +306,10 @@ def _stated(text: str) -> list[_Statement]:
         between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
         further |= _listed_beside(text[begin - (text[begin - 1 : begin] in ("(", "[")) :].partition("\n")[0])
         before = text[: match.start()]
-        denied = [_DENIAL.search(between), _DENIED_BEFORE.search(before), _OF_OTHERS.search(before[-80:])]
+        denied = [
+            *(_DENIAL.search(_NO_TO_ONESELF.sub("", between)), _SECOND.search(between)),
+            *(pattern.search(before[-80:]) for pattern in (_DENIED_BEFORE, _SECOND_BEFORE, _OF_OTHERS)),
+        ]
         if (
             not any(denied)
             and not _denied_after(text[end:], further)
@@ -214,13 +317,22 @@ def _stated(text: str) -> list[_Statement]:
             and not _THING_BEFORE.search(between)
         ):
             found.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
+    return [found[place] for place in sorted(found)]
+
+
+def _called_right(text: str) -> list[_Statement]:
+    """Return the statements that call letters right, in their order."""
+    found: dict[int, _Statement] = {}
+    listed = _listed(text)
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
         clause = _CLAUSE_END.split(text[max(0, begin - 40) : begin])[-1]
-        doubts = [_DENIAL.search(text[end : match.end()]), _DENIAL.search(clause), _WHETHER.search(clause)]
+        between = text[end : match.end()]
+        doubts = [_DENIAL.search(between), _ALMOST.search(between), _DENIAL.search(clause), _WHETHER.search(clause)]
         affirmed = begin not in listed or _AFFIRMED.match(text, match.end())
         if affirmed and not any(doubts) and not _THING_BEFORE.search(text[:begin]):
-            found.setdefault(begin, _Statement(begin, frozenset({letter} | _earlier(text[:begin]))))
+            earlier = _earlier(text[:begin])  # "both A and B are right", but not "of A and B, A is right"
+            found.setdefault(begin, _Statement(begin, frozenset({letter} | (set() if letter in earlier else earlier))))
     return [found[place] for place in sorted(found)]
 
 
@@ -233,15 +345,15 @@ def _in_lines(text: str) -> list[_Statement]:
         stripped = line.group().strip()
         begin = line.start() + line.group().index(stripped)
         if whole := _WHOLE.match(stripped):
-            if whole[1].isupper() or len(lines) == 1 or not stripped[-1].isalpha():
-                found.append(_Statement(begin, frozenset(whole[1].upper())))
+            if re.match(f"[{_MARK}]", whole[1]) or len(lines) == 1 or not _SMALL_END.search(stripped):
+                found.append(_Statement(begin, frozenset(_letter_of_mark(whole[1]))))
         elif _ONLY_LETTERS.fullmatch(stripped):
-            found.append(_Statement(begin, frozenset(re.findall(r"[A-Z]", stripped))))
+            found.append(_Statement(begin, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", stripped)))))
         elif first := _FIRST.match(stripped):
             rest = stripped[first.end() :]
             if begin + first.start(first.lastindex or 0) not in listed and not _denied_after(rest):
                 further = _further(rest) | _listed_beside(stripped)
-                found.append(_Statement(begin, frozenset({_first(first)} | further)))
+                found.append(_Statement(begin, frozenset({_letter(first)[2]} | further)))
     return found
 
 
@@ -250,7 +362,7 @@ def _named(text: str) -> list[_Statement]:
     found, denied = [], set()
     text = _ASKED.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
-        for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([A-Z])(?=\))", clause.group()):
+        for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{_MARK}])(?=\))", clause.group()):
             begin, end, letter = _letter(match)
             before = text[: clause.start() + begin]
             if any(named.search(before) for named in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
@@ -261,29 +373,38 @@ def _named(text: str) -> list[_Statement]:
                 denied.add(letter)
             else:
                 found.append(_Statement(clause.start() + begin, frozenset(letter)))
-    loose = {match[1] for match in re.finditer(_CAPITAL, text) if not _THING_BEFORE.search(text[: match.start(1)])}
+    loose = {_letter_of_mark(mark) for mark in re.findall(f"[{_MARK}]", text)}
     others = loose - denied - {letter for statement in found for letter in statement.letters}
     return [] if others else [statement for statement in found if not statement.letters & denied]
 
 
 def _by_text(text: str, choices: Sequence[str]) -> Reading:
     """Return the letter of the one choice whose text the reply says that the answer is, or names in one sentence."""
-    for _, answer in reversed(stated(text)):
-        if letter := _letter_of_text(answer, choices):
-            return Reading(letter, "text of a choice")
-    said, parts = normal_form(text), sentences(text)
+    text = _unmarked(text)
+    if (answer := stated_answer(text)) and (letter := _beginning(answer, choices)):
+        return Reading(letter, TEXT)
+    parts = sentences(text)
     for part in (*parts[-1:], *parts[:1]):
-        if letter := _letter_of_text(_IT_IS.sub("", part), choices):
-            return Reading(letter, "text of a choice")
-    named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if _names(said, normal_form(choice))]
-    if len(named) == 1 and not _DENIAL.search(text) and not _HEDGE.search(text) and len(parts) == 1:
-        return Reading(named[0], "text of a choice")
-    return Reading("", "", NO_LETTER)
+        for said in (_IT_IS.sub("", part), _FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1]):
+            if letter := _letter_of_text(said, choices):
+                return Reading(letter, TEXT)
+    said = normal_form(text)
+    named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(said, normal_form(choice))]
+    denies = _DENIAL.search(text) and not any(is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in named)
+    if len(named) == 1 and not denies and not _HEDGE.search(text) and len(parts) == 1:
+        return Reading(named[0], TEXT)
+    return Reading("", "", NO_LETTER, bool(named))
 
 
-def _names(said: str, choice: str) -> bool:
-    """Tell whether a reply holds the text of a choice: as whole words, which Chinese ones are anywhere."""
-    return has_words(said, choice) or (re.fullmatch(r"[\u4e00-\u9fff]{2,}", choice) is not None and choice in said)
+def _beginning(answer: str, choices: Sequence[str]) -> str | None:
+    """Return the letter of the choice whose text an answer begins with, the longest where several do."""
+    said = f"{normal_form(answer)} "
+    found = [
+        (len(form), letter)
+        for letter, choice in zip(LETTERS, choices, strict=False)
+        if said.startswith(f"{(form := normal_form(choice))} ")
+    ]
+    return max(found)[1] if found else None
 
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -295,13 +416,9 @@ def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _letter(match: re.Match[str]) -> tuple[int, int, str]:
-    """Return where the letter of a match begins and ends, and the letter."""
+    """Return the begin and the end of the mark in a match, and its letter."""
     number = next(number for number, value in enumerate(match.groups(), 1) if value)
-    return match.start(number), match.end(number), match[number].upper()
-
-
-def _first(match: re.Match[str]) -> str:
-    return next(letter for letter in match.groups() if letter).upper()
+    return match.start(number), match.end(number), _letter_of_mark(match[number])
 
 
 def _listed(text: str) -> set[int]:
@@ -309,7 +426,7 @@ def _listed(text: str) -> set[int]:
     in their order.
     """
     for form in _IN_A_LIST:
-        places = {match.start(1): match[1] for match in form.finditer(text)}
+        places = {match.start(1): _letter_of_mark(match[1]) for match in form.finditer(text)}
         if set(places.values()) >= set("ABC"):
             listed: dict[int, str] = {}
             for place, letter in places.items():
@@ -321,7 +438,7 @@ def _listed(text: str) -> set[int]:
 
 def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
     """Tell whether letters are denied by what follows the first of them: "B is wrong"."""
-    rest = rest[max((rest.find(letter) + 1 for letter in further), default=0) :]
+    rest = rest[max((rest.find(_mark_of(letter)) + 1 for letter in further), default=0) :]
     if re.match(r"[^，。；,;\n]{0,6}[不错]", rest):
         return True
     clause = _CLAUSE_END.split(rest.lstrip(")] "), maxsplit=1)[0]
@@ -340,24 +457,24 @@ def _further(rest: str) -> set[str]:
 
 def _listed_beside(line: str) -> set[str]:
     """Return the letters of further choices in a line that begins with one, unless something in it is denied."""
-    return set() if _DENIAL.search(line) else listed_letters(line)
+    return set() if _DENIAL.search(line) else listed_letters(_unmarked(line))
 
 
 def _earlier(text: str) -> set[str]:
     """Return the letters before one, as in "both A and B are correct"."""
     letters = set()
     while match := _EARLIER.search(text):
-        letters.add(match[1])
+        letters.add(_letter_of_mark(match[1]))
         text = text[: match.start(1)]
     return letters
 
 
 def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
     """Tell whether the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
-    behind = re.match(r"[A-Za-z]\s*[)\].:]+\s*([^\n]+)", text)
+    behind = re.match(rf"[{_MARK}{_SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
     if behind is None:
         return False
-    said = f"{normal_form(behind[1])} "
+    said = f"{normal_form(_unmarked(behind[1]))} "
     named = [
         other for other, choice in zip(LETTERS, choices, strict=False) if said.startswith(f"{normal_form(choice)} ")
     ]
@@ -366,18 +483,30 @@ def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
 
 def _labelled(text: str, choices: Sequence[str]) -> bool:
     """Tell whether a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
-    first = _FIRST.match(text.strip())
-    place = LETTERS.find(_first(first)) if first else -1
-    return first is not None and text.strip()[first.end() :].strip(" .").lower() in (
+    text = with_marks(text.strip())
+    first = _FIRST.match(text)
+    place = LETTERS.find(_letter(first)[2]) if first else -1
+    return first is not None and _unmarked(text[first.end() :]).strip(" .").lower() in (
         choice.strip(" .").lower() for choice in choices[max(0, place) : place + 1]
     )
 
 
 def _letter_of_text(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the one choice whose text this is; None where there is none, or several."""
-    form = normal_form(text)
-    same = [letter for letter, choice in zip(LETTERS, choices, strict=False) if form and normal_form(choice) == form]
-    return same[0] if len(same) == 1 else None
+    for form in (_verbatim, _folded, normal_form, lambda text: normal_form(compatible(plain(text)))):
+        said, texts = form(text), [form(choice) for choice in choices]
+        if said and len(set(texts)) == len(texts) and said in texts:
+            return LETTERS[texts.index(said)]
+    return None
+
+
+def _verbatim(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _folded(text: str) -> str:
+    """Return a text as it stands but for case, white space, quotation marks and a full stop at the end."""
+    return _verbatim(text).strip("\"“”„'‘’").rstrip(".") or text
 
 
 def _unquoted(text: str) -> str:

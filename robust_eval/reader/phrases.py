@@ -62,7 +62,7 @@ FILLER = phrases(
 )
 """What may stand between a statement and its letter."""
 CHOOSE = phrases(
-    en="choose|choosing|pick|select|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?"
+    en="choose|choosing|pick|select|prefer|take|taking|most likely|best guess|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?"
     "|vote for|mark|tick"
     "|I say|I would say|I'd say|I'll say|I answer|I would answer|I'd answer|I meant?|(?:changing|change) my answer to"
     "|my (?:choice|pick|guess|vote|selection|best guess)(?: is| would be| goes to|:)",
@@ -105,7 +105,7 @@ MAY_BE = phrases(
 """What leads to an answer of which the model is not sure."""
 BUT = phrases(en="but|but rather|rather|instead", de="sondern", fr="mais", es="sino", zh="而是")
 CORRECTION = phrases(
-    en="actually|wait|correction|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
+    en=r"(?<![,;]\s)actually|wait(?=\s*[^\w\s])|wait (?:no|a|actually|let)|correction|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
     "|re-?(?:check|consider|examin|evaluat|think|calculat|read)(?:e|ed|ing|ation)?|I was wrong|I misread|hold on|oops"
     r"|let me (?:correct|fix|double|re)|revis(?:e|ed|ing)|changing my answer|hmm"
     r"|(?:up)?on (?:closer|further) \w+|(?:up)?on reflection",
@@ -140,7 +140,13 @@ WHETHER = phrases(en="why|if|whether", de="ob|wenn|falls|warum", fr="si|pourquoi
 JOIN = r"(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)"
 AND = rf"(?:\s*(?:{JOIN}\s*)+)"  # white space has one place only: with two, a row of commas is read in 2ⁿ ways
 AFTER_A_LETTER = (
-    "(?i:after all|and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that"
+    r"(?i:[a-z]{2,}ly|about|above|according|across|after|against|all|along|also|although|among|any|applies|are|around|based"
+    r"|before|behind|below|beneath|beside|between|both|compared|considering|corresponds|describes|despite|does|during|even"
+    r"|exactly|except|follows|following|gives|had|has|he|hence|how|however|I|indeed|instead|into|its|just|like|makes|means|my"
+    r"|near|no|nor|of|off|once|out|over|overall|per|please|plus|rather|refers|represents|says|she|shows|still|such|than|thanks?"
+    r"|there|therefore|these|they|those|through|throughout|thus|too|towards?|under|unless|unlike|until|up|upon|using|versus|via"
+    r"|vs|we|were|what|whereas|whether|while|who|whose|why|within|without|yes|yet|you"
+    "|after all|and|as|at|because|but|by|due|for|from|given|here|if|in|is|it|it['’]s|not|on|or|seems?|since|so|that"
     "|the|though|this|to|was|when|where|which|with|would|will|best|correct|right|fits|looks|must|should|can|could|marks"
     "|matches|remains|alone|only|left|remaining|option|choice|answer|then|ist|oder|und|der|die|das|weil|da|wegen|trifft|stimmt"
     "|passt|zu|sein|heißen|wäre|würde|übrig|korrekt|richtig|falsch|wählen|nehmen|ankreuzen|tippen|sagen|et|est|ou|la|le|parce|puisque|vu|bien|mais|répond"
@@ -149,7 +155,7 @@ AFTER_A_LETTER = (
 )
 """Words that follow a letter that is chosen, but no noun that the letter A would be the article of."""
 THINGS = phrases(
-    things="type|class|grade|group|plan|point|schedule|figure|fig|phase|block|part|section|car|train|city|town|line|node"
+    things="table|type|class|grade|group|plan|point|schedule|figure|fig|phase|block|part|section|car|train|city|town|line|node"
     "|vertex|angle|side|player|company|team|person|object|body|box|bag|appendix|chapter|room|gate|wire|lamp|bulb|planet"
     "|star|plate|substance|element|gas|liquid|metal|sample|tank|container|blood type|blood group|symbol|drive|level"
     "|variable|sets?|event|matrix|vector|note|key of|size|area|zone|region|district|route|bus|program|language|number",

@@ -16,7 +16,9 @@ def read(reader: Reader, questions: Sequence[Question], replies: pa.Table) -> pa
     """
     by_id = {question.id: question for question in questions}
     known: dict[tuple[str, str], Reading] = {}
-    columns: dict[str, list[str | None]] = {"outcome": [], "answer": [], "rule": [], "reason": []}
+    columns: dict[str, list[str | bool | None]] = {
+        name: [] for name in ("outcome", "answer", "rule", "reason", "uncertain")
+    }
     names = ("question_id", "text", "outcome", "finish_reason", "reasoning", "reasoning_tokens")
     for question_id, text, outcome, finish, reasoning, reasoned in rows(replies, *names):
         reading = Reading("", "")
@@ -29,6 +31,7 @@ def read(reader: Reader, questions: Sequence[Question], replies: pa.Table) -> pa
         columns["outcome"].append("invalid" if reading.reason and outcome in ("ok", "empty") else outcome)
         for name in ("answer", "rule", "reason"):
             columns[name].append(getattr(reading, name) or None)
+        columns["uncertain"].append(reading.uncertain)
     for name, values in columns.items():
         field = SCHEMA.field(name)
         replies = replies.set_column(replies.schema.get_field_index(name), field, pa.array(values, field.type))
