@@ -98,6 +98,7 @@ _APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})")
 _FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
 _CHARGE = re.compile(r"\^(\d*[+-])(?![\d^])")
 _ARROW = re.compile(r"<?[-=]+>|<[-=]+(?!\d)")
+_LESS, _GREATER = re.compile(r"<=(?![=>])"), re.compile(r"(?<![-=])>=")
 _CURRENCY = re.compile(rf"([$€£¥₹₩₽])(\d[\d.]*(?:\s+(?:{'|'.join(LARGE_NUMBERS)})\b)*)")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×]\s*(?=10\^)")
 _PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-z]{2,})(?!\S))*\s*(?:[a-z]{2,}[.!?])?\s*")
@@ -230,13 +231,18 @@ def _words(text: str, apostrophes: str) -> list[str]:
         if apostrophes == "join":
             text = _APOSTROPHE.sub("", text)
         text = _CHARGE.sub(r"\1", _FOOTNOTE.sub("", _POSSESSIVE.sub("", text)))
-        text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", text)))
+        text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", _at_most(text))))
     text = _INITIALS.sub(_joined, text)
     return [
         "," if found.lastgroup == "punctuation" else found.group()
         for found in _piece().finditer(text)
         if found.lastgroup != "dropped"
     ]
+
+
+def _at_most(text: str) -> str:
+    """Return a text with ≤ and ≥ for the signs that are typed in their place."""
+    return _GREATER.sub("≥", _LESS.sub("≤", text)).replace("!=", "≠")
 
 
 def _joined_digits(number: re.Match[str]) -> str:
@@ -261,7 +267,7 @@ def _piece() -> re.Pattern[str]:
         rf"|(?P<word>(?<![^\W_])[^\W\d_]{{1,2}}-(?![\w-])"  # the sign of O− and of Cl−
         rf"|{letter}+(?:\^-?{letter}+)?(?:\+{{1,2}}{ends}|\#{ends})?)"
         r"|(?P<dropped>[-‐-―]|(?<![\w)\]])\+(?=\d))"
-        r"|(?P<sign>[<>≤≥≠±≈√∞∝∈∉⊂∪∩∧∨¬×÷∫∑∂%$€£¥₹₩₽+])"
+        r"|(?P<sign>[<>≤≥≠±≈√∞∝∈∉⊂∪∩∧∨¬×÷∫∑∂%‰$€£¥₹₩₽+])"
         r"|(?P<punctuation>\S)"
     )
 

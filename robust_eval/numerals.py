@@ -66,7 +66,7 @@ def with_values(words: Sequence[str]) -> list[str]:
     result: list[str] = []
     place = 0
     while place < len(words):
-        number, length = ("", 0) if words[place : place + 1] == ["one"] and result[-1:] == ["no"] else _number(words[place:])
+        number, length = ("", 0) if words[place] in NUMBERS and result[-1:] == ["no"] else _number(words[place:])
         if not length and words[place] in ("minus", "negative") and not (result and PLAIN.fullmatch(result[-1])):
             number, length = _number(words[place + 1 :])
             if PLAIN.fullmatch(number) and not number.startswith("-"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
-from robust_eval.grader.letter import LetterChoices, chosen_letter
+from robust_eval.grader.letter import LetterChoices
 from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.grader.accepted import accepted_answers, comparable, holds
@@ -17,6 +17,7 @@ from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.asides import is_denial
 from robust_eval.reader.base import FIRST_LINE, NO_LETTER
+from robust_eval.reader.letters import anchored_letter
 from robust_eval.reader.markup import without_footnotes
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.reader.reply import free_text_of
@@ -253,7 +254,7 @@ class Grader(ABC):
         return verdicts
 
     def _letter_verdict(self, question: Question, graded: _Graded) -> Verdict:
-        letter = chosen_letter(graded.answer, len(question.choices), self._strict)
+        letter = anchored_letter(graded.answer, len(question.choices), self._strict)
         right = None if question.correct is None else letter == LETTERS[question.correct]
         return Verdict(letter, right, right)
 

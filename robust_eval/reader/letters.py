@@ -88,10 +88,15 @@ _FIRST_CLAUSE = re.compile(r"\s*(?:[,;:!.。，]|\s[–—-])\s")
 _LAST_CLAUSE = re.compile(r"[,;:=，]\s*")
 _SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
 _ALMOST = re.compile(r"\b(?i:almost|nearly|partly|partially|half|close to|fast|beinahe|presque|casi)\b")
+_ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
+_REMARK = re.compile(r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives|has)\b")
+"""What follows the letter of a choice that a line is about, and does not choose."""
+_ARTICLE_OR_LETTER = re.compile(r"(?<=[a-z:] )A\b")
+"""A capital A within a sentence, taken for an article by what follows."""
 _NO_TO_ONESELF = re.compile(r"\b(?i:no|nein|non)\s*[,.!]")
 _SECOND = re.compile(r"\b(?i:second|2nd|runner-up|less|least|zweite|deuxième|segund[ao])\b")
 _SECOND_BEFORE = re.compile(
-    r"\b(?i:second|2nd|third|runner-up|initial|original|previous|earlier|former|tempting|wrong|incorrect|mistaken|less likely"
+    r"\b(?i:second|2nd|third|other|remaining|runner-up|initial|original|previous|earlier|former|tempting|wrong|incorrect|mistaken|less likely"
     r"|zweite|deuxième|segunda)\s*\Z"
 )
 TEXT, ONLY = "text of a choice", "only letter"
@@ -188,12 +193,36 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     if not reading.answer and any(is_denial(normal_form(choice)) for choice in choices):
         found = _stated_texts(whole, choices)
         reading = _decided(whole, found, choices, "stated text") if found else _by_text(whole, choices)
-    named = _UNMARKED.search(whole) is not None
+    named = _UNMARKED.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
     if not reading.answer:
         return reading._replace(uncertain=named and reading.reason != BEYOND)
     if reading.rule == ONLY or affirmed == whole:
         return reading._replace(uncertain=reading.rule == ONLY)
     return reading._replace(uncertain=_read(whole, choices).answer != reading.answer)
+
+
+def anchored_letter(reply: str, choices: int, strict: bool = False) -> str | None:
+    """Return the letter that the first line of a reply chooses, in capitals; None where it chooses none, several, or one
+    beyond the choices, and where the lines below go on with a list of letters.
+
+    What stands below another question is no part of the reply. A letter that is merely named chooses nothing.
+    ``strict``: the reply must be the letter and nothing else.
+
+    >>> anchored_letter(" B) 4 m/s", 5), anchored_letter("The answer is C.", 5), anchored_letter("A force", 5)
+    ('B', 'C', None)
+    >>> anchored_letter("A. 3 m/s, B. 4 m/s", 5), anchored_letter("The answer is A force", 5)
+    (None, None)
+    """
+    if strict:
+        letter = reply.strip().upper()
+        return letter if letter in LETTERS[:choices] and len(letter) == 1 else None
+    lines = [line for line in reply.strip().splitlines() if line.strip()]
+    end = next((place for place, line in enumerate(lines) if place and _ANOTHER_QUESTION.search(line)), len(lines))
+    first = chosen("".join(lines[:1]), ("",) * choices)
+    if not first.answer or first.rule == ONLY:
+        return None
+    whole = chosen("\n".join(lines[:end]), ("",) * choices) if end > 1 else first
+    return None if whole.reason == SEVERAL else whole.answer or first.answer
 
 
 def with_marks(text: str) -> str:
@@ -228,7 +257,7 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
         ("letter called right", _called_right),
         ("stated text", lambda text: _stated_texts(text, choices)),
         ("letter of a line", _in_lines),
-        (ONLY, _named),
+        (ONLY, lambda text: [each for each in _named(text) if each.letters & set(LETTERS[: len(choices)])]),
     ):
         if found := find(text):
             return _decided(text, found, choices, rule)
@@ -351,7 +380,8 @@ def _in_lines(text: str) -> list[_Statement]:
             found.append(_Statement(begin, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", stripped)))))
         elif first := _FIRST.match(stripped):
             rest = stripped[first.end() :]
-            if begin + first.start(first.lastindex or 0) not in listed and not _denied_after(rest):
+            remark = bool(found) and _REMARK.match(rest) is not None
+            if begin + first.start(first.lastindex or 0) not in listed and not remark and not _denied_after(rest):
                 further = _further(rest) | _listed_beside(stripped)
                 found.append(_Statement(begin, frozenset({_letter(first)[2]} | further)))
     return found

@@ -16,6 +16,11 @@ _ANOTHER_TURN = re.compile(
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?|```", re.M)
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox|emph|boldsymbol)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_OPERATORS = {"times": "×", "cdot": "·", "div": "÷", "pm": "±", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠"}
+_OPERATORS |= {"neq": "≠", "approx": "≈", "infty": "∞", "pi": "π", "circ": "°", "degree": "°", "percent": "%"}
+_LATEX_OPERATOR = re.compile(rf"\\({'|'.join(sorted(_OPERATORS, key=len, reverse=True))})(?![a-zA-Z])\s?|\\(%|\$)")
+_LATEX_POWER = re.compile(r"\^\{\s*([+-]?\w+|\s*°)\s*\}")
+_POWER = re.compile(r"(?<=\d)\*\*(?=\d)")
 _LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$?|\\[,;!]|\\(?:quad|left|right)\b")
 _TAG = re.compile(r"</?(?:[biup]|(?i:em|strong|br|span|div|code|pre|center|h\d|li|ul|ol))\b[^<>]*>")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
@@ -33,6 +38,10 @@ _LINKING = "in|on|by|at|of|from|the|is|was|are|and|for|to|with|as|called|named"
 _GLUED_BEFORE = re.compile(rf"(?:(?<=\s)|(?<=[a-z]{{3}})|\A)(?:{_LINKING})(?=[A-Z0-9])")
 _GLUED_AFTER = re.compile(rf"(?<=\d\d)(?:{_LINKING}|after|who|which)(?=\s)|(?<=[a-z]{{3}})(?:on|in|and|by|at|of) (?=[A-Z])")
 _BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
+
+
+def _operator(found: re.Match[str]) -> str:
+    return found[2] if found[2] else f" {_OPERATORS[found[1]]} "
 
 
 def without_footnotes(text: str) -> str:
@@ -79,7 +88,8 @@ def plain(reply: str) -> str:
     before = None
     while before != reply:
         before, reply = reply, _FRACTION.sub(r"\1/\2", _LATEX_WORD.sub(r"\1", reply))
-    reply = _LATEX_SIGNS.sub("", reply)
+    reply = _LATEX_SIGNS.sub("", _LATEX_POWER.sub(r"^\1", _LATEX_OPERATOR.sub(_operator, reply)))
+    reply = _POWER.sub("^", reply)
     reply = _BULLET.sub("", _HEADING.sub("", reply))
     for _ in range(2):  # ***both*** and **_nested_**
         reply = _EMPHASIS.sub(lambda found: next(text for text in found.groups() if text is not None), reply)

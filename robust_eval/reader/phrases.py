@@ -82,7 +82,7 @@ IT_IS = phrases(
 _SO = r"so(?! (?:is|are|was|were|do|does) )"  # "A is wrong, and so is B"
 HENCE = phrases(
     en=rf"{_SO}|thus|therefore|hence|consequently|which (?:is|means|matches|corresponds to|gives)|leaves|leaving"
-    "|makes it"
+    "|points? to|makes it"
     "|matches|corresponds to|correction|leaves (?:us with|only)|leaving (?:us with|only)|left with(?: only)?",
     de="daher|also|somit|folglich|deshalb|korrektur|fazit|bleibt(?: nur)?|entspricht",
     fr="donc|ainsi|soit|à savoir|correspond(?:ant)? à|il ne reste(?: donc| plus)? que|ne reste que",
@@ -105,7 +105,7 @@ MAY_BE = phrases(
 """What leads to an answer of which the model is not sure."""
 BUT = phrases(en="but|but rather|rather|instead", de="sondern", fr="mais", es="sino", zh="而是")
 CORRECTION = phrases(
-    en=r"(?<![,;]\s)actually|wait(?=\s*[^\w\s])|wait (?:no|a|actually|let)|correction|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
+    en=r"(?<![,;]\s)actually|wait(?=\s*[^\w\s])|wait (?:no|a|actually|let)|correction(?=\s*[^\w\s])|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
     "|re-?(?:check|consider|examin|evaluat|think|calculat|read)(?:e|ed|ing|ation)?|I was wrong|I misread|hold on|oops"
     r"|let me (?:correct|fix|double|re)|revis(?:e|ed|ing)|changing my answer|hmm"
     r"|(?:up)?on (?:closer|further) \w+|(?:up)?on reflection",

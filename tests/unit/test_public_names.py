@@ -20,7 +20,7 @@ PUBLIC = {
     "robust_eval.metric.reliability.cronbach_alpha": ["correct"],
     "robust_eval.metric.robustness.robustness": ["correct", "ensemble_correct"],
     "robust_eval.metric.answer_entropy.answer_entropy": ["counts"],
-    "robust_eval.grader.letter.chosen_letter": ["reply", "choices", "strict"],
+    "robust_eval.reader.letters.anchored_letter": ["reply", "choices", "strict"],
     "robust_eval.metric.interval.bootstrap": ["statistic", "arrays", "groups", "level", "seed"],
 }
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
-from robust_eval.grader.letter import chosen_letter
+from robust_eval.reader.letters import anchored_letter
 from robust_eval.grader.matching import Matching
 from robust_eval.question import LETTERS, Question
 
@@ -62,7 +62,7 @@ from robust_eval.question import LETTERS, Question
     ],
 )
 def test_a_letter_in_an_anchored_place_is_chosen(reply, expected):
-    assert chosen_letter(reply, 5) == expected
+    assert anchored_letter(reply, 5) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_letter_in_an_anchored_place_is_chosen(reply, expected):
     ],
 )
 def test_the_article_is_no_answer(reply):
-    assert chosen_letter(reply, 5) is None
+    assert anchored_letter(reply, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_article_is_no_answer(reply):
     ],
 )
 def test_two_letters_are_no_answer(reply):
-    assert chosen_letter(reply, 5) is None
+    assert anchored_letter(reply, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_two_letters_are_no_answer(reply):
     ],
 )
 def test_several_letters_are_no_answer_whatever_parts_them(reply):
-    assert chosen_letter(reply, 5) is None
+    assert anchored_letter(reply, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_several_letters_are_no_answer_whatever_parts_them(reply):
     ],
 )
 def test_a_word_or_a_symbol_is_no_letter(reply):
-    assert chosen_letter(reply, 5) is None
+    assert anchored_letter(reply, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_word_or_a_symbol_is_no_letter(reply):
     ],
 )
 def test_a_letter_that_says_something_else_does_not_hide_the_answer(reply, expected):
-    assert chosen_letter(reply, 5) == expected
+    assert anchored_letter(reply, 5) == expected
 
 
 @pytest.mark.parametrize(
@@ -225,12 +225,12 @@ def test_a_letter_that_says_something_else_does_not_hide_the_answer(reply, expec
     ],
 )
 def test_a_reply_without_an_anchored_letter_chooses_none(reply):
-    assert chosen_letter(reply, 5) is None
+    assert anchored_letter(reply, 5) is None
 
 
 @pytest.mark.parametrize("reply", ["F", "f", "F) 4 m/s", "F. 4 m/s", "The answer is F", "J", "K", "Z", "Z) x"])
 def test_a_letter_beyond_the_choices_is_no_answer(reply):
-    assert chosen_letter(reply, 5) is None
+    assert anchored_letter(reply, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -244,19 +244,19 @@ def test_a_letter_beyond_the_choices_is_no_answer(reply):
 )
 @pytest.mark.parametrize("pattern", ["{}", "{}) 4 m/s", "The answer is {}."])
 def test_exactly_as_many_letters_as_there_are_choices_are_answers(choices, expected, pattern):
-    assert [chosen_letter(pattern.format(letter), choices) for letter in "ABCDEFGHIJK"] == expected
+    assert [anchored_letter(pattern.format(letter), choices) for letter in "ABCDEFGHIJK"] == expected
 
 
 @pytest.mark.parametrize(
     "reply", ["The answer is: B", "The correct answer is: B) 4 m/s", "**Answer:** B", "**Answer**: B"]
 )
 def test_a_colon_or_emphasis_between_answer_and_letter_does_not_hide_it(reply):
-    assert chosen_letter(reply, 5) == "B"
+    assert anchored_letter(reply, 5) == "B"
 
 
 @pytest.mark.parametrize("reply", ["“B”", "‘B’", "The answer is “B”.", "**B**. 4 m/s", "**B**) 4 m/s"])
 def test_typographic_quotes_and_emphasis_of_the_letter_alone_do_not_hide_it(reply):
-    assert chosen_letter(reply, 5) == "B"
+    assert anchored_letter(reply, 5) == "B"
 
 
 LIKE_REPLIES = st.lists(
@@ -267,14 +267,14 @@ LIKE_REPLIES = st.lists(
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(reply=st.one_of(st.text(), LIKE_REPLIES), choices=st.integers(2, 10))
 def test_every_reply_gives_a_letter_that_it_holds_and_that_is_offered_or_none(reply, choices):
-    letter = chosen_letter(reply, choices)
+    letter = anchored_letter(reply, choices)
     assert letter is None or (letter in LETTERS[:choices] and letter in reply.upper())
 
 
 @settings(max_examples=50, deadline=None, database=None, derandomize=True)
 @given(letter=st.sampled_from("ABCDE"), before=st.text(alphabet=" \n("), after=st.text(alphabet=" .)*\n"))
 def test_a_bare_letter_is_chosen_whatever_stands_around_it(letter, before, after):
-    assert chosen_letter(before.replace("\n", "") + letter + after, 5) == letter
+    assert anchored_letter(before.replace("\n", "") + letter + after, 5) == letter
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_bare_letter_is_chosen_whatever_stands_around_it(letter, before, after
     ],
 )
 def test_a_strict_reader_takes_the_letter_and_nothing_else(reply: str, chosen: str | None):
-    assert chosen_letter(reply, 5, strict=True) == chosen
+    assert anchored_letter(reply, 5, strict=True) == chosen
 
 
 @pytest.mark.parametrize(("letter", "label", "outcome"), [("anchored", "B", "ok"), ("strict", None, "invalid")])

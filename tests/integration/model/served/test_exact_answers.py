@@ -18,7 +18,8 @@ from toy_served import CAN, NAMED, request, stored
 
 from robust_eval.answer import rows
 from robust_eval.error import UserError
-from robust_eval.grader.letter import LetterChoices, chosen_letter
+from robust_eval.grader.letter import LetterChoices
+from robust_eval.reader.letters import anchored_letter
 from robust_eval.model.base import Enumeration, Reply, Request
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
@@ -219,7 +220,7 @@ def test_one_request_tells_how_probable_each_choice_is(shown: int) -> None:
         assert reply.curve.lower[place] - 1e-9 <= p[[3, 7]].sum() <= reply.curve.upper[place] + 1e-9
         weights = dict.fromkeys("ABC", 0.0)
         for one in reply.completions:
-            if one.temperature == t and (letter := chosen_letter(one.text, 3)):
+            if one.temperature == t and (letter := anchored_letter(one.text, 3)):
                 weights[letter] += one.weight
         assert [weights[letter] for letter in "ABC"] == pytest.approx(
             [p[ids].sum() for ids in chosen], abs=0.15 if t in bounded else 0.25
