@@ -19,7 +19,7 @@ from robust_eval.reader.reply import Reply
 from robust_eval.reader.table import read
 
 READERS: Mapping[str, Callable[[], Reader]] = {"reply": Reply, "first_line": FirstLine}
-GRADERS: Mapping[str, Callable[[], Grader]] = {"matching": Matching, "levenshtein": Levenshtein}
+GRADERS: Mapping[str, Callable[..., Grader]] = {"matching": Matching, "levenshtein": Levenshtein}
 """Readers and graders that need nothing but a name; the other graders need a model."""
 _Part = TypeVar("_Part", Reader, Grader)
 
@@ -139,7 +139,7 @@ def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
     return named[0]
 
 
-def _named(argument: str, part: str | _Part, known: Mapping[str, Callable[[], _Part]], kind: type[_Part]) -> _Part:
+def _named(argument: str, part: str | _Part, known: Mapping[str, Callable[..., _Part]], kind: type[_Part]) -> _Part:
     """Return a reader or grader by its name; an object as it is."""
     if isinstance(part, kind):
         return part
