@@ -85,7 +85,9 @@ def _accepted(reply: str, arguments: argparse.Namespace, grader: Grader) -> list
 
 def _matches(reply: str, answer: str, arguments: argparse.Namespace, grader: Grader) -> bool:
     """Tell whether a reply is right by one accepted answer alone; one of which nothing is left matches nothing."""
-    return bool(normalize(answer)) and grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
+    if not normalize(answer):
+        return False
+    return grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
 
 
 def _lines(graded: GradedReply, accepted: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> Iterator[str]:

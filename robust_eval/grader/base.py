@@ -56,6 +56,8 @@ class FreeReply(NamedTuple):
     searched: str
     """The normal form in which accepted answers are looked for: that of the answer, or of all that was said in a reply
     that is too long for its answer to be told. There they stand first as often as last."""
+    uncertain: bool = False
+    """Whether the scopes of the reply disagree on right or wrong."""
 
     @property
     def exact(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -139,16 +139,16 @@ def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
     return named[0]
 
 
-def _named(argument: str, part: str | _Part, known: Mapping[str, Callable[..., _Part]], kind: type[_Part]) -> _Part:
+def _named(argument: str, part: str | _Part, known: Mapping[str, Callable[..., _Part]], kind: type[Any]) -> _Part:
     """Return a reader or grader by its name; an object as it is."""
-    if isinstance(part, kind):
+    fits = isinstance(part, kind)
+    if isinstance(part, str):
+        if part in known:
+            return known[part]()
+    elif fits:
         return part
-    if not isinstance(part, str) or part not in known:
-        raise UserError(
-            f"{argument} must be {' or '.join(known)}, or a {kind.__name__} object, not "
-            f"{part if isinstance(part, str) else type(part).__name__}"
-        )
-    return known[part]()
+    found = part if isinstance(part, str) else type(part).__name__
+    raise UserError(f"{argument} must be {' or '.join(known)}, or a {kind.__name__} object, not {found}")
 
 
 @cache

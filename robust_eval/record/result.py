@@ -78,8 +78,8 @@ class Result:
         """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
-        ended by the length limit, and ``replies.uncertain`` of the greedy and sampled ones are uncertain. Enumerated answers count by their probability. Tokens are counted as a service would
-        count them: each answer with its whole prompt.
+        ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain. Enumerated answers
+        count by their probability. Tokens are counted as a service would count them: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
         counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}

@@ -35,5 +35,5 @@ def remedy(result: Result, run: str = "RUN") -> str:
 
 def _any_free_text(result: Result) -> bool:
     choices = {question.id: bool(question.choices) for question in result.asked}
-    tables = (result.baseline, *result.graded.values())
-    return any(doubt and not choices[name] for table in tables for name, doubt in rows(table, "question_id", "uncertain"))
+    found = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
+    return any(doubt and not choices[question_id] for each in found for question_id, doubt in each)

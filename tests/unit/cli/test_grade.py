@@ -84,7 +84,7 @@ def test_the_figures_are_json_for_programs(grade: Grade):
 
 
 def test_a_reply_is_read_from_standard_input_and_hidden_signs_are_shown(grade: Grade):
-    assert grade("-", "--answers", "Paris", typed="Paris \x1b[31m".encode())[0] == r"extracted answer: Paris \x1b[31m"
+    assert grade("-", "--answers", "Paris", typed=b"Paris \x1b[31m")[0] == r"extracted answer: Paris \x1b[31m"
 
 
 @pytest.mark.parametrize(
