@@ -43,7 +43,7 @@ from support.matmul import matmul_shares
 from support.peers import PEERS, peers
 from support.ways import Search, Way, combined, exact, other_ways, timed, tree, variants
 
-from robust_eval.grader.base import accepted_answers
+from robust_eval.grader.accepted import accepted_answers
 from robust_eval.model.base import COMMON, Request
 from robust_eval.model.local.cpu_linear import OneDnnLinear
 from robust_eval.model.local.embedded import converted_folder, package_folder

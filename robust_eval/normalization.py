@@ -1,52 +1,138 @@
-"""Free text made comparable: "The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are one and the same.
+"""Normal form of a text: what a person would call the same answer has one, what she would not has two.
 
-The steps, in order (docs/methods.md, §0): first line; Unicode NFKC without control characters; case folded; thousands
-separators joined ("1,000" is "1000") and dotted abbreviations ("U.S.A." is "usa"); possessive 's removed; punctuation
-and symbols to spaces, except a decimal point between digits and a minus sign before a number; articles dropped; number
-words to digits ("twenty-one" is "21", "a hundred" is "100"); white space folded.
+"The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are the same; "C", "C++" and "C#" are not. The two tables of
+docs/normal_forms.md list what is joined and what is kept apart, each row with its reason; a test runs them.
+
+The steps, in order: first line; Unicode NFKC without control characters, but superscripts apart from digits; case and,
+unless accents are kept, accents folded; digits of all scripts to ASCII; initials and thousands joined; possessive 's
+removed; words and the signs that carry meaning cut from punctuation; articles dropped; numbers to their value; a named
+month behind its day.
 """
 
 import re
 import unicodedata
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+
+from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
 
 ARTICLES = frozenset({"a", "an", "the"})
-_UNITS = [
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-NUMBERS = {word: value for value, word in enumerate(_UNITS)} | {
-    word: 10 * value for value, word in enumerate(_TENS, start=2)
+NAMED_BY_LETTER = frozenset(
+    "vitamin hepatitis influenza plan serie type class grade group category league level option point schedule phase "
+    "block section appendix exhibit annex line unit part version chapter figure table case side size cup factor protein"
+    .split()
+)
+"""Nouns that a letter names one of: the A of "Vitamin A" is no article."""
+KEYS = frozenset({"flat", "sharp", "minor", "major"})
+"""Words that make the A before them the name of a note."""
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
+    *("november", "december"),
+)
+MONTH_NAMES: Mapping[str, str] = {
+    **{month: month for month in MONTHS},
+    **{month[:3]: month for month in MONTHS},
+    "sept": "september",
 }
-LARGE_NUMBERS = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-NUMBER_WORDS = (*NUMBERS, *LARGE_NUMBERS)
+"""Months by name and by abbreviation."""
+SIGNS: Mapping[str, tuple[str, ...]] = {
+    "%": ("percent", "pct"),
+    "$": ("dollar", "dollars"),
+    "€": ("euro", "euros"),
+    "¥": ("yen",),
+    "c": ("celsius", "centigrade"),
+    "f": ("fahrenheit",),
+    "m": ("metre", "metres", "meter", "meters"),
+    "km": ("kilometre", "kilometres", "kilometer", "kilometers"),
+    "cm": ("centimetre", "centimetres", "centimeter", "centimeters"),
+    "mm": ("millimetre", "millimetres", "millimeter", "millimeters"),
+    "g": ("gram", "grams", "gramme", "grammes"),
+    "kg": ("kilogram", "kilograms", "kilogramme", "kilogrammes", "kilo", "kilos"),
+    "mg": ("milligram", "milligrams"),
+    "l": ("litre", "litres", "liter", "liters"),
+    "ml": ("millilitre", "millilitres", "milliliter", "milliliters"),
+    "ft": ("foot", "feet"),
+    "hz": ("hertz",),
+}
+"""Signs and units behind a number, and the words for them."""
+UNSEGMENTED = (
+    "\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Characters of scripts that write no spaces between words (Thai, Lao, Khmer, Kana, Han), as a class of regular
+expressions.
+"""
+_HANGUL = "\uac00-\ud7a3"
 
+_OPEN_ENDED = re.compile(f"\\A[{UNSEGMENTED}]|[{UNSEGMENTED}{_HANGUL}]\\Z")
+_MONTH_WORDS = frozenset(MONTH_NAMES)
+_SIGN_OF = {word: sign for sign, words in SIGNS.items() for word in words}
+UNITS = frozenset(
+    "mm cm km kmh kph mph mg kg lb lbs ft oz ml hz khz mhz ghz kw mw gw kwh kb mb gb tb am pm min mins hr hrs ms nm ev kev "
+    "mev gev kj cal kcal kpa pa atm mol ad bc bce ce m j n v w c f".split()
+)
+"""Units that may be glued to their number: "5km" is "5 km"."""
+_SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
+_LETTER = r"[^\W\d_]"
+_SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_AS_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+_NARROW_SPACE = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+_SAME = str.maketrans(
+    {**dict.fromkeys("’‘ʼ′", "'"), **dict.fromkeys("™®©\u00ad"), "−": "-", "⁄": "/", "♯": "#", "♭": " flat ", "&": " and "}
+)
+_NOT_DECOMPOSED = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"})
+_ACCENTED = re.compile("[\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff]")
+_LOOSE_ACCENTS = re.compile("(?<=[a-z\u0370-\u03ff])[\u0300-\u036f]+")
+_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
+
+_SPACED_THOUSANDS = re.compile(r"(?<![\w.,])(?<!\d )\d{1,3}(?: \d{3}){2,}(?![\w.,]?\d)(?! \d)")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
-_ABBREVIATION = re.compile(r"\b(?:[^\W\d_]\.){2,}(?!\w)|\b(?:[^\W\d_]\.)+[^\W\d_]\b(?!\.)")
-_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
-_MARK = re.compile(r"[^\w\s]")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_A_HUNDRED = re.compile(r"\ba(?=\s+(?:hundred|thousand|million|billion)\b)")
+_INITIALS = re.compile(
+    rf"(?<![^\W_]){_LETTER}\.(?:\s?{_LETTER}\.)+(?!\w)|(?<![^\W_])ph\.\s?d(?:\.|(?!\w))"  # J.R.R., J. R. R., Ph.D.
+    rf"|(?<![^\W_])(?:{_LETTER}\.)+{_LETTER}(?![^\W_])(?!\.)"  # U.S
+    rf"|(?<!\S)(?!a\s){_LETTER}(?:\s{_LETTER})+(?!\S)"  # J R R
+)
+_POSSESSIVE = re.compile(r"(?<=\w)'s(?!\w)")
+_APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})")
+_FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
+_CHARGE = re.compile(r"\^(\d*[+-])(?![\d^])")
+_ARROW = re.compile(r"<?[-=]+>|<[-=]+(?!\d)")
+_CURRENCY = re.compile(rf"([$€£¥₹₩₽])(\d[\d.]*(?:\s+(?:{'|'.join(LARGE_NUMBERS)})\b)*)")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×]\s*(?=10\^)")
+_PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-z]{2,})(?!\S))*\s*(?:[a-z]{2,}[.!?])?\s*")
+_SCRIPT_EDGE = re.compile(rf"(?<=[^\s{UNSEGMENTED}])(?=[{UNSEGMENTED}])|(?<=[{UNSEGMENTED}])(?=[^\s{UNSEGMENTED}])")
+_SPECIAL = re.compile(r"[^\w\s.!?]")
 
 
 @lru_cache(maxsize=1 << 16)
-def normalize(text: str) -> str:
-    """Return the normal form of a reply or an accepted answer; empty where nothing is left ("The", ".", "").
+def normalize(text: str, accents: str = "fold", apostrophes: str = "split") -> str:
+    """Return the normal form of the first line of a text; empty only where the line is blank.
+
+    ``accents``: ``fold`` (São is Sao) or ``keep``. ``apostrophes`` within a word: ``split`` removes a possessive 's and
+    parts a word at others ("o brien"); ``join`` leaves them out ("obrien", "mcdonalds").
 
     >>> normalize("The Eiffel Tower's height?")
     'eiffel tower height'
-    >>> normalize("Twenty-one thousand, or 3.5")
-    '21000 or 3.5'
+    >>> normalize("Twenty-one thousand, or 3.50"), normalize("C++"), normalize("August 6th, 1945")
+    ('21000 or 3.5', 'c++', '6 august 1945')
     """
-    text = unified(first_line(text)).replace("_", " , ")
-    if _MARK.search(text):  # most texts have none, and the exact tree reads very many
-        text = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
-        text = _ABBREVIATION.sub(lambda match: match.group().replace(".", ""), text)
-        text = _POSSESSIVE.sub(_without_possessive, text)
-        text = _MARK.sub(_kept, text)
-    words = _A_HUNDRED.sub("one", text).split()
-    return " ".join(word for word in _digits([word for word in words if word not in ARTICLES]) if word != ",")
+    line = unified(first_line(text), accents)
+    words = _dated(with_values(_without_articles(_words(line, apostrophes))))
+    form = " ".join(word for word in _signed(words) if word != ",")
+    return form or " ".join(line.split())
+
+
+def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
+    """Return the normal forms of a text: two where it has an apostrophe within a word, else one.
+
+    >>> forms("McDonald's"), forms("Paris")
+    (('mcdonald', 'mcdonalds'), ('paris',))
+    """
+    form = normalize(text, accents)
+    if "'" not in unified(text):
+        return (form,)
+    return tuple(dict.fromkeys((form, normalize(text, accents, "join"))))
 
 
 def normal_form(text: str) -> str:
@@ -59,25 +145,38 @@ def normal_form(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return what a reply says before it breaks the line, without white space around it: more is another answer, or
-    none.
-    """
+    """Return the first line of a text that is not blank, without white space around it."""
     lines = text.strip().splitlines()
     return lines[0].rstrip() if lines else ""
 
 
 def has_words(form: str, words: str) -> bool:
-    """Tell whether a normal form holds another as whole words.
+    """Return whether a normal form holds another as whole words.
 
-    >>> has_words("he is roman", "roman"), has_words("he is romanian", "roman")
-    (True, False)
+    In scripts without spaces no boundary is needed, in Hangul none at the end.
+
+    >>> has_words("he is roman", "roman"), has_words("he is romanian", "roman"), has_words("法国的首都是巴黎", "巴黎")
+    (True, False, True)
     """
-    return f" {words} " in f" {form} "
+    if f" {words} " in f" {form} ":
+        return True
+    return _OPEN_ENDED.search(words) is not None and whole_words(words).search(form) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def whole_words(*wanted: str) -> re.Pattern[str]:
+    """Return a pattern that matches any of some normal forms in another, as whole words."""
+    return re.compile("|".join(map(_between_boundaries, wanted)))
+
+
+def _between_boundaries(form: str) -> str:
+    before = "" if re.match(f"[{UNSEGMENTED}]", form) else r"(?<!\S)"
+    after = "" if re.search(f"[{UNSEGMENTED}{_HANGUL}]\\Z", form) else r"(?!\S)"
+    return f"{before}{re.escape(form)}{after}"
 
 
 def is_one_character(form: str) -> bool:
-    """Tell whether a normal form is a single letter, digit or sign, which means nothing as a part of a word: "s" of
-    "'s".
+    """Return whether a normal form is a single letter, digit or sign, which means nothing as a part of a word.
 
     >>> is_one_character("s"), is_one_character("8"), is_one_character("he")
     (True, True, False)
@@ -86,85 +185,159 @@ def is_one_character(form: str) -> bool:
 
 
 def numbers_differ(one: str, other: str) -> bool:
-    """Tell whether both normal forms hold numbers, and not the same.
+    """Return whether both normal forms hold numbers, and not the same.
 
     >>> numbers_differ("1945", "in 1946"), numbers_differ("1945", "in 1945"), numbers_differ("8 planets", "eight")
     (True, False, False)
     """
-    numbers = [frozenset(_NUMBER.findall(form)) for form in (one, other)]
+    numbers = [frozenset(PLAIN.findall(form)) for form in (one, other)]
     return bool(numbers[0] and numbers[1]) and numbers[0] != numbers[1]
 
 
-def unified(text: str) -> str:
-    """Compatible forms unified (NFKC), control characters left out but for white space, and case folded."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    if text.isprintable():
-        return text
+def unified(text: str, accents: str = "fold") -> str:
+    """Return a text in NFKC and case folded, with ASCII digits, superscripts as ``^2``, apostrophes and minus signs of
+    one kind, and without control characters; unless ``accents`` are kept, without those of Latin and Greek letters.
+    """
+    if text.isascii():
+        plain = text.casefold().replace("&", " and ").replace("`", "'")
+        return plain if plain.isprintable() else _without_control_characters(plain)
+    text = _NARROW_SPACE.sub("", _MIXED.sub(" ", text))
+    text = _SUPERSCRIPT.sub(lambda found: f"^{found.group().translate(_AS_DIGITS)}", text.translate(_SAME))
+    text = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
+    if accents == "fold":
+        text = _LOOSE_ACCENTS.sub("", _ACCENTED.sub(lambda found: _base(found.group()), text).translate(_NOT_DECOMPOSED))
+    text = _FOREIGN_DIGIT.sub(lambda found: str(unicodedata.decimal(found.group())), text).replace("`", "'")
+    return text if text.isprintable() else _without_control_characters(text)
+
+
+@cache
+def _base(letter: str) -> str:
+    """Return a letter without its accents."""
+    return "".join(part for part in unicodedata.normalize("NFD", letter) if unicodedata.category(part) != "Mn")
+
+
+def _without_control_characters(text: str) -> str:
     return "".join(letter for letter in text if letter.isspace() or unicodedata.category(letter)[0] != "C")
 
 
-def _without_possessive(found: re.Match[str]) -> str:
-    """Return nothing, unless the s goes on with a mark that is combined with it."""
-    after = found.string[found.end() : found.end() + 1]
-    return found.group() if after and unicodedata.category(after)[0] == "M" else ""
+def _words(text: str, apostrophes: str) -> list[str]:
+    """Return the words and signs of a unified text; a comma by itself stands for punctuation."""
+    if _PLAIN_WORDS.fullmatch(text):
+        return text.strip().rstrip(".!?").split()
+    text = _SPACED_THOUSANDS.sub(_joined_digits, _SCRIPT_EDGE.sub(" ", text))
+    if _SPECIAL.search(text):
+        text = _THOUSANDS.sub(_joined_digits, text)
+        if apostrophes == "join":
+            text = _APOSTROPHE.sub("", text)
+        text = _CHARGE.sub(r"\1", _FOOTNOTE.sub("", _POSSESSIVE.sub("", text)))
+        text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", text)))
+    text = _INITIALS.sub(_joined, text)
+    return [
+        "," if found.lastgroup == "punctuation" else found.group()
+        for found in _piece().finditer(text)
+        if found.lastgroup != "dropped"
+    ]
 
 
-def _kept(found: re.Match[str]) -> str:
-    """Return what stands for a character that is neither a letter nor a digit nor white space: a space or a comma by
-    itself, unless it is part of a number or combined with a letter.
-    """
-    character, index = found.group(), found.start()
-    before, after = found.string[index - 1 : index], found.string[index + 1 : index + 2]
-    if unicodedata.category(character)[0] not in "PS":
-        return character
-    if after.isdigit() and character == "." and before.isdigit():
-        return "."
-    if after.isdigit() and character in "-−" and not (before.isalnum() or (before and before in ")]}")):
-        return "-"
-    return " " if unicodedata.category(character) == "Pd" else " , "  # a comma ends a number, a hyphen does not
+def _joined_digits(number: re.Match[str]) -> str:
+    return "".join(filter(str.isdigit, number.group()))
 
 
-def _digits(words: list[str]) -> list[str]:
-    """Number words replaced by digits, as long as they form one number: "two hundred and five" is one, "one two" not.
+def _joined(initials: re.Match[str]) -> str:
+    return "".join(filter(str.isalpha, initials.group()))
 
-    "hundred" and its like count only after a number ("five hundred", "8 billion"; "hundreds of" and "hundred" stay).
-    """
+
+@cache
+def _piece() -> re.Pattern[str]:
+    """Return the pattern of a number, a word, a sign that carries meaning, punctuation, and what is dropped."""
+    letter = f"(?:[^\\W_]|[{_marks()}])"
+    ends = rf"(?!{letter})"
+    number = (
+        rf"(?:(?<![\w)\]}}.])-)?(?:\d{{1,3}}/\d{{1,3}}(?![\d/])|(?:\d+(?:\.\d+)*|(?<![\w)\]}}])\.\d+)"
+        rf"(?:\^[+-]?\d+|e[+-]?\d+)?)(?:{ends}|(?=(?:{'|'.join(UNITS)}){ends}))"
+    )
+    return re.compile(
+        rf"(?P<number>\d+(?:st|nd|rd|th){ends}|{number})"
+        rf"|(?P<word>(?<![^\W_])[^\W\d_]{{1,2}}-(?![\w-])"  # the sign of O− and of Cl−
+        rf"|{letter}+(?:\^-?{letter}+)?(?:\+{{1,2}}{ends}|\#{ends})?)"
+        r"|(?P<dropped>[-‐-―]|(?<![\w)\]])\+(?=\d))"
+        r"|(?P<sign>[<>≤≥≠±≈√∞∝∈∉⊂∪∩∧∨¬×÷∫∑∂%$€£¥₹₩₽+])"
+        r"|(?P<punctuation>\S)"
+    )
+
+
+@cache
+def _marks() -> str:
+    """Return the characters that are combined with the letter before them, as ranges of a class."""
+    codes = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M"]
+    starts = [code for place, code in enumerate(codes) if not place or codes[place - 1] != code - 1]
+    ends = [code for place, code in enumerate(codes) if codes[place + 1 : place + 2] != [code + 1]]
+    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
+
+
+def _without_articles(words: Sequence[str]) -> list[str]:
+    """Return words without articles, and with "one hundred" for "a hundred"."""
+    if ARTICLES.isdisjoint(words):
+        return list(words)
+    last = max((place for place, word in enumerate(words) if word != ","), default=0)
+    kept: list[str] = []
+    for place, word in enumerate(words):
+        following = words[place + 1] if place < last else ","
+        if word == "a" and following in LARGE_NUMBERS:
+            kept.append("one")
+        elif word not in ARTICLES or (word == "a" and _names(kept[-1:], following)):
+            kept.append(word)
+    return kept if any(word not in (*ARTICLES, ",") for word in kept) or last == 0 else list(words)
+
+
+def _names(before: Sequence[str], following: str) -> bool:
+    """Return whether an A between these words is a name and no article: in "vitamin A", "A minor", "C&A", "A$AP"."""
+    return before[:1] != [] and before[0] in NAMED_BY_LETTER or following in KEYS or not following[:1].isalnum()
+
+
+def _dated(words: Sequence[str]) -> list[str]:
+    """Return words with each month that stands beside a day behind it: "august 6th" and "6th of august" are 6 august."""
+    if _MONTH_WORDS.isdisjoint(words):
+        return list(words)
     result: list[str] = []
-    position = 0
-    while position < len(words):
-        word = words[position]
-        value, length = _number(words[position:]) if word in NUMBERS or word.isdecimal() else (0, 0)
-        result.append(str(value) if length else word)
-        position += length or 1
+    place = 0
+    while place < len(words):
+        month = MONTH_NAMES.get(words[place])
+        place += 1
+        if month is None:
+            result.append(words[place - 1])
+            continue
+        behind = place + (words[place : place + 1] == [","] and words[place - 1] not in MONTHS)
+        before = len(result) - next((skip for skip in (1, 2) if _day(result[-skip : len(result) - skip + 1])), 0)
+        if before < len(result) and (result[before + 1 :] in ([], ["of"], [","])):
+            result[before:] = [_day(result[before : before + 1]), month]
+        elif day := _day(words[behind : behind + 1]):
+            result += [day, month]
+            place = behind + 1
+        else:
+            result.append(words[place - 1])
     return result
 
 
-def _number(words: list[str]) -> tuple[int, int]:
-    """Return the number that the words begin with, and how many of them it takes: 0 where the first, a number word or
-    digits, stays as it is.
-    """
-    total, group, length = 0, 0, 0
-    room = 0  # the group may still take a number below this: 10 after tens, 100 after hundreds
-    scale = 1_000_000_000_000  # the next scale word must be smaller than the last
-    for index, word in enumerate(words):
-        if word == "and" and length == index and index and words[index - 1] in LARGE_NUMBERS and index + 1 < len(words):
-            if words[index + 1] in NUMBERS:
-                continue
-            break
-        connected = length == index or (length == index - 1 and words[index - 1] == "and")
-        if not connected:
-            break
-        if not index and word.isdecimal() and words[1:2] and words[1] in LARGE_NUMBERS:
-            group = int(word)
-        elif word in NUMBERS and (not length or (NUMBERS[word] < room and NUMBERS[word] > 0)):
-            group += NUMBERS[word]
-            room = 10 if NUMBERS[word] >= 20 else 0
-        elif word == "hundred" and 0 < group < 100:
-            group, room = group * 100, 100
-        elif word in LARGE_NUMBERS and word != "hundred" and group and LARGE_NUMBERS[word] < scale:
-            scale = LARGE_NUMBERS[word]
-            total, group, room = total + group * scale, 0, 1000
+def _day(words: Sequence[str]) -> str:
+    """Return the number of the day that a word is, without an ordinal's ending; empty for any other word."""
+    digits = re.fullmatch(r"0?([1-9]|[12]\d|3[01])(?:st|nd|rd|th)?", words[0]) if words else None
+    return digits[1] if digits else ""
+
+
+def _signed(words: Sequence[str]) -> list[str]:
+    """Return words with signs in place of the words for them: "5 dollars" is 5 $, "20 degrees celsius" 20 c."""
+    if _SPOKEN_SIGNS.isdisjoint(words):
+        return list(words)
+    result: list[str] = []
+    for word in words:
+        number = bool(result) and PLAIN.fullmatch(result[-1]) is not None
+        if number and word in ("degree", "degrees"):
+            continue
+        if word == "cent" and result[-1:] == ["per"] and PLAIN.fullmatch("".join(result[-2:-1])):
+            result[-1] = "%"
+        elif word == "sharp" and result and re.fullmatch("[a-g]", result[-1]):
+            result[-1] += "#"
         else:
-            break
-        length = index + 1
-    return total + group, length
+            result.append(_SIGN_OF[word] if number and word in _SIGN_OF else word)
+    return result

@@ -23,7 +23,8 @@ from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.experiment.models import Models
-from robust_eval.grader.base import Grader, comparable
+from robust_eval.grader.accepted import comparable
+from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching

@@ -13,35 +13,61 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from robust_eval.grader.accepted import compounds, holds_compound, with_plurals
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
-from robust_eval.normalization import LARGE_NUMBERS, NUMBER_WORDS, NUMBERS, normalize, unified
+from robust_eval.normalization import (
+    KEYS,
+    MONTH_NAMES,
+    MONTHS,
+    SIGNS,
+    UNITS,
+    UNSEGMENTED,
+    forms,
+    normalize,
+    unified,
+    whole_words,
+)
+from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 
 _LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
-_NEXT_WORD = f" {_LETTER}"
-_NUMBER_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{'|'.join(NUMBER_WORDS)}|and|a))\W*[^\W\d_]*$|[-−.]$")
-_NUMBER = re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b")
+_NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
+_WORDS_OF_NUMBERS = (*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN)
+_WORDS_OF_A_NUMBER = "|".join((*_WORDS_OF_NUMBERS, *MONTH_NAMES))
+_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.]$")
+_NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
+_DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
+"""What may become something else by what follows: a number, a single letter, a sign."""
 _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no letter or digit stands beside it
-_NUMBER_WORD = re.compile("|".join(NUMBER_WORDS))
-_WHOLE_NUMBER_WORD = re.compile(_WHOLE.format("|".join(NUMBER_WORDS)))
+_NUMBER_WORD = re.compile(rf"\d|{'|'.join(_WORDS_OF_NUMBERS)}")
+_WHOLE_NUMBER_WORD = re.compile(rf"\d|{_WHOLE.format('|'.join(_WORDS_OF_NUMBERS))}")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
-_LEFT_OUT = str.maketrans("", "", ".,")
-"""What a normal form leaves out between letters ("U.S.") and between digits ("1,000")."""
-_DOTTED = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]\.)*([^\W\d_])?$")  # "U", "U.S" or "U.S.": may become an abbreviation
+_ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
+"""What may stand between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
+_LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
+_UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
+_BINDING = r"[+#^/×*·'’.-]"
+_SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 
 
 class AnswerMatcher:
     """The accepted answers to one question, as normal forms; a reply is right if it contains one as whole words."""
 
-    def __init__(self, accepted: Sequence[str]) -> None:
-        self.identity = f"whole words {list(accepted)}"
+    def __init__(self, accepted: tuple[str, ...], accents: str = "fold", lenient: bool = True) -> None:
+        self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
+        self._compounds = compounds(accepted) if lenient else ()
+        accepted = with_plurals(accepted) if lenient else accepted
         self._accepted = accepted
-        self._without_number = [form for form in accepted if not _NUMBER.search(form)]
-        self._numeric = len(self._without_number) < len(accepted)
+        self._accents = accents
+        self._plain = [form for form in accepted if not _DELICATE.search(form)]
+        self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
-        self._last_words = {form.split()[-1] for form in accepted}
+        self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
+        ends = {form.split()[-1] for form in accepted}
+        spoken = {word for end in ends for word in (*_SPOKEN.get(end, ()), *_abbreviations_of(end))}
+        self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
         # of each last word the longest run of letters and digits, and a number also in words: no right reply lacks all
-        self._needed = {max(_ALPHANUMERIC.findall(word), key=len, default="") for word in self._last_words}
+        self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
 
     @cached_property  # most runs ask a matcher for no more than its identity
@@ -53,12 +79,15 @@ class AnswerMatcher:
         return re.compile(_WHOLE.format("|".join(map(re.escape, self._needed))))
 
     @cached_property
-    def _words_pattern(self) -> re.Pattern[str]:
-        return whole_words(*self._without_number) if self._without_number else re.compile(r"(?!)")
+    def _plain_pattern(self) -> re.Pattern[str]:
+        return whole_words(*self._plain) if self._plain else re.compile(r"(?!)")
 
     def right(self, reply: str) -> bool:
-        """Tell whether the first line of a reply contains an accepted answer."""
-        return self._pattern.search(normalize(reply)) is not None
+        """Return whether the first line of a reply contains an accepted answer."""
+        return any(
+            self._pattern.search(form) is not None or holds_compound(form, self._compounds)
+            for form in forms(reply, self._accents)
+        )
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """Return what each token of a vocabulary makes of the reply that begins with ``prefix`` (no line
@@ -71,13 +100,13 @@ class AnswerMatcher:
             right = np.where(texts.goes_on, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
             right[texts.empty] = self.right(text)
             closed = lexicon.safe & self._settled(text + _NEXT_WORD)
-            if self._numeric:
-                closed |= right & lexicon.safe & ~lexicon.number
+            if self._delicate:
+                closed |= right & lexicon.safe & ~lexicon.unsettling
         begun = unified(text)
         judged: dict[str, tuple[bool, bool]] = {}
         for token in self._decisive(prefix, text, texts):
             key = texts.keys[token]
-            if not key.isascii():  # it may change the character before it
+            if not (key.isascii() and texts.raw[token].isascii()):  # it may change the character before it
                 whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
                 right[token], stays = self._judged(whole)
                 closed[token] = stays and not texts.incomplete[token]
@@ -89,15 +118,14 @@ class AnswerMatcher:
         return NextTokens(right, closed, self._begun(text, texts))
 
     def _possible(self, text: str) -> bool:
-        """Return False where a reply cannot be right, as is told at once: no word of it is the last of an answer."""
-        if "." in text or "," in text:  # they may be left out between letters ("U.S.") and between digits ("1,000")
-            letters = text.translate(_LEFT_OUT)
-            number = self._numeric and _NUMBER_WORD.search(letters) is not None
-            return number or any(word in letters for word in self._needed)
-        if self._needed_pattern.search(text):
+        """Return False where a reply cannot be right because no word of it is the last of an answer."""
+        if self._needed_pattern.search(text) or not text.isascii():
             return True
-        numbers = _WHOLE_NUMBER_WORD.findall(text) if self._numeric else []
-        return len(numbers) > 1 or not LARGE_NUMBERS.keys().isdisjoint(numbers)
+        if self._delicate and _WHOLE_NUMBER_WORD.search(text):
+            return True
+        letters = _ALPHANUMERIC_RUNS.sub("", text)  # of a word, signs and spaces may be left out
+        number = self._delicate and _NUMBER_WORD.search(letters) is not None
+        return number or any(word in letters for word in (*self._needed, *self._compounds))
 
     def _judged(self, reply: str) -> tuple[bool, bool]:
         """Return whether a reply is right, and whether it stays so whatever follows."""
@@ -105,49 +133,68 @@ class AnswerMatcher:
         return right, right and self._stays_right(reply)
 
     def _stays_right(self, reply: str) -> bool:
-        """Tell whether the reply is right whatever follows; False also where that cannot be told so simply."""
+        """Return whether the reply is right whatever follows; False also where that is not certain."""
         if self._settled(reply + _LETTER):
             return True
-        return self._numeric and all(self.right(reply + more) for more in (_LETTER, *_number_goes_on(reply)))
+        return self._delicate and all(self.right(reply + more) for more in (_LETTER, _NEXT_WORD, *_goes_on(reply)))
 
     def _settled(self, reply: str) -> bool:
-        """Tell whether the reply contains an accepted answer without a number: a number may go on beyond a boundary."""
-        return self._words_pattern.search(normalize(reply)) is not None
+        """Return whether the reply contains an accepted answer that no later word changes."""
+        return self._plain_pattern.search(normalize(reply, self._accents)) is not None
 
     def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
         """Return the tokens that might bring an accepted answer about or undo it."""
         lexicon = _lexicon(texts)
-        word = _last_word(text)
-        dotted = _DOTTED.search(text)
+        begun = {_last_word(text), _last_word(text.replace("'", "").replace("’", ""))}
+        letters = _LETTERS.search(text)
         tokens: set[int] = set()
         for target in self._last_words:
             tokens.update(texts.with_word(target))
-            tokens.update(lexicon.abbreviations(target, dotted is not None))
-        targets = [*self._last_words, *(NUMBER_WORDS if self._numeric else ())]
-        for target in targets if word else ():
-            if len(word) < len(target) and target.startswith(word):
-                tokens.update(texts.starting_with(target[len(word) :]))
-        if self._numeric and _NUMBER_MAY_GO_ON.search(unified(text[-64:])):
+            tokens.update(lexicon.abbreviations(target, letters is not None))
+            if _UNSEGMENTED_END.search(target):
+                tokens.update(lexicon.containing(target[-1]))
+        targets = [*self._last_words, *(_WORDS_OF_NUMBERS if self._delicate else ())]
+        for word in filter(None, begun):
+            for target in targets:
+                if len(word) < len(target) and target.startswith(word):
+                    tokens.update(texts.starting_with(target[len(word) :]))
+                    tokens.update(lexicon.apostrophe_ids)
+        if self._delicate and _MAY_GO_ON.search(unified(text[-64:])):
             tokens.update(lexicon.number_ids)
-        elif self._numeric:
+            tokens.update(lexicon.unit_ids)
+        elif self._delicate:
             for target in self._last_words:
                 tokens.update(lexicon.numbers_with(target))
         if not self._ascii or self.right(text) or self.right(text + 2 * _LETTER):
             tokens.update(lexicon.mark_ids)
+            tokens.update(lexicon.binding_ids)
+        tokens.update(self._compounding(text, texts))
+        for sign in self._signs:
+            tokens.update(lexicon.containing(sign))
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
-        if dotted:
-            if dotted.group(1):
+        if letters:
+            tokens.update(lexicon.single_letter_ids)
+            tokens.update(lexicon.after_letter_ids)
+            if letters.group(1):
                 tokens.update(lexicon.dot_ids)
-            elif text.endswith("."):
-                tokens.update(lexicon.single_letter_ids)
         return tokens
+
+    def _compounding(self, text: str, texts: TokenTexts) -> Iterable[int]:
+        """Yield the tokens that end a word which may be written with spaces inside."""
+        written = _ALPHANUMERIC_RUNS.sub("", unified(text[-64:]))
+        for word in self._compounds:
+            yield from texts.with_word(word)
+            for length in range(1, len(word)):
+                if written.endswith(word[:length]):
+                    for between in ("", " ", "-", "'"):
+                        yield from texts.starting_with(between + word[length:])
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
         """Return tokens that begin an accepted answer or go on with one without ending it: the likeliest to end
         rightly.
         """
-        reply = normalize(text)
+        reply = normalize(text, self._accents)
         tokens: set[int] = set()
         for form in self._accepted:
             tokens.update(_lexicon(texts).beginning(form))
@@ -157,10 +204,9 @@ class AnswerMatcher:
         return np.array(sorted(tokens), dtype=np.intp)
 
 
-@lru_cache(maxsize=1 << 14)
-def whole_words(*forms: str) -> re.Pattern[str]:
-    """Finds any of some normal forms in another, as whole words."""
-    return re.compile("|".join(rf"(?<!\S){re.escape(form)}(?!\S)" for form in forms))
+def _abbreviations_of(word: str) -> list[str]:
+    """Return what a month is abbreviated to."""
+    return [name for name, month in MONTH_NAMES.items() if month == word and name not in MONTHS]
 
 
 class _Lexicon:
@@ -172,24 +218,48 @@ class _Lexicon:
         self.numbers_with = lru_cache(maxsize=1 << 14)(self._numbers_with)
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.beginning = lru_cache(maxsize=1 << 14)(self._beginning)
+        self.containing = lru_cache(maxsize=1 << 10)(self._containing)
 
     @cached_property
-    def number(self) -> Mask:
-        """Tokens after which a number before them may not have ended."""
-        words = "|".join(NUMBER_WORDS)
-        continuing = re.compile(rf"[^\w]*(?:\d|(?:{words}|and)(?![^\W\d_]))")
+    def unsettling(self) -> Mask:
+        """Tokens after which a number, a letter or a sign before them may not have ended."""
+        words = (*_WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, "and", "of", "x")
+        continuing = re.compile(rf"[^\w]*(?:\d|(?:{'|'.join(words)})(?![^\W\d_])|[^\W\d_](?![^\W\d_]))|{_BINDING}")
         mask = self._texts.matching(continuing)
         for token, key in enumerate(self._texts.keys):
             begun = re.match(r"[\W_]*([^\W\d_]*)$", key)  # a boundary, then a word that may not be whole
-            if begun and any(word.startswith(begun.group(1)) for word in (*NUMBER_WORDS, "and")):
+            if begun and (len(begun.group(1)) < 2 or any(word.startswith(begun.group(1)) for word in words)):
                 mask[token] = True
         return mask
 
     @cached_property
+    def binding_ids(self) -> list[int]:
+        """Tokens that begin with a sign that belongs to the word before it."""
+        return _ids(self._texts.matching(re.compile(_BINDING)))
+
+    @cached_property
+    def apostrophe_ids(self) -> list[int]:
+        """Tokens that begin with an apostrophe, which may be left out."""
+        return self._texts.starting_with("'")
+
+    @cached_property
+    def unit_ids(self) -> list[int]:
+        """Tokens that are a unit behind a number, or the end of one."""
+        ends = {unit[place:] for unit in UNITS for place in range(len(unit))}
+        return _ids(self._texts.matching(re.compile(rf"(?:{'|'.join(ends)})(?![^\W_])")))
+
+    @cached_property
+    def after_letter_ids(self) -> list[int]:
+        """Tokens that make a name of the letter before them, as in "A minor"."""
+        return _ids(self._texts.matching(re.compile(rf"\W*(?:{'|'.join(KEYS)})(?![^\W\d_])")))
+
+    def _containing(self, text: str) -> list[int]:
+        return self._those(lambda key: text in key)
+
+    @cached_property
     def number_ids(self) -> list[int]:
         """Tokens that go on with a number, or are one."""
-        words = "|".join(NUMBER_WORDS)
-        return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{words})(?![^\W\d_]))")))
+        return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_]))")))
 
     def _numbers_with(self, word: str) -> list[int]:
         """Return those of the tokens that go on with a number, or are one, that bring a word about by themselves."""
@@ -212,7 +282,7 @@ class _Lexicon:
     @cached_property
     def single_letter_ids(self) -> list[int]:
         """Tokens that begin with one letter by itself."""
-        return _ids(self._texts.matching(re.compile(r"[^\W\d_](?![^\W_])")))
+        return _ids(self._texts.matching(re.compile(r"\s?[^\W\d_](?![^\W_])")))
 
     @cached_property
     def safe(self) -> Mask:
@@ -262,11 +332,13 @@ def _last_word(text: str) -> str:
     return key[start:]
 
 
-def _number_goes_on(reply: str) -> Iterable[str]:
-    """Yield continuations that would make another number of one at the end of a reply."""
+def _goes_on(reply: str) -> Iterable[str]:
+    """Yield continuations that would make something else of a number, a letter or a sign at the end of a reply."""
     word = _last_word(reply)
-    yield from ("0", ".5", ",000", "-one", " one", " hundred", " million", " and one", " thousand")
-    for number in NUMBER_WORDS:
+    yield from ("0", "5", ".5", ",000", " 000 000", "-one", " one", " hundred", " million", " and one", " thousand", " first")
+    yield from ("^2", "e5", "/2", " 1/2", " × 10^3", " x 10^3", "th", " of May", " May", ". B.", " B C", ".B", "+", "#", "-")
+    yield from (" sharp", " flat", "'s", "\u0301")
+    for number in _WORDS_OF_NUMBERS:
         if number.startswith(word):
             yield number[len(word) :]
             yield number[len(word) :] + " one"

@@ -12,11 +12,14 @@ from robust_eval.error import UserError
 from robust_eval.grader.letter import LetterChoices, chosen_letter
 from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
-from robust_eval.normalization import first_line, normalize
+from robust_eval.grader.accepted import accepted_answers, comparable, holds
+from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
-from robust_eval.reader.base import NO_LETTER
+from robust_eval.reader.asides import is_denial
+from robust_eval.reader.base import FIRST_LINE, NO_LETTER
+from robust_eval.reader.markup import without_footnotes
 from robust_eval.reader.reasoning import without_reasoning
-from robust_eval.reader.reply import LAST_SENTENCE, spoken
+from robust_eval.reader.reply import free_text_of
 from robust_eval.store.stored_model import StoredModel
 
 NO_VERDICT = "no verdict"
@@ -35,13 +38,16 @@ class Verdict:
     """Whether nobody could say whether it is right, although there is an accepted answer."""
     uncertain: bool = False
     """Whether the scopes of the reply disagree on right or wrong."""
+    identical: bool = False
+    """Whether all of the reply is an accepted answer."""
 
 
-class _Said(NamedTuple):
-    """What is graded of a reply: the answer, and a longer text in which accepted answers are ``searched``, if any."""
+class _Graded(NamedTuple):
+    """The answer that is graded of a ``reply``; ``by_scopes`` where a reader of whole replies found it."""
 
+    reply: str
     answer: str
-    searched: str | None = None
+    by_scopes: bool = False
 
 
 class FreeReply(NamedTuple):
@@ -51,18 +57,20 @@ class FreeReply(NamedTuple):
     text: str
     form: str
     """Its normal form, never empty."""
-    accepted: Sequence[str]
+    accepted: tuple[str, ...]
     """The distinct normal forms of the accepted answers, at least one."""
-    searched: str
-    """The normal form in which accepted answers are looked for: that of the answer, or of all that was said in a reply
-    that is too long for its answer to be told. There they stand first as often as last."""
+    searched: Sequence[str]
+    """The normal forms in which accepted answers are searched: those of the answer without its asides."""
+    identical: bool = False
+    """Whether all of the reply, as it stands or in normal form, is an accepted answer."""
     uncertain: bool = False
-    """Whether the scopes of the reply disagree on right or wrong."""
+    """Whether the narrow and the wide scope of the reply disagree on right or wrong by comparison with the accepted
+    answers: such a reply is the first to be judged or labelled."""
 
     @property
     def exact(self) -> bool:
         """Whether it equals an accepted answer."""
-        return self.form in self.accepted
+        return self.identical or self.form in self.accepted
 
     @property
     def line(self) -> str:
@@ -87,6 +95,9 @@ class Grader(ABC):
     """Which replies choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
     one; strict, those that are one and nothing else."""
 
+    accents: str = field(default="fold", kw_only=True)
+    """fold: São Paulo is Sao Paulo; keep: accents of Latin and Greek letters tell answers apart."""
+
     asks = False
     """Whether a model is asked for verdicts."""
     first_line = True
@@ -95,6 +106,8 @@ class Grader(ABC):
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
             raise ValueError(f"letter must be anchored or strict, not {self.letter}")
+        if self.accents not in ("fold", "keep"):
+            raise ValueError(f"accents must be fold or keep, not {self.accents}")
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
@@ -162,7 +175,7 @@ class Grader(ABC):
 
         Asked before anything else is: UserError where a question lacks what the grader needs.
         """
-        counts = {question.id: accepted_answers(question)[1] for question in questions}
+        counts = {question.id: accepted_answers(question, self.accents)[1] for question in questions}
         return {question_id: count for question_id, count in counts.items() if count}
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:
@@ -171,7 +184,7 @@ class Grader(ABC):
         """
         by_id = {question.id: question for question in questions}
         asked = [
-            (question_id, self._said(by_id[question_id], *reply))
+            (question_id, self._graded(by_id[question_id], *reply))
             for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
         ]
         verdicts = self._verdicts(by_id, dict.fromkeys(asked))
@@ -184,8 +197,10 @@ class Grader(ABC):
             question_id, verdict = key[0], verdicts[key]
             if outcome in NO_REPLY:
                 verdict = Verdict(None, None, None)
+            elif outcome == "invalid" and verdict.identical:  # what looks like a mark is the answer
+                outcome, reason = "ok", None
             elif outcome in NO_ANSWER and verdict.correct is not None:
-                verdict = Verdict(None, False, False)
+                verdict = Verdict(None, False, False, uncertain=verdict.uncertain)
             invalid = outcome == "ok" and verdict.label is None and bool(by_id[question_id].choices)
             unjudged = outcome == "ok" and verdict.missing
             columns["outcome"].append("invalid" if invalid else "error" if unjudged else outcome)
@@ -198,50 +213,73 @@ class Grader(ABC):
             graded = graded.set_column(graded.schema.get_field_index(name), field, pa.array(values, field.type))
         return graded
 
-    def _said(self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None) -> _Said:
-        """Return what is graded of a reply: what a reader found in it; all of it where there was no reader, or where a
+    def _graded(
+        self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None
+    ) -> _Graded:
+        """Return what is graded of a reply: the answer of a reader; all of it where there was no reader, or where a
         letter must be all that was said.
         """
         if question.choices and self._strict:
-            return _Said(without_reasoning(text) or "")
+            return _Graded(text, without_reasoning(text) or "")
         if not rule and not reason:
-            return _Said(text)
-        return _Said(answer or "", spoken(text) if rule == LAST_SENTENCE else None)
+            return _Graded(text, text)
+        return _Graded(text, answer or "", bool(rule) and rule != FIRST_LINE)
 
     def _verdicts(
-        self, questions: Mapping[str, Question], replies: Iterable[tuple[str, _Said]]
-    ) -> dict[tuple[str, _Said], Verdict]:
+        self, questions: Mapping[str, Question], replies: Iterable[tuple[str, _Graded]]
+    ) -> dict[tuple[str, _Graded], Verdict]:
         """Return one verdict for each distinct (question, reply); all free text is judged in one call."""
-        accepted = {question_id: accepted_answers(question)[0] for question_id, question in questions.items()}
-        verdicts: dict[tuple[str, _Said], Verdict] = {}
-        free: dict[tuple[str, _Said], FreeReply] = {}
+        accepted = {name: accepted_answers(question, self.accents)[0] for name, question in questions.items()}
+        verdicts: dict[tuple[str, _Graded], Verdict] = {}
+        free: dict[tuple[str, _Graded], FreeReply] = {}
         for key in replies:
-            question_id, (text, searched) = key
-            question, forms = questions[question_id], accepted[question_id]
+            question_id, graded = key
+            question, answers = questions[question_id], accepted[question_id]
             if question.choices:
-                letter = chosen_letter(text, len(question.choices), self._strict)
-                right = None if question.correct is None else letter == LETTERS[question.correct]
-                verdicts[key] = Verdict(letter, right, right)
-            elif not forms:
-                verdicts[key] = Verdict(normalize(text) or None, None, None)
-            elif not normalize(text):
-                verdicts[key] = Verdict(None, False, False)
+                verdicts[key] = self._letter_verdict(question, graded)
+            elif not answers:
+                verdicts[key] = Verdict(normalize(graded.answer, self.accents) or None, None, None)
             else:
-                free[key] = FreeReply(question, text, normalize(text), forms, normalize(searched or text))
+                reply = self._free_reply(question, graded, answers)
+                if reply.form:
+                    free[key] = reply
+                else:
+                    verdicts[key] = Verdict(None, False, False)
         for (key, reply), right in zip(free.items(), self.right(list(free.values())), strict=True):
-            verdicts[key] = Verdict(reply.form, right, reply.exact, missing=right is None)
+            right = True if reply.identical else right
+            verdicts[key] = Verdict(reply.form, right, reply.exact, right is None, reply.uncertain, reply.identical)
         return verdicts
 
+    def _letter_verdict(self, question: Question, graded: _Graded) -> Verdict:
+        letter = chosen_letter(graded.answer, len(question.choices), self._strict)
+        right = None if question.correct is None else letter == LETTERS[question.correct]
+        return Verdict(letter, right, right)
 
-def accepted_answers(question: Question) -> tuple[list[str], int]:
-    """Return the distinct normal forms of a question's accepted answers, and how many aliases normalise to nothing.
+    def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
+        """Return a free-text reply with the scopes in which accepted answers are searched."""
+        whole = " ".join(graded.reply.split())
+        identical = whole in (" ".join(text.split()) for text in question.answers if text.strip()) or (
+            normalize(whole, self.accents) in accepted
+        )
+        if identical or not graded.by_scopes:
+            answer = whole if identical else graded.answer
+            form = normalize(answer, self.accents)
+            return FreeReply(question, answer, form, accepted, forms(answer, self.accents), identical)
+        scopes = free_text_of(graded.reply)
+        form = normalize(graded.answer, self.accents)
+        affirmed = tuple(each for each in accepted if not is_denial(each))
+        denied = self._says(scopes.answer, tuple(each for each in accepted if is_denial(each)))
+        certain, whole = (denied or self._says(text, affirmed) for text in (scopes.certain, scopes.whole))
+        searched = self._forms(scopes.answer if denied else scopes.graded)
+        return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not whole)
 
-    Such an alias (",", "A", ".") would be contained in every reply (docs/methods.md, §0).
-    """
-    usable = comparable(question.answers)
-    return list(dict.fromkeys(map(normalize, usable))), len(question.answers) - len(usable)
+    def _says(self, text: str, accepted: tuple[str, ...]) -> bool:
+        return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))
 
+    def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
+        """Return whether a normal form holds an accepted one, as far as comparison can say."""
+        return holds(form, accepted)
 
-def comparable(texts: Sequence[str]) -> list[str]:
-    """Return those of the texts that do not normalise to nothing."""
-    return [text for text in texts if normalize(text)]
+    def _forms(self, text: str) -> list[str]:
+        """Return the normal forms of a text, and of what it is without footnotes."""
+        return [form for each in dict.fromkeys((text, without_footnotes(text))) for form in forms(each, self.accents)]

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, answer_table
 from robust_eval.error import UserError
-from robust_eval.grader.base import Grader, accepted_answers
+from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.base import Grader
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.question import LETTERS, Question
@@ -76,7 +77,7 @@ def grade_reply(
 
     Examples
     --------
-    >>> found = grade_reply("The answer is Paris.", answers=["Paris", "City of Light"])
+    >>> found = grade_reply("The answer is Paris", answers=["Paris", "City of Light"])
     >>> found.correct, found.label, found.answer, found.uncertain
     (True, 'paris', 'Paris', False)
     >>> found = grade_reply("The answer is B.", answers=["4 m/s"], choices=["3 m/s", "4 m/s"])
@@ -104,7 +105,7 @@ def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
     if not options:
         question = Question("", "", answers=accepted)
         if accepted and not accepted_answers(question)[0]:
-            raise UserError("answers must hold an accepted answer with letters or digits")
+            raise UserError("answers must hold an accepted answer that is not blank")
         return question
     if not 2 <= len(options) <= len(LETTERS):
         raise UserError(f"choices must hold 2 to {len(LETTERS)} texts, not {len(options)}")

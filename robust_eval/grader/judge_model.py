@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.error import UserError
-from robust_eval.grader.base import FreeReply, Grader, accepted_answers, comparable
+from robust_eval.grader.accepted import accepted_answers, comparable
+from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig
@@ -141,7 +142,7 @@ class JudgeModel(Grader):
     def _compared(self, replies: Sequence[FreeReply]) -> list[bool | None]:
         """Return the verdict on each reply that needs no judge; None where the judge is asked."""
         if self.cascade == "uncertain":
-            matched = Matching().right(replies)
+            matched = Matching(accents=self.accents).right(replies)
             return [None if reply.uncertain else right for reply, right in zip(replies, matched, strict=True)]
         return [True if self.cascade == "exact" and reply.exact else None for reply in replies]
 
@@ -160,7 +161,7 @@ class JudgeModel(Grader):
         if question.choices or not accepted:
             return []
         text = max(comparable(question.answers), key=len)
-        replies = [FreeReply(question, f"{text} {number}", text, accepted, text) for number in range(answers)]
+        replies = [FreeReply(question, f"{text} {number}", text, accepted, [text]) for number in range(answers)]
         return [self.request(reply) for reply in replies]
 
     def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
@@ -256,7 +257,7 @@ def _key(reply: FreeReply) -> str:
 def _compared(question: Question, one: str, other: str) -> FreeReply:
     """Return the second of two answers as a reply to the question, of which the first is the reference."""
     asked = replace(question, id=json.dumps([question.id, one]), answers=(one,))
-    return FreeReply(asked, other, normalize(other), [normalize(one)], normalize(other))
+    return FreeReply(asked, other, normalize(other), (normalize(one),), [normalize(other)])
 
 
 def _majority(votes: Sequence[bool | None]) -> bool | None:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robust_eval.grader.accepted import accepted_answers, compounds, holds, holds_compound, with_plurals
 from robust_eval.grader.answer_matcher import AnswerMatcher
-from robust_eval.grader.base import FreeReply, Grader, accepted_answers
-from robust_eval.normalization import has_words, is_one_character
+from robust_eval.grader.base import FreeReply, Grader
+from robust_eval.normalization import is_one_character
 from robust_eval.question import Question
 
 
@@ -17,26 +18,37 @@ class Matching(Grader):
     """word: an accepted answer must stand in the reply as whole words. substring: anywhere ("He" is in "There"), but
     for one of a single letter or sign ("U" is not in "Uruguay"). equal: the reply must be an accepted answer, and
     nothing else."""
+    spelling: str = "lenient"
+    """lenient: a space or hyphen inside a word ("bee keeper") and the plural -s of its last word make no other answer;
+    strict: they do."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.contains not in ("word", "substring", "equal"):
             raise ValueError(f"contains must be word, substring or equal, not {self.contains}")
+        if self.spelling not in ("lenient", "strict"):
+            raise ValueError(f"spelling must be lenient or strict, not {self.spelling}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Tell whether each reply contains an accepted answer, or is one."""
+        """Return whether each reply contains an accepted answer, or is one."""
         if self.contains == "equal":
             return [reply.exact for reply in replies]
-        return [any(self._contains(reply.searched, alias) for alias in reply.accepted) for reply in replies]
+        return [reply.exact or any(self._holds(form, reply.accepted) for form in reply.searched) for reply in replies]
 
-    def _contains(self, reply: str, alias: str) -> bool:
-        return has_words(reply, alias) if self.contains == "word" or is_one_character(alias) else alias in reply
+    def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
+        """See Grader."""
+        if self.contains == "substring":
+            parts = [alias for alias in accepted if not is_one_character(alias)]
+            return holds(form, accepted) or any(alias in form for alias in parts)
+        if self.spelling == "strict":
+            return holds(form, accepted)
+        return holds(form, with_plurals(accepted)) or holds_compound(form, compounds(accepted))
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
         """Return the rule as it applies to a free-text answer that is being written; None where whole words do not
         count.
         """
-        accepted, _ = accepted_answers(question)
+        accepted, _ = accepted_answers(question, self.accents)
         if question.choices or not accepted or self.contains != "word":
             return None
-        return AnswerMatcher(accepted)
+        return AnswerMatcher(accepted, self.accents, lenient=self.spelling == "lenient")

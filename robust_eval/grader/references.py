@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from robust_eval.error import UserError
-from robust_eval.grader.base import FreeReply, Grader, accepted_answers, comparable
+from robust_eval.grader.accepted import accepted_answers, comparable
+from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.grader.cosine import nearness
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.question import Question

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from robust_eval.answer import rows, temperature_name
 from robust_eval.error import UserError
-from robust_eval.grader.base import accepted_answers
+from robust_eval.grader.accepted import accepted_answers
 from robust_eval.metric.score import PERSON, PERSON_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.normalization import unified
+from robust_eval.normalization import UNSEGMENTED, unified
 
 Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 _REPLACEMENT = "\ufffd"
+_UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -103,8 +104,14 @@ class TokenTexts:
 
 @lru_cache(maxsize=1 << 12)
 def is_boundary(character: str) -> bool:
-    """Return whether a character ends a word: white space, punctuation, a symbol."""
-    return character.isspace() or unicodedata.category(character)[0] in "PS"
+    """Return whether a character ends the word before it: white space, punctuation, a symbol, or a character of a script
+    without spaces between words.
+    """
+    return (
+        character.isspace()
+        or unicodedata.category(character)[0] in "PS"
+        or (not character.isascii() and _UNSEGMENTED.match(character) is not None)
+    )
 
 
 def incomplete_bytes(text: bytes) -> int:

@@ -9,20 +9,20 @@ NOT_ENDED = "reasoning not ended"
 NOTHING = "nothing said"
 NO_LETTER = "no letter"
 """Reasons why a reply has no answer."""
+FIRST_LINE = "first line"
+"""Rule of the reader that looks no further."""
 
 
 class Reading(NamedTuple):
     """The answer that was read in a reply: a text in one line, or a letter; empty where there is none.
 
-    ``rule`` says how it was found, ``reason`` why there is none. ``wide`` is the text of the wide scope, in which an
-    accepted answer may stand as well: where it says otherwise than ``answer``, the reading is uncertain. ``uncertain``
-    says so of a letter, which the reader alone can tell.
+    ``rule`` says how it was found, ``reason`` why there is none. ``uncertain`` says of a letter that the scopes of the
+    reply disagree; of free text the grader says so.
     """
 
     answer: str
     rule: str
     reason: str = ""
-    wide: str = ""
     uncertain: bool = False
 
 

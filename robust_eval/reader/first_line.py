@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from robust_eval.normalization import first_line
 from robust_eval.question import Question
-from robust_eval.reader.base import NOT_ENDED, NOTHING, Reader, Reading
+from robust_eval.reader.base import FIRST_LINE, NOT_ENDED, NOTHING, Reader, Reading
 from robust_eval.reader.markup import without_template
 from robust_eval.reader.reasoning import without_reasoning
 
@@ -25,4 +25,4 @@ class FirstLine(Reader):
             return Reading("", "", NOT_ENDED)
         spoken = without_template(spoken)
         answer = spoken if question.choices else first_line(spoken)
-        return Reading(answer, "first line") if answer else Reading("", "", NOTHING)
+        return Reading(answer, FIRST_LINE) if answer else Reading("", "", NOTHING)

@@ -15,6 +15,7 @@ _ANOTHER_TURN = re.compile(
 """The first line of a turn that is not the model's: it wrote on where it should have ended."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?|```", re.M)
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox|emph|boldsymbol)\s*\{([^{}]*)\}")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$?|\\[,;!]|\\(?:quad|left|right)\b")
 _TAG = re.compile(r"</?(?:[biup]|(?i:em|strong|br|span|div|code|pre|center|h\d|li|ul|ol))\b[^<>]*>")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
@@ -25,7 +26,23 @@ _EMPHASIS = re.compile(
 _STRAY_EMPHASIS = re.compile(r"\*\*|(?<!\w)__(?!\w)")
 _WHITE_ON_BLACK = {first + n: letter for first in (0x1F150, 0x1F170) for n, letter in enumerate(ascii_uppercase)}
 """Circled and boxed letters that Unicode's compatible forms leave as they are: 🅐, 🅰."""
+_FOOTNOTE_BRACKETS = re.compile(r"(?<=[\w.,;:!?)\"”’])(?:\s?\[(?:\d{1,3}|citation needed)\])+(?![(\w])")
+_FOOTNOTE_DIGITS = re.compile(r"(?<=[^\W\d_]{3})\d{1,3}(?=[.,;:!?)]*(?:\s|\Z))")
+_FOOTNOTE_AFTER_YEAR = re.compile(r"\b(1[0-9]{3}|20[0-9]{2})\d{1,2}(?=[.,;:!?)]+(?:\s|\Z))")
+_LINKING = "in|on|by|at|of|from|the|is|was|are|and|for|to|with|as|called|named"
+_GLUED_BEFORE = re.compile(rf"(?:(?<=\s)|(?<=[a-z]{{3}})|\A)(?:{_LINKING})(?=[A-Z0-9])")
+_GLUED_AFTER = re.compile(rf"(?<=\d\d)(?:{_LINKING}|after|who|which)(?=\s)|(?<=[a-z]{{3}})(?:on|in|and|by|at|of) (?=[A-Z])")
 _BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
+
+
+def without_footnotes(text: str) -> str:
+    """Return a text without footnote marks behind words, and with the words apart that a lost link glued together.
+
+    >>> without_footnotes("It was signed inParis1. He left on April 30, 18032.")
+    'It was signed in Paris. He left on April 30, 1803.'
+    """
+    text = _FOOTNOTE_DIGITS.sub("", _FOOTNOTE_AFTER_YEAR.sub(r"\1", text))
+    return _GLUED_AFTER.sub(r" \g<0>", _GLUED_BEFORE.sub(r"\g<0> ", text))
 
 
 def without_template(reply: str) -> str:
@@ -61,12 +78,12 @@ def plain(reply: str) -> str:
     reply = _LINK.sub(r"\1", reply)
     before = None
     while before != reply:
-        before, reply = reply, _LATEX_WORD.sub(r"\1", reply)
+        before, reply = reply, _FRACTION.sub(r"\1/\2", _LATEX_WORD.sub(r"\1", reply))
     reply = _LATEX_SIGNS.sub("", reply)
     reply = _BULLET.sub("", _HEADING.sub("", reply))
     for _ in range(2):  # ***both*** and **_nested_**
         reply = _EMPHASIS.sub(lambda found: next(text for text in found.groups() if text is not None), reply)
-    return _STRAY_EMPHASIS.sub("", reply).strip()
+    return _FOOTNOTE_BRACKETS.sub("", _STRAY_EMPHASIS.sub("", reply)).strip()
 
 
 def compatible(reply: str) -> str:

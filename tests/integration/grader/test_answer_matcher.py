@@ -1,5 +1,4 @@
 import re
-import unicodedata
 from functools import cache
 
 import numpy as np
@@ -10,7 +9,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.token_texts import TokenTexts
-from robust_eval.normalization import normalize
+from robust_eval.normalization import normalize, unified
 from robust_eval.question import Question
 
 BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")
@@ -168,5 +167,5 @@ def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
         left |= {form[cut:] for cut in cuts}
     for token in rule.next_tokens(prefix, texts).begun:
         line = texts.raw[token].split(b"\n", 1)[0].decode()
-        key = unicodedata.normalize("NFKC", line).casefold()
+        key = unified(line)
         assert any(rest.startswith((key, key[1:])) and len(key.strip()) < len(rest) for rest in left), key

@@ -27,14 +27,14 @@ def grade(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_free_reply_is_shown_with_its_answer_and_what_matches(grade: Grade):
-    lines = grade("The answer is Paris.", "--answers", "City of Light", "Paris", "--answers", "?")
+    lines = grade("The answer is Paris", "--answers", "City of Light", "Paris", "--answers", " ")
     assert lines[0] == "extracted answer: Paris"
     assert lines[1].startswith("rule:             ")
     assert lines[2:] == [
         "normalised form:  paris",
         "accepted answers: City of Light (normalised: city of light)",
         "                  Paris (normalised: paris), matches",
-        "                  ? (nothing is left when it is normalised)",
+        "                    (nothing is left when it is normalised)",
         "verdict:          right",
         "uncertain:        no",
     ]

@@ -17,7 +17,7 @@ QUESTION = Question("q", "What is the capital of France?", ("Paris",))
 
 
 def reply(text: str, uncertain: bool = False) -> FreeReply:
-    return FreeReply(QUESTION, text, normalize(text), ["paris"], normalize(text), uncertain)
+    return FreeReply(QUESTION, text, normalize(text), ("paris",), (normalize(text),), uncertain=uncertain)
 
 
 REPLIES = [

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import SCHEMA, answer_table
-from robust_eval.grader.base import accepted_answers
+from robust_eval.grader.accepted import accepted_answers
 from robust_eval.grader.matching import Matching
 from robust_eval.question import Question
 

@@ -1,0 +1,85 @@
+"""Accepted answers in normal form, and whether a reply holds one of them as whole words."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from robust_eval.normalization import forms, has_words, normalize
+from robust_eval.question import Question
+
+_SHORTEST = 5
+"""Letters of a word that may be written with a space inside, and of a plural, at least."""
+
+
+def accepted_answers(question: Question, accents: str = "fold") -> tuple[tuple[str, ...], int]:
+    """Return the distinct normal forms of a question's accepted answers, and how many aliases are blank."""
+    usable = comparable(question.answers)
+    found = (form for text in usable for form in forms(text, accents))
+    return tuple(dict.fromkeys(found)), len(question.answers) - len(usable)
+
+
+def comparable(texts: Sequence[str]) -> list[str]:
+    """Return those of the texts that are not blank."""
+    return [text for text in texts if normalize(text)]
+
+
+def holds(form: str, accepted: Iterable[str]) -> bool:
+    """Return whether a normal form holds one of the accepted ones as whole words."""
+    return any(has_words(form, words) for words in accepted)
+
+
+@lru_cache(maxsize=1 << 12)
+def with_plurals(accepted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return normal forms, and those with the plural -s of their last word put on or taken off.
+
+    >>> with_plurals(("chromosome", "lungs", "paris", "glass", "1945"))
+    ('chromosome', 'lungs', 'paris', 'glass', '1945', 'chromosomes', 'lung')
+    """
+    return tuple(dict.fromkeys((*accepted, *filter(None, map(_other_number, accepted)))))
+
+
+def _other_number(form: str) -> str:
+    last = form.rpartition(" ")[2]
+    if not (last.isascii() and last.isalpha()) or last.endswith(("ss", "us", "is", "x", "z", "ch", "sh", "y")):
+        return ""
+    if last.endswith("s"):
+        return form[:-1] if len(last) >= _SHORTEST else ""
+    return f"{form}s" if len(last) >= _SHORTEST - 1 else ""
+
+
+@lru_cache(maxsize=1 << 12)
+def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return normal forms of letters alone, each as one word: their parts may be written together or apart.
+
+    >>> compounds(("bee keeper", "rearview mirror", "u 2", "he"))
+    ('beekeeper', 'rearviewmirror')
+    """
+    joined = (form.replace(" ", "") for form in accepted)
+    return tuple(dict.fromkeys(word for word in joined if len(word) >= _SHORTEST and word.isalpha()))
+
+
+def holds_compound(form: str, words: Iterable[str]) -> bool:
+    """Return whether a normal form holds one of the words, which may be parted by spaces in it.
+
+    >>> holds_compound("he is bee keeper", ["beekeeper"]), holds_compound("he is bee keepers", ["beekeeper"])
+    (True, False)
+    """
+    joined = form.replace(" ", "")
+    edges: set[int] | None = None
+    for word in words:
+        place = joined.find(word)
+        while place >= 0:
+            if edges is None:
+                edges = _edges(form)
+            if place in edges and place + len(word) in edges:
+                return True
+            place = joined.find(word, place + 1)
+    return False
+
+
+def _edges(form: str) -> set[int]:
+    """Return where words begin and end in a normal form without its spaces."""
+    edges, place = {0}, 0
+    for word in form.split():
+        place += len(word)
+        edges.add(place)
+    return edges
