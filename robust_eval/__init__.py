@@ -1,8 +1,8 @@
 """How firmly does a language model hold the facts that it answers right?
 
 ``robust_eval.run`` measures a model, ``load`` reads a run, ``compare`` compares runs, ``score`` scores answers of one's
-own (docs/python.md). The other names are for parts of one's own (docs/extend.md). Everything is imported when it is
-first used, because some of it takes seconds.
+own, ``grade_reply`` grades one reply (docs/python.md). The other names are for parts of one's own (docs/extend.md).
+Everything is imported when it is first used, because some of it takes seconds.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ _HOMES = {
     "dataset.selection": ("Selection",),
     "error": ("UserError",),
     "grader.base": ("FreeReply", "Grader"),
+    "grader.graded_reply": ("GradedReply", "grade_reply"),
     "exchange.loaded_answers": ("LoadedAnswers", "load_answers"),
     "metric.comparison_view": ("ComparisonView",),
     "metric.figure": ("DETAIL", "HEADLINE", "Figure"),

@@ -18,6 +18,8 @@ from .exchange.loaded_answers import LoadedAnswers as LoadedAnswers
 from .exchange.loaded_answers import load_answers as load_answers
 from .grader.base import FreeReply as FreeReply
 from .grader.base import Grader as Grader
+from .grader.graded_reply import GradedReply as GradedReply
+from .grader.graded_reply import grade_reply as grade_reply
 from .metric.comparison_view import ComparisonView as ComparisonView
 from .metric.figure import DETAIL as DETAIL
 from .metric.figure import HEADLINE as HEADLINE

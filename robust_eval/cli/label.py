@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from robust_eval.answer import write_parquet
 from robust_eval.error import UserError, first_line
@@ -72,6 +73,8 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
     drawn = sample(labelled.graded, arguments.by, size, int(labelled.run.settings["seed"]))
     if not drawn:
         raise UserError(f"{arguments.run} has no answer with a verdict that labels could correct")
+    if arguments.by == ANSWER and pc.any(labelled.graded["uncertain"]).as_py():
+        terminal().print("uncertain replies come first, in turns with others: figures stay unbiased wherever you stop")
     labelling = Labelling(file, drawn, labelled.questions, arguments.labeller or _user())
     show = _on_page if arguments.page else _in_terminal
     name = f"{labelled.run.settings['model.name']} on {labelled.run.settings['dataset.name']}"

@@ -25,6 +25,7 @@ COMMANDS = {
     "baseline": Command("robust_eval.cli.baseline", "name runs to gate by"),
     "ask": Command("robust_eval.cli.ask", "ask one question live, in several wordings"),
     "label": Command("robust_eval.cli.label", "say which answers are right, to correct the figures"),
+    "grade": Command("robust_eval.cli.grade", "grade one reply, and show why it is right or wrong"),
     "graders": Command("robust_eval.cli.graders", "compare graders with what people say of answers"),
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
     "train-question-types": Command("robust_eval.cli.train_question_types", "train the classifier of question types"),

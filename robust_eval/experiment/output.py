@@ -34,7 +34,10 @@ from robust_eval.runtime.environment import environment
 
 DRAWN = "drawn"
 """The folder under mlruns/ that says where the figures lie that were drawn before."""
-COUNTED = ("questions.asked", "questions.kept", "prompts.asked", "prompts.found", "replies.came", "replies.cut")
+COUNTED = (
+    *("questions.asked", "questions.kept", "prompts.asked", "prompts.found"),
+    *("replies.came", "replies.cut", "replies.uncertain"),
+)
 """The counts by which people look for runs."""
 
 

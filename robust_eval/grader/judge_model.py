@@ -15,6 +15,7 @@ from robust_eval.answer import rows
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers, comparable
 from robust_eval.grader.base import FreeReply, Grader
+from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.normalization import normalize
@@ -58,7 +59,8 @@ class JudgeModel(Grader):
     rubric: str = ""
     """What a right reply must do, with form=rubric."""
     cascade: str = "exact"
-    """exact: what equals an accepted answer is right, and the judge is not asked; none: it is asked for every reply."""
+    """exact: a reply that equals an accepted answer is right, and the judge is not asked; uncertain: the judge is asked
+    about uncertain replies alone, and the others keep the verdict of grader=matching; none: it is asked about all."""
     votes: int = 1
     """Verdicts on each reply, of which the majority counts; an odd number."""
     temperature: float = 0.0
@@ -78,8 +80,8 @@ class JudgeModel(Grader):
             raise ValueError(f"form must be {EQUIVALENCE}, {SUPPORT} or {RUBRIC}, not {self.form}")
         if (self.form == RUBRIC) != bool(self.rubric):
             raise ValueError("rubric must say what a right reply does with form=rubric, and with no other form")
-        if self.cascade not in ("exact", "none"):
-            raise ValueError(f"cascade must be exact or none, not {self.cascade}")
+        if self.cascade not in ("exact", "uncertain", "none"):
+            raise ValueError(f"cascade must be exact, uncertain or none, not {self.cascade}")
         if self.votes < 1 or self.votes % 2 == 0:
             raise ValueError(f"votes must be an odd number, not {self.votes}")
         if not (0 <= self.temperature < math.inf and (self.temperature > 0) == (self.votes > 1)):
@@ -120,17 +122,29 @@ class JudgeModel(Grader):
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool | None]:
-        """Tell whether each reply is right; the judge is asked for all that no exact rule decides, at once."""
-        open_ = [reply for reply in replies if not (self.cascade == "exact" and reply.exact)]
-        verdicts = self._asked_for(open_, "verdicts")
+        """Tell whether each reply is right; the judge is asked about all that the cascade leaves open, at once, and
+        about uncertain ones first.
+        """
+        compared = self._compared(replies)
+        open_ = [reply for reply, right in zip(replies, compared, strict=True) if right is None]
+        verdicts = self._asked_for(sorted(open_, key=lambda reply: not reply.uncertain), "verdicts")
         if self.bias and open_:
             self._measure_bias(open_, verdicts)
-        found = [True if self.cascade == "exact" and reply.exact else verdicts[_key(reply)] for reply in replies]
+        found = [
+            verdicts[_key(reply)] if right is None else right for reply, right in zip(replies, compared, strict=True)
+        ]
         if missing := sum(verdict is None for verdict in found):
             log.warning(
                 "%d of %d replies have no verdict: they are left out, and counted as errors", missing, len(found)
             )
         return found
+
+    def _compared(self, replies: Sequence[FreeReply]) -> list[bool | None]:
+        """Return the verdict on each reply that needs no judge; None where the judge is asked."""
+        if self.cascade == "uncertain":
+            matched = Matching(accents=self.accents).right(replies)
+            return [None if reply.uncertain else right for reply, right in zip(replies, matched, strict=True)]
+        return [True if self.cascade == "exact" and reply.exact else None for reply in replies]
 
     def closed(self) -> "JudgeModel":
         """See :class:`Grader`."""

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -32,29 +34,50 @@ def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
     """Return the answers to be labelled, in the order in which they are shown, of the graded answers of a run.
 
     Only answers that count are drawn: those with a verdict, and to choices as they stand in their question, because
-    that is how people see it. By answer a stratum is a sampler, a temperature and a verdict. Its share of the sample
-    is proportional to the square root of its size, so that rare verdicts are not left out and large strata are not
-    stinted (power allocation; Bankier, The American Statistician 42, 1988). Any beginning of the order is such a
-    sample, so labelling may stop anywhere. By question ``size`` counts questions, each of which is as likely to be
-    drawn.
+    that is how people see it. By answer a stratum is a sampler, a temperature, a verdict, and whether that is
+    uncertain. Uncertain answers come first: every other answer is one, until all of them are drawn. Among them, and
+    among the others, the share of a stratum is proportional to the square root of its size, so that rare verdicts are
+    not left out and large strata are not stinted (power allocation; Bankier, The American Statistician 42, 1988). Any
+    beginning of the order is a sample of both with known probabilities, so labelling may stop anywhere. By question
+    ``size`` counts questions, each of which is as likely to be drawn.
     """
-    found = verdicts(graded)
     columns = ("question_id", "text", SAMPLER, "rewrite", "temperature", "trial")
-    asked = zip(rows(graded, *columns), found.tolist(), graded["form"].to_pylist(), strict=True)
-    table = [(row, right) for row, right, form in asked if not math.isnan(right) and form is None]
+    answers = zip(rows(graded, *columns), verdicts(graded).tolist(), rows(graded, "form", "uncertain"), strict=True)
+    table = [
+        (row, right, bool(doubt)) for row, right, (form, doubt) in answers if not math.isnan(right) and form is None
+    ]
     if by == QUESTION:
-        ids = {row[0][0] for row in table}
+        ids = {row[0] for row, *_ in table}
         chosen = sorted(ids, key=lambda question_id: seeded_rank(seed, question_id))[:size]
         turn_of = {question_id: number for number, question_id in enumerate(chosen)}
-        whole = [Drawn(*(*row, QUESTION, "", 1)) for row, _ in table if row[0] in turn_of]
+        whole = [Drawn(*(*row, QUESTION, "", 1)) for row, *_ in table if row[0] in turn_of]
         return sorted(whole, key=lambda row: (turn_of[row.question_id], row.text))
-    strata = [f"{row[2]}, t = {temperature_name(row[4])}, {'right' if right else 'wrong'}" for row, right in table]
+    strata = [
+        f"{row[2]}, t = {temperature_name(row[4])}, {'right' if right else 'wrong'}{', uncertain' if doubt else ''}"
+        for row, right, doubt in table
+    ]
+    ranks = [seeded_rank(seed, row[2], row[0], *map(str, row[3:])) for row, *_ in table]
+    allocated = _allocated(strata, sorted(range(len(table)), key=ranks.__getitem__))
+    uncertain, certain = ([number for number in allocated if table[number][2] is doubt] for doubt in (True, False))
     sizes = Counter(strata)
-    ranks = [seeded_rank(seed, row[2], row[0], *map(str, row[3:])) for row, _ in table]
-    turn = Counter[str]()
-    order: list[tuple[float, str, int]] = []
-    for number in sorted(range(len(table)), key=ranks.__getitem__):
+    order = list(_alternating(uncertain, certain))[:size]
+    return [Drawn(*(*table[number][0], ANSWER, strata[number], sizes[strata[number]])) for number in order]
+
+
+def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of answers in an order of which any beginning has from each of the ``strata`` a share
+    proportional to the square root of its size; those of one stratum stay in their order.
+    """
+    sizes, turn = Counter(strata), Counter[str]()
+    places: list[tuple[float, str, int]] = []
+    for number in numbers:
         stratum = strata[number]
-        order.append(((turn[stratum] + 0.5) / math.sqrt(sizes[stratum]), stratum, number))
+        places.append(((turn[stratum] + 0.5) / math.sqrt(sizes[stratum]), stratum, number))
         turn[stratum] += 1
-    return [Drawn(*(*table[number][0], ANSWER, stratum, sizes[stratum])) for _, stratum, number in sorted(order)[:size]]
+    return [number for _, _, number in sorted(places)]
+
+
+def _alternating(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
+    """Yield the items of two sequences in turns, and then the rest of the longer one."""
+    for pair in zip_longest(first, second):
+        yield from (number for number in pair if number is not None)

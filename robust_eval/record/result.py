@@ -78,8 +78,8 @@ class Result:
         """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
-        ended by the length limit. Enumerated answers count by their probability. Tokens are counted as a service would
-        count them: each answer with its whole prompt.
+        ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain. Enumerated answers
+        count by their probability. Tokens are counted as a service would count them: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
         counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}
@@ -90,6 +90,7 @@ class Result:
         by_sampler = [_outcomes(table) for table in self.graded.values()]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
         counts["replies.cut"] = sum(map(_cut, self.graded.values()))
+        counts["replies.uncertain"] = sum(map(_uncertain, (self.baseline, *self.graded.values())))
         if self.baseline.num_rows:
             counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
         if replies.num_rows:
@@ -171,6 +172,14 @@ def _cut(table: pa.Table) -> float:
         return math.nan
     cut = pc.fill_null(pc.equal(table["finish_reason"], "length"), False)
     return float(reply_weights(table)[cut.to_numpy(zero_copy_only=False)].sum())
+
+
+def _uncertain(table: pa.Table) -> float:
+    """Count the replies whose verdict is uncertain; NaN where the verdicts do not say it."""
+    if table.num_rows and table["uncertain"].null_count == table.num_rows:
+        return math.nan
+    uncertain = pc.fill_null(table["uncertain"], False).to_numpy(zero_copy_only=False)
+    return float(reply_weights(table)[uncertain.astype(bool)].sum())
 
 
 def _sum(table: pa.Table, column: str) -> float:

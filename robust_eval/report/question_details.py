@@ -27,6 +27,8 @@ ANSWERS = 12
 """Different answers to one wording that are shown; the others are counted."""
 _Key = tuple[int, str, str | None, str, str]
 """Of an answer: rewrite, text, label, verdict, outcome."""
+_READING = ("text", "answer", "rule", "uncertain")
+"""Columns that say what was extracted of a reply, and how."""
 
 
 def details(
@@ -39,8 +41,10 @@ def details(
     ids = [question.id for question in questions]
     greedy = _of(result.baseline, ids)
     verdicts = {
-        question_id: (text, verdict(correct, outcome), outcome)
-        for question_id, text, correct, outcome in rows(greedy, "question_id", "text", "correct", "outcome")
+        question_id: ([cut(text, longest), verdict(correct, outcome), outcome], _reading(reading, longest))
+        for question_id, text, correct, outcome, *reading in rows(
+            greedy, "question_id", "text", "correct", "outcome", *_READING
+        )
     }
     answers = {sampler: _answers(_of(table, ids), longest) for sampler, table in result.graded.items()}
     curves = _curves(result, ids)
@@ -58,8 +62,9 @@ def details(
         if question.context:
             shown["context"] = cut(question.context, 2 * longest)
         if question.id in verdicts:
-            text, said, outcome = verdicts[question.id]
-            shown["greedy"] = [cut(text, longest), said, outcome]
+            shown["greedy"], reading = verdicts[question.id]
+            if reading:
+                shown["greedy_read"] = reading
         if prompt := _prompt(result, question):
             shown["prompt"] = cut(prompt, 8 * longest)
         shown["wordings"] = [cut(wording, longest) for wording in question.rewrites]
@@ -94,6 +99,17 @@ def _of(table: pa.Table, ids: Collection[str]) -> pa.Table:
     return table.filter(pc.is_in(table["question_id"], pa.array(ids, pa.string())))
 
 
+def _reading(columns: Sequence[Any], longest: int) -> list[Any]:
+    """Return the rule by which an answer was extracted, the answer, and 1 where it is uncertain; nothing where no rule
+    is recorded. An answer that is the text of the reply is left out.
+    """
+    text, answer, rule, uncertain = columns
+    if not rule:
+        return []
+    found = cut(answer or "", longest)
+    return [rule, "" if found == cut(text.strip(), longest) else found, int(bool(uncertain))]
+
+
 def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     """Return the different answers to each question: how often each came at which temperature (its probability, where
     they are enumerated), those that came most first; and how it was put to raters (``shown``), where not as it stands:
@@ -104,30 +120,34 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     counts: dict[str, dict[_Key, list[float]]] = defaultdict(dict)
     elected: set[tuple[str, _Key]] = set()
     ended: dict[tuple[str, _Key], float] = defaultdict(float)
-    came: dict[tuple[str, _Key], str] = {}
+    came: dict[tuple[str, _Key], Sequence[Any]] = {}
+    doubtful: dict[str, float] = defaultdict(float)
     names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "finish_reason", "temperature"]
     shown: dict[str, dict[int, str]] = defaultdict(dict)
     for question_id, rewrite, form in rows(table, "question_id", "rewrite", "form"):
         if form is not None:
             shown[question_id][rewrite] = form_of_all(form)
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
-    for (question_id, *key, temperature), weight, won in zip(
-        rows(table, *names), reply_weights(table).tolist(), voted, strict=True
+    for (question_id, *key, temperature), reading, weight, won in zip(
+        rows(table, *names), rows(table, *_READING), reply_weights(table).tolist(), voted, strict=True
     ):
         rewrite, text, label, correct, outcome, reason, finish = key
         fate = f"{outcome}: {reason}" if reason and outcome == "invalid" else outcome
         answer = (rewrite, text.strip(), label, verdict(correct, outcome), fate)
-        came.setdefault((question_id, answer), text)
+        came.setdefault((question_id, answer), reading)
         of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
         of_answer[column[temperature]] += weight
         if finish == "length":
             ended[question_id, answer] += weight
+        if reading[-1]:
+            doubtful[question_id] += weight
         if won:
             elected.add((question_id, answer))
     return {
         question_id: {
             "temperatures": [temperature_name(t) if math.isnan(t) else t for t in temperatures],
             **({"shown": shown[question_id]} if question_id in shown else {}),
+            **({"uncertain": _times(doubtful[question_id])} if question_id in doubtful else {}),
             **_most_frequent(question_id, found, elected, ended, came, longest),
         }
         for question_id, found in counts.items()
@@ -139,14 +159,14 @@ def _most_frequent(
     found: Mapping[_Key, list[float]],
     elected: Collection[tuple[str, _Key]],
     ended: Mapping[tuple[str, _Key], float],
-    came: Mapping[tuple[str, _Key], str],
+    came: Mapping[tuple[str, _Key], Sequence[Any]],
     longest: int,
 ) -> dict[str, Any]:
     """Return the answers that are shown, by wording, with how often the length limit ``ended`` one that it did and how
-    the first of its replies ``came`` where more of it than is shown can be; the others, all of them, and those that the
-    limit ended parted by their verdict.
+    the first of its replies ``came`` where more of it than is shown can be, and how each was read; the others, all of
+    them, and those that the limit ended parted by their verdict.
     """
-    shown, seen = [], Counter[int]()
+    shown, readings, seen = [], [], Counter[int]()
     others: dict[str, list[Sequence[float]]] = defaultdict(list)
     whole: dict[str, list[Sequence[float]]] = defaultdict(list)
     limited: dict[str, float] = defaultdict(float)
@@ -160,13 +180,15 @@ def _most_frequent(
             continue
         won, ends = (question_id, answer) in elected, _times(ended.get((question_id, answer), 0.0))
         line = [rewrite, cut(text, longest), cut(label or "", 40), said, outcome, won, _summed([counts])]
-        reply = cut(came[question_id, answer], max(longest, longest**2 // 50))
+        reply = cut(came[question_id, answer][0], max(longest, longest**2 // 50))
+        readings.append(_reading(came[question_id, answer], longest))
         shown.append([*line, ends, reply] if reply != line[1] else [*line, ends] if ends else line)
     labels = any(label and label != normalize(text) for _, text, label, *_ in islice(found, ANSWERS))
     ends_by_verdict = [[said, _times(limited[said])] for said in VERDICTS if limited[said]]
     return {
         **({"cut": ends_by_verdict} if ends_by_verdict else {}),
         "rows": shown,
+        **({"read": readings} if any(readings) else {}),
         "labels": labels,
         "others": [[said, len(others[said]), _summed(others[said])] for said in VERDICTS if said in others],
         "whole": [[said, _summed(whole[said])] for said in VERDICTS if said in whole],

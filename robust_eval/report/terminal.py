@@ -15,6 +15,7 @@ from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.opening import opening
+from robust_eval.report.uncertain import remedy, uncertain
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
@@ -50,6 +51,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"no answer: {lacking}")
     if said := unread(counts):
         console.print(f"no answer found in {said}")
+    if said := uncertain(counts):
+        console.print(f"{said}; {remedy(result, str(folder))}")
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / GRADED}")
     console.print(f"store:   {store}")

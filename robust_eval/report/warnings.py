@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from robust_eval.record.result import Result
 from robust_eval.report.left_out import unanswered, unasked, unread
+from robust_eval.report.uncertain import remedy, uncertain
 from robust_eval.report.wording import few_kept
 
 CUT = 0.05
@@ -37,6 +38,8 @@ def warnings(result: Result) -> Iterator[Warned]:
         yield Warned(
             f"No answer was found in {said}.", "The settings reader and sampler.*.prompts decide what is found."
         )
+    if said := uncertain(counts):
+        yield Warned(f"{said}.", f"{remedy(result)}.")
     if said := unasked(result):
         yield Warned(f"{said}.", "until=null asks all.")
     if drifted := len(result.drifted()):

@@ -43,6 +43,7 @@ COLUMNS = [
     "reason",
     "cached_tokens",
     "form",
+    "uncertain",
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 
@@ -73,6 +74,7 @@ FULL = {
     "reason": "made up",
     "cached_tokens": 3,
     "form": "choices BA",
+    "uncertain": True,
 }
 BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
 

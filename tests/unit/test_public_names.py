@@ -21,6 +21,7 @@ PUBLIC = {
     "robust_eval.metric.robustness.robustness": ["correct", "ensemble_correct"],
     "robust_eval.metric.answer_entropy.answer_entropy": ["counts"],
     "robust_eval.reader.letters.anchored_letter": ["reply", "choices", "strict"],
+    "robust_eval.grader.graded_reply.grade_reply": ["reply", "answers", "choices", "reader", "grader"],
     "robust_eval.metric.interval.bootstrap": ["statistic", "arrays", "groups", "level", "seed"],
 }
 

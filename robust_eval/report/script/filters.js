@@ -18,6 +18,7 @@ const kinds = [
     : ["firm", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([said]) => said === "right"))],
   ["disagreement", "its raters, or its repeated answers, do not all say the same", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
   ["cut", "the length limit ended replies to it", (row) => replies(row).some(({ cut }) => cut)],
+  ["uncertain", "the extracted answer and the whole reply disagree on right or wrong", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
 ].map(([name, about, holds]) => ({ name, about, rows: new Set(all.filter(holds)) }));
 const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.length); // the others leave all, or nothing
 const holding = Object.fromEntries(offered.map(({ name, rows }) => [name, rows]));

@@ -14,7 +14,7 @@ function makeDetail(row) {
     ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
     : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
   const facts = [["id", quoted(detail.id)], [detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
-  if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1])]]);
+  if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1]), reading(detail.greedy_read)]]);
   for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
   const context = detail.context
     ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
@@ -106,6 +106,18 @@ function curveOf(detail, row) {
   return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.filter(Boolean).join(" ")));
 }
 
+/** Which answer was extracted of a reply, where it is not all of it, by which rule, and whether that is uncertain. */
+const reading = (read) =>
+  read?.length
+    ? element(
+        "small",
+        { class: "read" },
+        ...(read[1] ? ["extracted: ", quoted(read[1]), " "] : []),
+        `(rule: ${read[0]})`,
+        read[2] ? element("strong", { title: "the extracted answer and the whole reply disagree on right or wrong" }, " uncertain") : null,
+      )
+    : null;
+
 /** The replies behind the answers of a table, as they came. */
 const cameAs = (answers) =>
   element(
@@ -141,14 +153,14 @@ function answersOf(name, answers, wordings, row) {
     );
   const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
   let last = null;
-  const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts, cut]) => {
+  const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts, cut], place) => {
     const again = rewrite === last;
     last = rewrite;
     return element(
       "tr",
       {},
       reworded ? element("td", {}, again ? "" : wording(rewrite)) : null,
-      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} times)`) : ""),
+      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} times)`) : "", reading(answers.read?.[place])),
       labelled ? element("td", {}, label) : null,
       element("td", {}, verdict(said)),
       ...counts.map(count),
@@ -180,6 +192,7 @@ function answersOf(name, answers, wordings, row) {
     {},
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `answers of ${name}` }, table),
     answers.cut ? element("p", { class: "note" }, `Ended by the length limit: ${listed(answers.cut)}.`) : null,
+    answers.uncertain ? element("p", { class: "note" }, `Uncertain replies, whose extracted answer and whole text disagree on right or wrong: ${answers.uncertain}.`) : null,
     cameAs(answers.rows),
   );
 }

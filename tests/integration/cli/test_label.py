@@ -106,6 +106,20 @@ def test_labels_are_typed_saved_continued_and_correct_the_figures(run: Path, lab
     assert {name: value for name, value in after.items() if "corrected" not in name} == before
 
 
+def test_uncertain_replies_are_asked_first_in_turns_with_others(run: Path, label: Label):
+    graded = pq.read_table(run / "graded.parquet")
+    assert "uncertain replies" not in label(run, "--sample", 4, typed="q\n")
+
+    doubts = [row % 50 == 0 for row in range(graded.num_rows)]
+    place = graded.schema.get_field_index("uncertain")
+    write_parquet(graded.set_column(place, graded.schema.field(place), pa.array(doubts)), run / "graded.parquet")
+    printed = label(run, "--sample", 6, "--labeller", "ann", typed="r\n" * 6)
+    assert printed.startswith("uncertain replies come first, in turns with others")
+    strata = pq.read_table(run / "labels.parquet")["stratum"].to_pylist()
+    assert [stratum.endswith(", uncertain") for stratum in strata] == [True, False] * 3
+    assert "uncertain replies" not in label(run, "--by", "question", typed="q\n")
+
+
 def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run: Path, label: Label):
     by_truth(run)
     printed = label(run, "--sample", 10_000, "--labeller", "ann")

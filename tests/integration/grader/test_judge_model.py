@@ -133,6 +133,16 @@ def test_what_an_exact_rule_decides_is_not_asked_and_nothing_is_judged_twice(jud
     assert (result.summary()["prompts.asked"], result.summary()["prompts.found"]) == (0, 24)
 
 
+def test_replies_that_are_not_uncertain_keep_the_verdict_of_comparison_where_the_cascade_says_so(
+    judge: ScriptedServer, tmp_path: Path
+):
+    asked = settings(tmp_path, judge, ["X", "The town of X", "It is Boston", "Boston"], "grader.cascade=uncertain")
+    result, graded = judged(tmp_path, 1, *asked)
+    assert graded["correct"].tolist() == [True, False, True, False] * 12  # by temperature, then trial
+    assert not verdict_requests(judge)
+    assert result.description["grader.cascade"] == "uncertain"  # by which a report knows that there is a judge
+
+
 def test_verdicts_that_do_not_come_are_missing_and_are_asked_for_again(judge: ScriptedServer, tmp_path: Path):
     asked = settings(tmp_path, judge, ["The town of X", "It is Boston", "I say X!"])
     down = lambda body: int(re.search(r"town (\d+)", str(body))[1]) % 3 == 0 if "town" in str(body) else False  # noqa: E731

@@ -3,23 +3,28 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browser import NARROW, WIDE, Opened, column, listed
 from contrast import hardly_seen
+from experiments import without_figures
 from playwright.sync_api import Browser, Locator, Page
 from recorded_run import TEMPERATURES, recorded_run
 
-from robust_eval.answer import rows
-from robust_eval.report.page import page_script
+from robust_eval.answer import SCHEMA, rows
+from robust_eval.report.page import page_script, write_page
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
 
 QUESTIONS = 60
 KEPT = QUESTIONS - 9  # each seventh is answered wrong
 METRICS = "[frs,agreement,certainty]"
+READ = "\n(rule: first line)"
+"""What stands below each reply, which is all of it the answer."""
 HOSTILE = {
     "a script": "<script>window.hacked = true; alert(1)</script>",
     "the end of a script": "</script><img src=x onerror='window.hacked = true'></bdi></td>",
@@ -35,6 +40,38 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benign") / "run"
     recorded_run(folder, QUESTIONS, text=["plain"], metrics=METRICS)
     return folder / "run" / "report.html"
+
+
+@pytest.fixture(scope="module")
+def doubted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run with an uncertain greedy reply to one question, and an uncertain sampled one to another."""
+    folder = tmp_path_factory.mktemp("doubted") / "run"
+    with without_figures():
+        result = recorded_run(folder, 14, metrics="[frs]")
+    table = result.graded["temperature_sweep"]
+    row = table["question_id"].to_pylist().index("q5")
+    table = changed(
+        table,
+        row,
+        text="The answer is **answer 5**. Many say otherwise.",
+        answer="<b>answer 5</b>",
+        rule="stated answer",
+        uncertain=True,
+    )
+    baseline = changed(result.baseline, result.baseline["question_id"].to_pylist().index("q3"), uncertain=True)
+    write_page(replace(result, baseline=baseline, graded={"temperature_sweep": table}), [], folder / "report.html")
+    return folder / "report.html"
+
+
+def changed(table: pa.Table, row: int, **values: object) -> pa.Table:
+    """The table with other values in one row."""
+    for name, value in values.items():
+        column = table[name].to_pylist()
+        column[row] = value
+        table = table.set_column(
+            table.schema.get_field_index(name), SCHEMA.field(name), pa.array(column, SCHEMA.field(name).type)
+        )
+    return table
 
 
 @pytest.fixture(params=[(WIDE, "light"), (NARROW, "dark")], ids=str)
@@ -187,25 +224,48 @@ def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
     assert button.get_attribute("aria-expanded") == "true"
     said = dict(zip(detail.locator("dt").all_inner_texts(), detail.locator("dd").all_inner_texts(), strict=True))
     assert said["accepted answers"] == "answer 5"
-    assert said["greedy answer"] == "answer 5 ✓ right"
+    assert said["greedy answer"] == f"answer 5 ✓ right{READ}"
     page.wait_for_selector(".curve svg")
     points = page.locator(".curve svg .mark-symbol path[aria-roledescription=point]")
     assert points.count() == len(TEMPERATURES)
     tables = {
-        table.locator("caption").inner_text(): [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+        table.locator("caption").inner_text(): [
+            row.replace("\n\t", "\t").split("\t") for row in table.locator("tbody tr").all_inner_texts()
+        ]
         for table in detail.locator("table").all()
     }
     # Right where (trial + 1) / 5 is above t / 2.4 * (1.2 - 5 / 60), of four trials.
     expected = [sum((trial + 1) / 5 > t / 2.4 * (1.2 - 5 / 60) for trial in range(4)) for t in TEMPERATURES]
     right, wrong = tables["Answers: temperature sweep"]
-    assert right == ["answer 5", "✓ right", *(str(count) if count else "" for count in expected)]
-    assert wrong == ["wrong 0", "✗ wrong", *(str(4 - count) if count < 4 else "" for count in expected)]
+    assert right == [f"answer 5{READ}", "✓ right", *(str(count) if count else "" for count in expected)]
+    assert wrong == [f"wrong 0{READ}", "✗ wrong", *(str(4 - count) if count < 4 else "" for count in expected)]
     assert tables["Answers: perturbation"] == [
-        ["What is fact 5? plain", "answer 5 (voted for)", "✓ right", "1"],
-        ["Fact 5 is what? plain", "answer 5", "✓ right", "1"],
-        ["Tell me fact 5. plain", "wrong 0", "✗ wrong", "1"],
+        ["What is fact 5? plain", f"answer 5 (voted for){READ}", "✓ right", "1"],
+        ["Fact 5 is what? plain", f"answer 5{READ}", "✓ right", "1"],
+        ["Tell me fact 5. plain", f"wrong 0{READ}", "✗ wrong", "1"],
     ]
-    assert tables["Answers: repetition"] == [["answer 5", "✓ right", "4"], ["wrong 0", "✗ wrong", "1"]]
+    assert tables["Answers: repetition"] == [[f"answer 5{READ}", "✓ right", "4"], [f"wrong 0{READ}", "✗ wrong", "1"]]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (NARROW, "dark")])
+def test_an_opened_question_shows_what_was_extracted_of_a_reply_and_marks_uncertain_ones(
+    browser: Browser, doubted: Path, width: int, scheme: str
+):
+    opened = Opened(browser, doubted, width, scheme)
+    page = opened.page
+    page.get_by_label(re.compile("^ ?uncertain")).check()
+    assert listed(page) == [3, 5]  # one is uncertain in its greedy answer alone
+    page.get_by_text("What is fact 5?").first.click()
+    (line,) = page.locator(".detail tbody small.read", has_text="uncertain").all()
+    assert line.inner_text() == "extracted: <b>answer 5</b> (rule: stated answer) uncertain"
+    note = "Uncertain replies, whose extracted answer and whole text disagree on right or wrong: 1."
+    assert page.locator(".detail .note", has_text="Uncertain").all_inner_texts() == [note]
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.wait_for_selector(".curve svg")
+    assert opened.violations() == []
+    assert hardly_seen(page) == []
+    assert opened.troubles == []
+    page.close()
 
 
 def test_the_page_can_be_used_with_the_keyboard_alone(page: Page):

@@ -63,6 +63,7 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
             [1, "answer 3", "answer 3", "right", "ok", False, ["1"]],
             [2, "answer 3", "answer 3", "right", "ok", False, ["1"]],
         ],
+        "read": [["first line", "", 0]] * 3,
         "labels": False,
         "others": [],
         "whole": [["right", ["3"]]],
@@ -89,6 +90,35 @@ def test_the_first_reply_of_an_answer_is_there_as_it_came_and_cut_ones_are_count
         ("yes", ["1"]),
         ("yes, of course", []),
     ]
+
+
+def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_that_is_uncertain(result: Result):
+    long = "It is said to be " + "very " * 200 + "so."
+    table = pa.concat_tables(
+        [
+            answers("It is: yes", "It is: yes", answer="yes", rule="stated answer", uncertain=True),
+            answers(" no ", answer="no", rule="whole reply", uncertain=False),
+            answers(long, answer=long, rule="whole reply"),
+            answers("perhaps"),  # of a run that did not record it
+        ]
+    )
+    greedy = answers("Yes, it is", temperature=0.0, answer="Yes", rule="first word", uncertain=True)
+    run = of_one_question(result, baseline=greedy, graded={"repetition": table})
+    (shown,) = details(run, run.asked, 600, None)
+    assert shown["greedy_read"] == ["first word", "Yes", 1]
+    found = shown["samplers"]["repetition"]
+    assert dict(zip([line[1][:12] for line in found["rows"]], found["read"], strict=True)) == {
+        "It is: yes": ["stated answer", "yes", 1],
+        "no": ["whole reply", "", 0],
+        "It is said t": ["whole reply", "", 0],
+        "perhaps": [],
+    }
+    assert found["uncertain"] == "2"
+
+    plain = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": answers("no")})
+    (shown,) = details(plain, plain.asked, 600, None)
+    assert "greedy_read" not in shown
+    assert not {"read", "uncertain"} & {*shown["samplers"]["repetition"]}
 
 
 def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Result):

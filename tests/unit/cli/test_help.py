@@ -20,7 +20,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("columns", [80, 100])
 def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: int):
     lines = said(columns=columns)
-    assert len(lines) <= 46
+    assert len(lines) <= 47
     assert max(map(len, lines)) <= columns
     assert lines[:3] == [
         "Measure how firmly a language model holds the facts that it answers right.",

@@ -284,7 +284,7 @@ def test_grading_fills_its_columns_and_keeps_every_other_one_and_the_order_of_th
         {"label": None, "correct": False, "exact": False, "outcome": "invalid", "reason": "no letter"},
         {"label": "twain", "correct": True, "exact": True},
     ]
-    expected = [before | after for before, after in zip(given, filled, strict=True)]
+    expected = [before | {"uncertain": False} | after for before, after in zip(given, filled, strict=True)]
     table = answer_table(given)
     graded = Matching().grade([TWAIN, FORCE], table)
     assert graded.schema == SCHEMA

@@ -1,10 +1,15 @@
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from robust_eval.answer import SAMPLER, answer_table
-from robust_eval.labels.label_sample import sample
+from robust_eval.labels.by_people import with_people
+from robust_eval.labels.label_file import LABELS
+from robust_eval.labels.label_sample import Drawn, sample
+from robust_eval.metric.judged import corrected_mean
+from robust_eval.metric.score import PERSON, PERSON_WEIGHT
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +67,72 @@ def test_whole_questions_have_all_their_answers_that_count(graded: pa.Table):
     assert len(ids) == 5
     counted = graded.filter(pa.array([each is not None for each in graded["correct"].to_pylist()]))
     assert len(drawn) == sum(each in ids for each in counted["question_id"].to_pylist())
+
+
+# --- uncertain answers ------------------------------------------------------------------------------------------------
+
+ANSWERS = 240
+GENERATOR = np.random.default_rng(3)
+UNCERTAIN = GENERATOR.random(ANSWERS) < 0.12
+TRUTH = GENERATOR.random(ANSWERS) < 0.7
+VERDICTS = TRUTH ^ (GENERATOR.random(ANSWERS) < np.where(UNCERTAIN, 0.6, 0.04))
+"""Verdicts err in 60 % of uncertain answers, and in 4 % of the others."""
+
+
+@pytest.fixture(scope="module")
+def doubted() -> pa.Table:
+    """An answer to each of 240 questions, at two temperatures; the text is the number of the answer."""
+    rows = [
+        {
+            "question_id": f"q{number}",
+            "rewrite": 0,
+            "temperature": (0.5, 1.0)[number % 2],
+            "trial": 0,
+            "text": str(number),
+            "correct": bool(VERDICTS[number]),
+            "outcome": "ok",
+            "weight": 1.0,
+            "uncertain": bool(UNCERTAIN[number]),
+        }
+        for number in range(ANSWERS)
+    ]
+    return answer_table(rows).append_column(SAMPLER, pa.array(["s"] * ANSWERS))
+
+
+def test_uncertain_answers_come_first_in_turns_with_others_until_all_are_drawn(doubted: pa.Table):
+    drawn = sample(doubted, "answer", 100, 0)
+    doubts = [bool(UNCERTAIN[int(row.text)]) for row in drawn]
+    number = int(UNCERTAIN.sum())
+    assert doubts[: 2 * number] == [True, False] * number
+    assert not any(doubts[2 * number :])
+    assert [row.stratum.endswith(", uncertain") for row in drawn] == doubts
+    sizes = {row.stratum: row.stratum_size for row in drawn}
+    assert len(sizes) == 8
+    assert sum(sizes.values()) == ANSWERS  # of each the number of answers, by which its labels are weighed
+    assert sample(doubted, "answer", 40, 0) == drawn[:40]
+
+
+def test_whole_questions_are_drawn_alike_whether_uncertain_or_not(doubted: pa.Table):
+    place = doubted.schema.get_field_index("uncertain")
+    certain = doubted.set_column(place, "uncertain", pa.array([False] * ANSWERS))
+    assert sample(doubted, "question", 40, 0) == sample(certain, "question", 40, 0)
+
+
+def corrected(table: pa.Table, drawn: list[Drawn]) -> tuple[float, float]:
+    """The corrected mean by true labels of the answers drawn: by their weights, and as if all were drawn alike."""
+    labels = [
+        {**row._asdict(), "label": "right" if TRUTH[int(row.text)] else "wrong", "labeller": "ann"} for row in drawn
+    ]
+    labelled = with_people({"s": table}, pa.Table.from_pylist(labels, LABELS))["s"]
+    verdicts, people, weights = VERDICTS.astype(float), labelled[PERSON].to_numpy(), labelled[PERSON_WEIGHT].to_numpy()
+    return corrected_mean(verdicts, people, weights=weights).estimate, corrected_mean(verdicts, people).estimate
+
+
+def test_the_corrected_mean_stays_unbiased_wherever_labelling_stops(doubted: pa.Table):
+    truth, seeds = float(TRUTH.mean()), 64
+    samples = [sample(doubted, "answer", 90, seed) for seed in range(seeds)]
+    for size in (40, 90):  # uncertain answers are half of the first, and fewer of the second
+        estimates = np.array([corrected(doubted, drawn[:size]) for drawn in samples])
+        (weighed, alike), error = estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / seeds**0.5
+        assert abs(weighed - truth) < 3 * error[0]
+        assert abs(alike - truth) > 3 * error[1]  # the weights are what keeps it so

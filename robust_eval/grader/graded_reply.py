@@ -1,0 +1,167 @@
+"""The verdict on one reply, with the answer that was extracted and the rule that extracted it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from robust_eval.answer import SCHEMA, answer_table
+from robust_eval.error import UserError
+from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.base import Grader
+from robust_eval.grader.levenshtein import Levenshtein
+from robust_eval.grader.matching import Matching
+from robust_eval.question import LETTERS, Question
+from robust_eval.reader.base import Reader
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.reply import Reply
+from robust_eval.reader.table import read
+
+READERS: Mapping[str, Callable[[], Reader]] = {"reply": Reply, "first_line": FirstLine}
+GRADERS: Mapping[str, Callable[..., Grader]] = {"matching": Matching, "levenshtein": Levenshtein}
+"""Readers and graders that need nothing but a name; the other graders need a model."""
+_Part = TypeVar("_Part", Reader, Grader)
+
+
+@dataclass(frozen=True)
+class GradedReply:
+    """The verdict on one reply.
+
+    ``correct`` is True or False, or None where nothing says what is right. ``label`` is the letter of the chosen
+    option, or the normalised answer; None where there is no answer. ``answer`` is the text that was extracted and
+    ``rule`` the rule that extracted it, both empty where there is none; ``reason`` then says why. ``uncertain`` is
+    True where the extracted answer and the whole reply disagree on right or wrong (docs/methods.md, §6).
+    """
+
+    correct: bool | None
+    label: str | None
+    answer: str
+    rule: str
+    reason: str
+    uncertain: bool
+
+
+def grade_reply(
+    reply: str,
+    answers: str | Sequence[str] = (),
+    choices: Sequence[str] = (),
+    reader: str | Reader = "reply",
+    grader: str | Grader = "matching",
+) -> GradedReply:
+    """Return the verdict on one reply, with the answer that was extracted and the rule that extracted it.
+
+    It is the verdict of a run with the same reader and grader. No model is loaded and nothing is asked, unless the
+    grader is an object that does so.
+
+    Parameters
+    ----------
+    reply
+        The text of the model, as it came.
+    answers
+        Accepted answers: one text, or several. With ``choices`` they name the right choice, by its letter or its text.
+        Without them nothing is right or wrong, and ``correct`` is None.
+    choices
+        The texts of the choices in their order, 2 to 13; empty: the reply is free text.
+    reader
+        The extraction: ``"reply"`` (of chat models), ``"first_line"`` (of base models), or a reader.
+    grader
+        The comparison: ``"matching"``, ``"levenshtein"``, or a grader, such as ``Matching(letter="strict")`` of
+        ``robust_eval.grader.matching``. Graders that need a model are passed as objects.
+
+    Raises
+    ------
+    ValueError
+        Where an argument is wrong; the message names it.
+
+    Examples
+    --------
+    >>> found = grade_reply("The answer is Paris", answers=["Paris", "City of Light"])
+    >>> found.correct, found.label, found.answer, found.uncertain
+    (True, 'paris', 'Paris', False)
+    >>> found = grade_reply("The answer is B.", answers=["4 m/s"], choices=["3 m/s", "4 m/s"])
+    >>> found.correct, found.label
+    (True, 'B')
+    >>> grade_reply("No idea.", choices=["3 m/s", "4 m/s"]).reason
+    'no letter'
+    """
+    if not isinstance(reply, str):
+        raise UserError(f"reply must be a text, not {type(reply).__name__}")
+    if not _is_unicode(reply):
+        raise UserError("reply must be Unicode text, without half of a surrogate pair")
+    question = question_of((answers,) if isinstance(answers, str) else answers, choices)
+    extraction = _named("reader", reader, READERS, Reader)
+    comparison = _named("grader", grader, GRADERS, Grader)
+    graded = comparison.grade([question], read(extraction, [question], _row(reply)))
+    names = ("correct", "label", "answer", "rule", "reason", "uncertain")
+    correct, label, answer, rule, reason, uncertain = (graded[name][0].as_py() for name in names)
+    return GradedReply(correct, label, answer or "", rule or "", reason or "", bool(uncertain))
+
+
+def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
+    """Return the question that accepted answers and choices make; UserError names the argument that is wrong."""
+    accepted, options = _texts("answers", answers), _texts("choices", choices)
+    if not options:
+        question = Question("", "", answers=accepted)
+        if accepted and not accepted_answers(question)[0]:
+            raise UserError("answers must hold an accepted answer that is not blank")
+        return question
+    if not 2 <= len(options) <= len(LETTERS):
+        raise UserError(f"choices must hold 2 to {len(LETTERS)} texts, not {len(options)}")
+    return Question("", "", choices=options, correct=_right_choice(accepted, options) if accepted else None)
+
+
+def _texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(texts, str | bytes) or not isinstance(texts, Sequence):
+        raise UserError(f"{name} must be a list of texts, not {type(texts).__name__}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise UserError(f"{name} must hold texts, not {type(text).__name__}")
+    return tuple(texts)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
+    """Return the index of the one choice that the answers name, by its letter or its text."""
+    names = {answer.strip() for answer in answers}
+    letters = {name.upper() for name in names if len(name) == 1}
+    named = [
+        place
+        for place, (letter, choice) in enumerate(zip(LETTERS, choices, strict=False))
+        if choice.strip() in names or letter in letters
+    ]
+    if len(named) != 1:
+        found = ", ".join(LETTERS[place] for place in named) or "none"
+        raise UserError(f"answers must name one of the choices, by its letter or its text; they name {found}")
+    return named[0]
+
+
+def _named(argument: str, part: str | _Part, known: Mapping[str, Callable[..., _Part]], kind: type[Any]) -> _Part:
+    """Return a reader or grader by its name; an object as it is."""
+    fits = isinstance(part, kind)
+    if isinstance(part, str):
+        if part in known:
+            return known[part]()
+    elif fits:
+        return part
+    found = part if isinstance(part, str) else type(part).__name__
+    raise UserError(f"{argument} must be {' or '.join(known)}, or a {kind.__name__} object, not {found}")
+
+
+@cache
+def _empty_row() -> pa.Table:
+    row = {"question_id": "", "rewrite": 0, "temperature": 0.0, "trial": 0, "text": "", "outcome": "ok", "weight": 1.0}
+    return answer_table([row])
+
+
+def _row(reply: str) -> pa.Table:
+    """Return the answer table of one reply."""
+    table = _empty_row()
+    for name, value in (("text", reply), ("outcome", "ok" if reply.strip() else "empty")):
+        field = SCHEMA.field(name)
+        table = table.set_column(table.schema.get_field_index(name), field, pa.array([value], field.type))
+    return table

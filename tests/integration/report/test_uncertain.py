@@ -1,0 +1,93 @@
+"""Uncertain replies are counted, and shown with the settings that help."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from experiments import without_figures
+from recorded_run import recorded_run
+
+from robust_eval.answer import SCHEMA
+from robust_eval.experiment.output import COUNTED
+from robust_eval.record.result import Result
+from robust_eval.report.page import write_page
+from robust_eval.report.terminal import print_summary
+from robust_eval.report.uncertain import remedy, uncertain
+from robust_eval.report.warnings import warnings
+
+SAID = "3 of 294 replies are uncertain: their explicit answer and the whole reply disagree on right or wrong"
+JUDGE = "grader=judge grader.model=NAME grader.cascade=uncertain asks a model about them"
+
+
+@pytest.fixture(scope="module")
+def certain(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with without_figures():
+        return recorded_run(tmp_path_factory.mktemp("run") / "run", 14)
+
+
+def marked(table: pa.Table, *rows: int) -> pa.Table:
+    """The table with these rows uncertain."""
+    place = SCHEMA.get_field_index("uncertain")
+    values = [row in rows for row in range(table.num_rows)]
+    return table.set_column(table.schema.get_field_index("uncertain"), SCHEMA.field(place), pa.array(values))
+
+
+@pytest.fixture(scope="module")
+def doubted(certain: Result) -> Result:
+    """The run with one uncertain greedy reply and two uncertain sampled ones."""
+    (name,) = certain.graded
+    return replace(certain, baseline=marked(certain.baseline, 2), graded={name: marked(certain.graded[name], 0, 7)})
+
+
+def test_greedy_and_sampled_replies_are_counted_under_one_name(certain: Result, doubted: Result):
+    assert certain.summary()["replies.uncertain"] == 0
+    assert doubted.summary()["replies.uncertain"] == 3
+    assert "replies.uncertain" in COUNTED  # which MLflow records
+
+
+def test_it_is_undefined_where_the_verdicts_do_not_say_it(certain: Result):
+    place = certain.baseline.schema.get_field_index("uncertain")
+    nothing = pa.nulls(certain.baseline.num_rows, pa.bool_())
+    old = replace(certain, baseline=certain.baseline.set_column(place, SCHEMA.field("uncertain"), nothing))
+    assert old.summary()["replies.uncertain"] is None
+    assert uncertain(old.counts()) == ""
+
+
+def test_the_terminal_and_the_page_name_the_settings_that_help(
+    certain: Result, doubted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    came = sum(table.num_rows for table in (doubted.baseline, *doubted.graded.values()))
+    said = SAID.replace("294", f"{came:,}")
+    print_summary(doubted, tmp_path, "store", None)
+    line = f"{said}; {JUDGE}, robust-eval label {tmp_path} asks you about them first\n"
+    assert line in capsys.readouterr().out.replace("\n ", " ")
+    write_page(doubted, [], tmp_path / "report.html")
+    assert f"{said}." in (tmp_path / "report.html").read_text()
+    assert (f"{said}.", f"{JUDGE}, robust-eval label RUN asks you about them first.") in list(warnings(doubted))
+
+    print_summary(certain, tmp_path, "store", None)
+    assert "uncertain" not in capsys.readouterr().out
+    assert not any("uncertain" in each.what for each in warnings(certain))
+
+
+def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result):
+    label = "robust-eval label RUN asks you about them first"
+    judged = replace(doubted, description={**doubted.description, "grader.cascade": "exact"})
+    assert remedy(judged) == label
+    choices = [replace(question, answers=(), choices=("a", "b"), correct=0) for question in doubted.asked]
+    assert remedy(replace(doubted, asked=choices)) == label
+
+
+@pytest.mark.parametrize(
+    ("number", "came", "said"),
+    [
+        (1, 1, "1 of 1 reply is uncertain: its"),
+        (1, 2, "1 of 2 replies are uncertain: their"),
+        (0.25, 3, "0.25 of 3 replies are uncertain: their"),
+        (1234, 5000, "1,234 of 5,000 replies are uncertain: their"),
+    ],
+)
+def test_enumerated_replies_count_by_their_probability(number: float, came: int, said: str):
+    counts = {"replies.uncertain": number, "greedy.outcomes.invalid": 1.0, "outcomes.ok": came - 1, "outcomes.error": 9}
+    assert uncertain(counts).startswith(said)

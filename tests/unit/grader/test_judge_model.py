@@ -1,0 +1,80 @@
+"""Which replies a judge is asked about, and in which order."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from robust_eval.answer import answer_table
+from robust_eval.grader.base import FreeReply
+from robust_eval.grader.judge_model import JudgeModel
+from robust_eval.model.base import Request
+from robust_eval.normalization import normalize
+from robust_eval.question import Question
+
+QUESTION = Question("q", "What is the capital of France?", ("Paris",))
+
+
+def reply(text: str, uncertain: bool = False) -> FreeReply:
+    return FreeReply(QUESTION, text, normalize(text), ("paris",), (normalize(text),), uncertain=uncertain)
+
+
+REPLIES = [
+    reply("Paris"),
+    reply("It is Paris"),
+    reply("Lyon"),
+    reply("Paris, not Lyon", uncertain=True),
+    reply("Lyon. Or Paris", uncertain=True),
+]
+
+
+class Asked:
+    """A judge that calls every reply wrong, and remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Any:
+        self.shown += [str(request.prompt) for request in requests]
+        rows = [
+            {"question_id": request.question_id, "rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
+            | {"text": "Verdict: wrong", "outcome": "ok"}
+            for request in requests
+        ]
+        return SimpleNamespace(table=answer_table(rows))
+
+    def about(self) -> list[str]:
+        """The replies that it was asked about, in their order."""
+        ends = [prompt.rpartition("Reply to be judged")[2] for prompt in self.shown]
+        longest_first = sorted((each.text for each in REPLIES), key=len, reverse=True)
+        return [next(text for text in longest_first if text in end) for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("cascade", "about", "verdicts"),
+    [
+        ("exact", ["Paris, not Lyon", "Lyon. Or Paris", "It is Paris", "Lyon"], [True, False, False, False, False]),
+        ("uncertain", ["Paris, not Lyon", "Lyon. Or Paris"], [True, True, False, False, False]),
+        ("none", ["Paris, not Lyon", "Lyon. Or Paris", "Paris", "It is Paris", "Lyon"], [False] * 5),
+    ],
+)
+def test_a_cascade_asks_about_uncertain_replies_first_and_the_others_as_it_says(
+    cascade: str, about: list[str], verdicts: list[bool]
+):
+    asked = Asked()
+    judge = JudgeModel(cascade=cascade).by(asked, 0)  # type: ignore[arg-type]
+    assert judge.right(REPLIES) == verdicts
+    assert asked.about() == about
+
+
+def test_without_an_uncertain_reply_nobody_is_asked():
+    asked = Asked()
+    judge = JudgeModel(cascade="uncertain").by(asked, 0)  # type: ignore[arg-type]
+    assert judge.right(REPLIES[:3]) == [True, True, False]
+    assert asked.shown == []
+
+
+def test_another_cascade_is_refused():
+    with pytest.raises(ValueError, match="cascade must be exact, uncertain or none, not doubt"):
+        JudgeModel(cascade="doubt")
