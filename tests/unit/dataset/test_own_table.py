@@ -168,7 +168,10 @@ def test_a_row_may_have_choices_or_answers(tmp_path):
 
 def test_another_encoding_is_named(file):
     content = "question,answers\nWer schrieb Émile?,Rousseau\n".encode("latin-1")
-    assert refusal(file, content) == f"{file}, line 2: not UTF-8 (invalid continuation byte at byte 13)"
+    assert refusal(file, content) == (
+        f"{file}, line 2: not UTF-8 (invalid continuation byte at byte 13); as cp1252 it reads "
+        "'Wer schrieb Émile?,Rousseau': save the file as UTF-8, or set dataset.encoding, as in dataset.encoding=cp1252"
+    )
     assert load(file, content, encoding="latin-1")[0].text == "Wer schrieb Émile?"
 
 
