@@ -12,10 +12,14 @@ from robust_eval.error import UserError
 log = logging.getLogger(__name__)
 
 UNREADABLE_LIST = "a list that cannot be read"
-SPREADSHEET_ERROR = "an error value of a spreadsheet"
-_ERRORS = frozenset(
-    {"#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!", "#SPILL!", "#CALC!"}
+NO_VALUE = "a sign for no value"
+_NO_VALUE = frozenset(
+    {
+        *("#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!", "#SPILL!", "#CALC!"),
+        *("NA", "<NA>", "nan", "NaN", "NaT", "NULL", r"\N"),
+    }
 )
+"""Errors of spreadsheets, and a missing value as R, pandas and SQL write it."""
 _LINE_BREAK = "\n"
 _SEPARATORS = {
     **{sign: re.compile(re.escape(sign)) for sign in (";", "|", "；", "｜", "／")},
@@ -28,14 +32,14 @@ _SEPARATORS = {
 def cell_texts(cell: Any, separator: str | None) -> list[Any]:
     """Return the texts of a cell: the entries of a list, the parts between separators, or the cell itself.
 
-    A blank cell has none. Raises Unusable for a list that cannot be read, and for an error value of a spreadsheet.
+    A blank cell has none. Raises Unusable for a list that cannot be read, and for the error of a spreadsheet or another
+    sign for no value.
     """
+    if isinstance(cell, str) and cell.strip() in _NO_VALUE:
+        raise Unusable(NO_VALUE, found=f'{as_found(cell)}; a text of these letters is written ["{cell.strip()}"]')
     texts = _texts(cell, separator)
-    for text in texts:
-        if isinstance(text, str) and text.strip() in _ERRORS:
-            raise Unusable(SPREADSHEET_ERROR, found=as_found(text))
-        if not isinstance(text, str | int | float | None):
-            raise _unreadable(cell)
+    if not all(isinstance(text, str | int | float | None) for text in texts):
+        raise _unreadable(cell)
     return texts
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,11 +54,11 @@ class DelimitedTable:
         names, rows = self._table()
         whole = self._whole_floats()
         for _, row in rows:
-            yield {
-                name: row[place].strip().removesuffix(".0") if place in whole else row[place]
-                for place, name in enumerate(names)
-                if name
-            }
+            for place in whole:
+                row[place] = row[place].strip().removesuffix(".0")
+            record = dict(zip(names, row, strict=True))
+            record.pop("", None)
+            yield record
 
     def verified_header(self, most_characters: int) -> tuple[int, list[str]]:
         """Return the line of the header and a name for each field, empty for a column to leave out; check all rows.
@@ -93,19 +93,20 @@ class DelimitedTable:
         """Return the names of the columns, empty for a column to leave out, and the rows with a field for each."""
         self._refuse_archive()
         rows = self._rows(self.separator)
-        names = list(self.header) or [name.strip() for name in next(rows, (0, []))[1]]
-        names = _cut(names, 0)
+        header = list(self.header) or next(rows, (0, []))[1]
+        names = _cut([name.strip() for name in header], 0)
         first = next((place for place, name in enumerate(names) if not _UNNAMED.fullmatch(name)), len(names))
         unnamed = [place for place, name in enumerate(names) if place > first and _UNNAMED.fullmatch(name)]
         names = ["" if place in unnamed else name for place, name in enumerate(names)]
-        for name in filter(None, names):
-            if names.count(name) > 1:
-                raise UserError(f"{self.file} has several columns of the name {name!r}")
-        return names, self._fitting(rows, names, unnamed)
+        for name, columns in Counter(filter(None, names)).items():
+            if columns > 1:
+                raise UserError(f"{self.file} has several columns of the name {name[:40]!r}")
+        others = (row for row in rows if row[1] != header)  # tables that were joined repeat the header
+        return names, self._fitting(others, names, unnamed)
 
     def _fitting(self, rows: Iterator[Row], names: Sequence[str], unnamed: Sequence[int]) -> Iterator[Row]:
         for line, fields in rows:
-            row = _cut(fields, len(names))
+            row = fields if len(fields) == len(names) else _cut(fields, len(names))
             if len(row) != len(names):
                 number = f"{len(row)} field{'' if len(row) == 1 else 's'}"
                 raise UserError(
@@ -123,13 +124,16 @@ class DelimitedTable:
     def _whole_floats(self) -> set[int]:
         """Return the places of the columns in which every field that is not blank is a whole number with ".0"."""
         names, rows = self._table()
-        candidates, filled = set(range(len(names))), set()
+        places, filled = list(range(len(names))), set()
         for _, row in rows:
-            filled |= {place for place in candidates if row[place].strip()}
-            candidates -= {place for place in candidates & filled if not _is_blank_or_whole_float(row[place])}
-            if not candidates:
+            values = [place for place in places if row[place].strip()]
+            filled.update(values)
+            others = {place for place in values if not _WHOLE_FLOAT.fullmatch(row[place].strip())}
+            if others:
+                places = [place for place in places if place not in others]
+            if not places:
                 break
-        return candidates & filled
+        return filled.intersection(places)
 
     def _first_rows(self, separator: str) -> list[list[str]]:
         """Return the first two rows without blank fields beyond the header; fewer where the second is broken."""
@@ -149,7 +153,7 @@ class DelimitedTable:
         line = 1
         try:
             for row in reader:
-                if any(field.strip() for field in row):
+                if any(map(str.strip, row)):
                     yield line, row
                 line = reader.line_num + 1
         except csv.Error as problem:
@@ -160,7 +164,10 @@ class DelimitedTable:
         for number, line in text_lines(self.file, self.encoding):
             if number == 1 and _NAMED_SEPARATOR.fullmatch(line):
                 line = "\n"
-            yield from io.StringIO(line, newline="")
+            if line.count("\r") > line.endswith("\r\n"):
+                yield from io.StringIO(line, newline="")
+            else:
+                yield line
 
     def _refuse_archive(self) -> None:
         try:
@@ -192,8 +199,3 @@ def _cut(fields: Sequence[str], width: int) -> list[str]:
     while end > width and not fields[end - 1].strip():
         end -= 1
     return list(fields[:end])
-
-
-def _is_blank_or_whole_float(field: str) -> bool:
-    field = field.strip()
-    return not field or _WHOLE_FLOAT.fullmatch(field) is not None

@@ -135,6 +135,13 @@ class Table(Selection):
         """Raise UserError for a column that has nearly the name of one of ours that the file does not have."""
         lacking = [name for name in COLUMNS[2:] if name not in names and name not in self.columns]
         others = [theirs for theirs in there if theirs not in COLUMNS and theirs not in _columns(names)]
+        for theirs in others:
+            name = theirs.rpartition(".")[0]  # pandas numbers a second column of the same name
+            if name in ("answers", "choices") and names.get(name) == name:
+                raise UserError(
+                    f"{file} has the columns {name!r} and {theirs!r}: set "
+                    f"dataset.columns={{{name}: [{name}, {theirs}]}} to read both, or rename the second"
+                )
         for theirs, name in product(others, lacking):
             if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
                 raise UserError(

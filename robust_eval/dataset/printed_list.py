@@ -13,10 +13,9 @@ from robust_eval.runtime.json_text import parsed_json
 _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ENTRY = rf"(?:{_TEXT}|[-+.\w]+)"
 _OF_NUMPY = re.compile(rf"\[\s*{_ENTRY}(?:\s+{_ENTRY})+\s*\]", re.DOTALL)
-_TEXT_BEFORE_TEXT = re.compile(rf"{_TEXT}(\s*['\"])?", re.DOTALL)
+_TEXT_BEFORE_TEXT = re.compile(rf"{_TEXT}(\s*['\"])?|['\"].*", re.DOTALL)
 _BEGINNING = re.compile(r"""(?:[\w.]*array\(\s*)?\[\s*['"]""")
-_BRACKETS = re.compile(r"\[.*,.*\]", re.DOTALL)
-_BRACES = re.compile(r"\{(?=.*,)(?=.*[^\W\d_]{2}).*\}", re.DOTALL)
+_WORD = re.compile(r"[^\W\d_]{2}")
 _MISSING = ("nan", "NaN", "NaT")
 
 
@@ -36,9 +35,15 @@ def printed_list(cell: str) -> list[Any] | None:
     if not cell.startswith(("[", "(", "{", "array(", "np.array(", "numpy.array(")):
         return None
     entries = _entries(cell)
-    if entries is None and (_BEGINNING.match(cell) or _BRACKETS.fullmatch(cell) or _BRACES.fullmatch(cell)):
+    if entries is None and _is_laid_out_as_list(cell):
         raise UnreadableListError(cell)
     return entries
+
+
+def _is_laid_out_as_list(cell: str) -> bool:
+    around = cell[0] + cell[-1]
+    words = around == "[]" or (around == "{}" and _WORD.search(cell))  # {1, 2} is a set of mathematics
+    return bool(_BEGINNING.match(cell) or ("," in cell and words))
 
 
 def _entries(cell: str) -> list[Any] | None:
