@@ -1,13 +1,13 @@
 """Records of a file: JSON, JSON Lines, CSV, TSV, Parquet, or plain lines."""
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from robust_eval.dataset.delimited_table import DelimitedTable
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
 from robust_eval.runtime.json_text import parsed_json
@@ -39,14 +39,14 @@ def read_records(
     """Yield the records of a file, one after the other; UserError where it cannot be read, with the line that is
     broken.
 
-    A row of CSV or TSV whose number of cells is not that of the columns, and an entry of JSON that is no object, are
-    empty records. A JSON file that holds one object is one record, and one of lines may end in .json.
+    An entry of JSON that is no object is an empty record. A JSON file that holds one object is one record, and one of
+    lines may end in .json.
     """
     kind = file.suffix.lower()
     if kind == ".parquet":
         yield from _parquet(file)
     elif kind in (".csv", ".tsv"):
-        yield from _table(file, encoding, "," if kind == ".csv" else "\t", header, quoted)
+        yield from DelimitedTable(file, encoding, tuple(header), quoted).records()
     elif kind == ".label":
         yield from ({"line": line} for _, line in text_lines(file, encoding) if line.strip())
     else:
@@ -76,23 +76,6 @@ def _json(file: Path, encoding: str) -> Iterator[Record]:
 
 def _record(value: Any) -> Record:
     return value if isinstance(value, dict) else {}
-
-
-def _table(file: Path, encoding: str, delimiter: str, header: Sequence[str], quoted: bool) -> Iterator[Record]:
-    texts = (line for _, line in text_lines(file, encoding))
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    rows = csv.reader(texts, delimiter=delimiter, quoting=quoting)
-    try:
-        if not header:
-            header = next(rows, [])
-            for name in header:
-                if list(header).count(name) > 1:
-                    raise UserError(f"{file} has several columns of the name {name!r}")
-        for row in rows:
-            if row:
-                yield dict(zip(header, row, strict=True)) if len(row) == len(header) else {}
-    except csv.Error as problem:
-        raise UserError(f"{file}, line {rows.line_num}: {first_line(problem)}") from problem
 
 
 def _parquet(file: Path) -> Iterator[Record]:

@@ -1,12 +1,14 @@
 """Anyone's own questions: a table of any columns, and what they mean."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
+from rapidfuzz.distance import OSA
+
+from robust_eval.dataset.cell import Separators, cell_texts
 from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.dataset.record import (
     MALFORMED,
@@ -17,7 +19,6 @@ from robust_eval.dataset.record import (
     answers,
     as_found,
     choices,
-    items,
     letter_position,
     listed,
     optional,
@@ -33,8 +34,6 @@ COLUMNS = ("question", "answers", "choices", "correct", "context", "category", "
 """What a column can be."""
 CORRECT = ("letter", "from_0", "from_1", "text")
 """How the right choice can be named: by its letter, by its number from 0 or from 1, or by its text."""
-_SEPARATORS = ";|"
-"""What parts several texts in one cell most often, and hardly stands in a single one."""
 _FIRST = 100
 """Records that are looked at to know which columns there are: one of JSON need not have all."""
 
@@ -47,23 +46,26 @@ class Table(Selection):
     """The file, or a folder of files."""
     columns: Any = None
     """What the file calls our columns where it calls them otherwise, for example {question: prompt, choices: [a, b]};
-    null: nowhere."""
+    null: nowhere. A column that is null, {context: null}, is not read."""
     correct: str = "letter"
     """How the column correct names the right choice: letter, from_0, from_1 (its number), or text."""
     separator: str | None = None
-    """What parts the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON or
-    Python. It must be given where half of the cells hold a ; or a |."""
+    """What parts the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON,
+    Python or numpy. It must be given where half of the cells hold a ; or a | or a /, or one a line break ("\\n")."""
     encoding: str = "utf-8"
     """Of a file of text: latin-1, cp1252 and so on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.columns = {} if self.columns is None else self.columns
+        self.separator = None if self.separator is None else self.separator.replace("\\n", "\n")
         if not isinstance(self.columns, dict):
             raise ValueError(f"columns must be a mapping such as {{question: prompt}}, not {self.columns!r}")
         for name, theirs in self.columns.items():
             if name not in COLUMNS:
                 raise ValueError(f"columns: {name} is none of {', '.join(COLUMNS)}")
+            if theirs is None and name != "question":
+                continue
             several = isinstance(theirs, list) and name in ("answers", "choices") and theirs
             if not all(isinstance(entry, str) and entry for entry in (theirs if several else [theirs])):
                 lists = ", or a list of such names" if name in ("answers", "choices") else ""
@@ -86,32 +88,36 @@ class Table(Selection):
         """Yield a question, or why there is none, for each record; UserError where the columns do not fit, and at the
         end where cells have been taken for one text each that look like several.
         """
-        cells = {name: _Cells() for name in ("answers", "choices")}
+        separators = {name: Separators() for name in ("answers", "choices")}
         for file in data_files(Path(self.path)):
-            records = read_records(file, self.encoding)
+            records = self._records(file)
             first = list(islice(records, _FIRST))
             names = self._names(file, list(dict.fromkeys(chain.from_iterable(first)))) if first else {}
             for record in chain(first, records):
-                for name, seen in cells.items():
-                    seen.add(record.get(names[name]) if isinstance(names.get(name), str) else None)
                 try:
                     if not record:
                         raise Unusable(MALFORMED)
-                    yield self._question(record, names)
+                    yield self._question(record, names, separators)
                 except Unusable as problem:
                     yield Unusable(problem.reason, record, problem.found)
         if self.separator is None:
-            for name, seen in cells.items():
-                seen.check(name, self.path)
+            for name, counts in separators.items():
+                counts.check(name, self.path)
+
+    def _records(self, file: Path) -> Iterator[Record]:
+        try:
+            yield from read_records(file, self.encoding)
+        except UserError as problem:
+            if isinstance(problem.__cause__, UnicodeDecodeError):
+                raise UserError(f"{problem}, or set dataset.encoding, as in dataset.encoding=cp1252") from problem
+            raise
 
     def _names(self, file: Path, there: Sequence[str]) -> dict[str, Any]:
         """Return what the file calls each of our columns that it has; UserError where one is missing."""
-        taken = {
-            theirs for named in self.columns.values() for theirs in (named if isinstance(named, list) else [named])
-        }
+        taken = _columns(self.columns)
         names: dict[str, Any] = {name: name for name in COLUMNS if name in there and name not in taken}
-        names |= self.columns
-        wanted = ["question", *self.columns] + ([] if "choices" in names or "answers" in names else ["answers"])
+        names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}
+        wanted = ["question", *names, *([] if "choices" in names or "answers" in names else ["answers"])]
         if "choices" in names and "answers" not in names:
             wanted.append("correct")
         for name in wanted:
@@ -122,15 +128,34 @@ class Table(Selection):
                         f"{file} has no column {theirs!r} for {name}, but {listed(there)}: name the right "
                         f"one, dataset.columns={{{name}: …}}"
                     )
+        self._refuse_misspelt(file, there, names)
         return names
 
-    def _question(self, record: Record, names: Mapping[str, Any]) -> Question:
+    def _refuse_misspelt(self, file: Path, there: Sequence[str], names: Mapping[str, Any]) -> None:
+        """Raise UserError for a column that has nearly the name of one of ours that the file does not have."""
+        lacking = [name for name in COLUMNS[2:] if name not in names and name not in self.columns]
+        others = [theirs for theirs in there if theirs not in COLUMNS and theirs not in _columns(names)]
+        for theirs in others:
+            name = theirs.rpartition(".")[0]  # pandas numbers a second column of the same name
+            if name in ("answers", "choices") and names.get(name) == name:
+                raise UserError(
+                    f"{file} has the columns {name!r} and {theirs!r}: set "
+                    f"dataset.columns={{{name}: [{name}, {theirs}]}} to read both, or rename the second"
+                )
+        for theirs, name in product(others, lacking):
+            if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
+                raise UserError(
+                    f"{file} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
+                    f"dataset.columns={{{name}: {theirs}}}, or {{{name}: null}} where it is something else"
+                )
+
+    def _question(self, record: Record, names: Mapping[str, Any], separators: Mapping[str, Separators]) -> Question:
         def value(name: str) -> Any:
             return record.get(names[name]) if name in names else None
 
-        given = self._several(record, names.get("choices"))
+        given = self._several(record, names.get("choices"), separators["choices"])
         shown = choices(given) if given else ()
-        accepted = self._several(record, names.get("answers"))
+        accepted = self._several(record, names.get("answers"), separators["answers"])
         return Question(
             id=optional(value("id")),
             text=text(value("question"), NO_QUESTION),
@@ -142,17 +167,17 @@ class Table(Selection):
             group=optional(value("group")),
         )
 
-    def _several(self, record: Record, named: Any) -> list[Any]:
-        """Return what stands in a column that may hold several texts, or in several columns, the last of them empty."""
+    def _several(self, record: Record, named: Any, separators: Separators) -> list[Any]:
+        """Return the texts of a column that may hold several, or of several columns, the last of them empty."""
         if isinstance(named, list):
-            found = [record.get(name) for name in named]
-            while found and not optional(found[-1]):
-                found.pop()
-            return found
+            texts = [text for name in named for text in cell_texts([record.get(name)], None)]
+            while texts and not optional(texts[-1]):
+                texts.pop()
+            return texts
         cell = record.get(named) if named else None
-        if isinstance(cell, str) and self.separator is not None:
-            return cell.removesuffix(self.separator.rstrip()).split(self.separator)
-        return items(cell) or ([cell] if optional(cell) else [])
+        texts = cell_texts(cell, self.separator)
+        separators.add(cell, texts)
+        return texts
 
     def _position(self, right: Any, shown: Sequence[str]) -> int:
         try:
@@ -161,6 +186,11 @@ class Table(Selection):
             others = " or ".join(f"dataset.correct={other}" for other in CORRECT if _reads(other, right, shown))
             reads = f"which {others} reads" if others else f"and dataset.correct={self.correct}"
             raise Unusable(problem.reason, found=f"{problem.found}, {reads}") from problem
+
+
+def _columns(names: Mapping[str, Any]) -> set[str]:
+    """Return all columns of the file that a mapping names."""
+    return {theirs for named in names.values() for theirs in (named if isinstance(named, list) else [named])}
 
 
 def _position(right: Any, shown: Sequence[str], correct: str) -> int:
@@ -179,31 +209,3 @@ def _reads(correct: str, right: Any, shown: Sequence[str]) -> bool:
     except Unusable:
         return False
     return True
-
-
-class _Cells:
-    """How many cells of a column hold something, and how many of them one text with what may part several."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.holding: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
-
-    def add(self, cell: Any) -> None:
-        shown = cell.strip() if isinstance(cell, str) else cell
-        self.number += shown not in (None, "")
-        if isinstance(shown, str) and not shown.startswith("["):
-            for separator in _SEPARATORS:
-                if separator in shown:
-                    self.holding[separator] += 1
-                    self.examples.setdefault(separator, listed([shown]))
-
-    def check(self, name: str, path: str) -> None:
-        """UserError where half of the cells or more look like several texts."""
-        (separator, times), *_ = self.holding.most_common(1) or [("", 0)]
-        if times and 2 * times >= self.number:
-            raise UserError(
-                f"{times:,} of the {self.number:,} cells of {path} with {name} hold a {separator!r}, for example "
-                f"{self.examples[separator]!r}: add 'dataset.separator={separator}' where it parts several {name}, or "
-                'write a cell that holds only one as a list, ["…"]'
-            )

@@ -1,14 +1,11 @@
 """A record of a data set, read with care: what is not as it should be makes the record unusable, with a reason."""
 
-import ast
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from robust_eval.normalization import normalize
+from robust_eval.dataset.printed_list import UnreadableListError, printed_list
 from robust_eval.question import LETTERS
-from robust_eval.runtime.json_text import parsed_json
 
 Record = Mapping[str, Any]
 """Values under the names that a source gives them; empty where a row could not be read as such."""
@@ -95,22 +92,13 @@ def _shows(value: str) -> bool:
 
 
 def items(value: Any) -> list[Any]:
-    """Return a list, also where it is written as text (JSON, or a Python literal); empty where it is none."""
+    """Return a list, also one that is printed as text (JSON, Python, numpy); empty for anything else."""
     if isinstance(value, str) and value.lstrip()[:1] == "[" and len(value) <= MOST_CHARACTERS:
-        value = _literal(value)
+        try:
+            value = printed_list(value)
+        except UnreadableListError:
+            return []
     return list(value) if isinstance(value, list | tuple) else []
-
-
-def _literal(value: str) -> Any:
-    try:
-        return parsed_json(value)
-    except ValueError:
-        pass
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of escapes in texts that Python would write otherwise
-            return ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
 
 
 def several(values: Iterable[Any]) -> tuple[str, ...]:
@@ -119,9 +107,9 @@ def several(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def answers(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return accepted answers; Unusable where none of them is left when normalised, because no reply could match it."""
+    """Return accepted answers; Unusable where all values are blank. Graders compare even a sign or an article."""
     found = several(values)
-    if not any(normalize(answer) for answer in found):
+    if not found:
         raise Unusable(NO_ANSWER)
     return found
 

@@ -14,7 +14,6 @@ from typing import Any
 from robust_eval.dataset.base import Questions
 from robust_eval.dataset.record import DUPLICATE_ID, NO_ANSWER, NO_CHOICES, NO_CONTEXT, Unusable, listed
 from robust_eval.error import UserError
-from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS, Question, Scenario, seeded_rank
 
 log = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ def _shown(question: Question, scenario: Scenario) -> Question:
     accepted = question.answers
     if not accepted and question.correct is not None:
         accepted = (question.choices[question.correct],)
-    if not any(map(normalize, accepted)):
+    if not accepted:
         raise Unusable(NO_ANSWER)
     context = question.context if scenario is Scenario.EXTRACTIVE else ""
     return replace(question, answers=accepted, choices=(), correct=None, context=context)

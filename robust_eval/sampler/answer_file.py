@@ -1,6 +1,5 @@
 """A file of answers that somebody else collected, read as an answer table: Parquet, CSV, TSV or JSON Lines."""
 
-import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
+from robust_eval.dataset.delimited_table import DelimitedTable
 from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
-from robust_eval.runtime.text_lines import json_lines, text_lines
+from robust_eval.runtime.text_lines import file_encoding, json_lines, text_lines
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
@@ -90,8 +90,8 @@ class AnswerFile:
         """Return the columns wanted under their names in the file, with the types that they have there."""
         readers: dict[str, Callable[[], pa.Table]] = {
             ".parquet": self._read_parquet,
-            ".csv": lambda: self._read_csv(","),
-            ".tsv": lambda: self._read_csv("\t"),
+            ".csv": self._read_csv,
+            ".tsv": self._read_csv,
             ".jsonl": self._read_json,
         }
         if self._kind not in readers:
@@ -102,7 +102,7 @@ class AnswerFile:
             table.validate(full=True)
         except OSError as problem:
             raise UserError(f"{self.path} cannot be read: {problem.strerror or first_line(problem)}") from problem
-        except (pa.ArrowException, UnicodeDecodeError, csv.Error) as problem:
+        except (pa.ArrowException, UnicodeDecodeError) as problem:
             self._refuse_undecodable()
             if row := re.search(r"Row #(\d+): (.{0,200})", str(problem)):
                 raise UserError(f"{self.path}, row {row.group(1)}: {row.group(2)}") from problem
@@ -115,16 +115,24 @@ class AnswerFile:
         with pq.ParquetFile(self.path) as file:
             return file.read(columns=self._wanted(file.schema_arrow.names))
 
-    def _read_csv(self, delimiter: str) -> pa.Table:
-        """Return every cell as text; one that is empty and not quoted is none."""
-        with open(self.path, encoding="utf-8-sig", newline="") as lines:
-            header = next(csv.reader(lines, delimiter=delimiter), [])
-        wanted = self._wanted(header)
-        return pa_csv.read_csv(
+    def _read_csv(self) -> pa.Table:
+        """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
+        source = DelimitedTable(self.path)
+        line, header = source.verified_header(_BLOCK)
+        wanted = self._wanted(list(filter(None, header)))
+        with open(self.path, "rb") as raw:
+            encoding = file_encoding(raw).removesuffix("-sig")
+        table = pa_csv.read_csv(
             self.path,
             # one thread: only then does an error say in which row
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False,
+                block_size=_BLOCK,
+                encoding=encoding,
+                skip_rows=line,
+                column_names=[name or f"column {place}" for place, name in enumerate(header)],
+            ),
+            parse_options=pa_csv.ParseOptions(delimiter=source.separator, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=wanted,
                 column_types=dict.fromkeys(wanted, pa.string()),
@@ -133,6 +141,10 @@ class AnswerFile:
                 quoted_strings_can_be_null=False,
             ),
         )
+        filled = np.zeros(table.num_rows, dtype=bool)
+        for column in table.columns:
+            filled |= column.is_valid().to_numpy()
+        return table.slice(0, int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0)
 
     def _read_json(self) -> pa.Table:
         fields = [pa.field(theirs, _in_json(_SCHEMA.field(name).type)) for name, theirs in self._names.items()]

@@ -74,7 +74,10 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path):
     file.write_bytes(b"['A']\n['\xe1']\n")
     with pytest.raises(UserError) as problem:
         answer_lists(file, 5)
-    assert str(problem.value) == f"{file}, line 2: not UTF-8 (invalid continuation byte at byte 3)"
+    assert str(problem.value) == (
+        f"{file}, line 2: not UTF-8 (invalid continuation byte at byte 3); "
+        """as cp1252 it reads "['á']": save the file as UTF-8"""
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import csv
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -316,6 +317,25 @@ def test_ids_may_be_numbers_where_a_table_says_so_and_empty_text_is_no_missing_t
     assert table["temperature"].to_pylist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_answers_of_a_spreadsheet_are_read(tmp_path: Path, encoding: str, separator: str, name: str):
+    rows = [["", "question_id", "text ", "temperature", ""], ["0", "1", "Bogotá", "1", ""], ["1", "2", "", "1", ""]]
+    lines = "\n" + "".join(separator.join(row) + "\n" for row in [*rows, [""] * 5, [""] * 5])
+    (tmp_path / name).write_bytes(lines.encode(encoding))
+    table = AnswerFile(tmp_path / name, {}).read(None)
+    assert table["question_id"].to_pylist() == ["1", "2"]
+    assert table["text"].to_pylist() == ["Bogotá", ""]
+
+
+def test_log_probabilities_may_be_longer_than_a_field_of_a_table_of_questions(tmp_path: Path):
+    logprobs = json.dumps([[-1.5] * 20] * 2_000)
+    (tmp_path / "a.csv").write_text(f'question_id,text,temperature,top_logprobs\n1,a,1,"{logprobs}"\n')
+    assert len(logprobs) > csv.field_size_limit()
+    assert len(AnswerFile(tmp_path / "a.csv", {}).read(None)["top_logprobs"][0]) == 2_000
+
+
 def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     reads: list[Path] = []
     read = AnswerFile.read
@@ -446,17 +466,33 @@ WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
     "Latin-1": (
         "a.jsonl",
         json.dumps(ROW).encode() + b'\n{"question_id": "facts-001", "temperature": 1, "text": "Bogot\xe1"}\n',
-        ", line 2: not UTF-8 (invalid continuation byte at byte 62)",
+        (
+            ", line 2: not UTF-8 (invalid continuation byte at byte 62); as cp1252 it reads "
+            """'": 1, "text": "Bogotá"}': save the file as UTF-8"""
+        ),
     ),
     "Latin-1 in a table": (
         "a.csv",
         b"question_id,temperature,text\nfacts-001,1,Bogot\xe1\n",
-        ", line 2: not UTF-8 (invalid continuation byte at byte 18)",
+        (
+            ", line 2: not UTF-8 (invalid continuation byte at byte 18); as cp1252 it reads 'facts-001,1,Bogotá': "
+            "save the file as UTF-8"
+        ),
     ),
-    "UTF-16": (
+    "half a character": (
         "a.tsv",
-        "question_id\ttext\ttemperature\n".encode("utf-16"),
-        ", line 1: not UTF-8 (invalid start byte at byte 1)",
+        "question_id\ttext\ttemperature\n".encode("utf-16")[:-1],
+        ": not UTF-16 (truncated data)",
+    ),
+    "unclosed quote": (
+        "a.csv",
+        b'question_id,text,temperature\nfacts-001,a,1\nfacts-001,"a,1\nfacts-001,b,1\n',
+        ", line 3: a quote opens here and is not closed; a quote that is part of a text is doubled, in double quotes",
+    ),
+    "text after a quote": (
+        "a.csv",
+        b'question_id,text,temperature\nfacts-001,"Let it be" of course,1\n',
+        ", line 2: text follows a closing quote; a quote that is part of a text is doubled, in double quotes",
     ),
     "column twice": (
         "a.csv",
@@ -466,7 +502,7 @@ WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
     "short row": (
         "a.csv",
         b"question_id,text,temperature\nfacts-001,a,1\nfacts-001,a\n",
-        ", row 3: Expected 3 columns, got 2: facts-001,a",
+        ", line 3: 2 fields, where the header has 3; a text with a ',' needs double quotes around it",
     ),
     "word for a number": (
         "a.csv",

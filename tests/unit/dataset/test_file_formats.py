@@ -68,8 +68,7 @@ def test_columns_without_names_and_cells_without_quotes(tmp_path):
     assert read(tmp_path / "r.tsv", 'a\tb\n"Yes\tno"\n', quoted=False) == [{"a": '"Yes', "b": 'no"'}]
 
 
-def test_rows_and_entries_that_do_not_fit_are_empty_records(tmp_path):
-    assert read(tmp_path / "r.csv", "a,b\n1\n1,2,3\n1,2\n") == [{}, {}, {"a": "1", "b": "2"}]
+def test_entries_that_are_no_objects_are_empty_records(tmp_path):
     assert read(tmp_path / "r.json", '[1, {"a": 2}, null, [3]]') == [{}, {"a": 2}, {}, {}]
     assert read(tmp_path / "r.jsonl", '{"a": 1}\n[1]\n"x"\nnull\n') == [{"a": 1}, {}, {}, {}]
 
@@ -87,10 +86,17 @@ def test_what_is_broken_is_named_with_its_place(tmp_path):
     deep = refusal(lines, '{"a": 1}\n{"a": ' + "[" * 100_000)
     assert deep.startswith(f"{lines}, line 2: broken JSON (nested too deep")
     assert refusal(table, "a,b\n1,é\n".encode("latin-1")) == (
-        f"{table}, line 2: not UTF-8 (invalid continuation byte at byte 3)"
+        f"{table}, line 2: not UTF-8 (invalid continuation byte at byte 3); as cp1252 it reads '1,é': "
+        "save the file as UTF-8"
+    )
+    assert refusal(table, "a,b\n1,2\n1\n") == (
+        f"{table}, line 3: 1 field, where the header has 2; a text with a ',' needs double quotes around it"
     )
     assert refusal(table, "a,b,a\n") == f"{table} has several columns of the name 'a'"
-    assert refusal(table, "a\n1\n" + "x" * 200_000) == f"{table}, line 3: field larger than field limit (131072)"
+    for text in ("x" * 200_000, '"' + "x\n" * 100_000):
+        assert refusal(table, "a\n1\n" + text) == (
+            f"{table}, line 3: a field has more than 131,072 characters; its quote may not be closed"
+        )
     assert refusal(tmp_path / "r.parquet", "no Parquet").startswith(f"{tmp_path / 'r.parquet'} cannot be read: Parquet")
     for kind in ("csv", "json", "parquet"):
         os.mkfifo(pipe := tmp_path / f"pipe.{kind}")

@@ -195,7 +195,10 @@ def test_json_that_is_nested_without_end_is_refused_as_any_that_is_broken(file):
 
 def test_a_file_that_is_not_utf_8_is_refused(file):
     file.write_bytes('{"id": "é"}'.encode("latin-1"))
-    assert refusal(file) == f"the data file {file}, line 1: not UTF-8 (invalid continuation byte at byte 9)"
+    assert refusal(file) == (
+        f"the data file {file}, line 1: not UTF-8 (invalid continuation byte at byte 9); "
+        """as cp1252 it reads '{"id": "é"}': save the file as UTF-8"""
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,10 +107,14 @@ def test_mmlu_has_57_subjects():
 
 
 def test_mmlu_rows_that_do_not_fit_are_counted(load):
-    table = b"What?,a,b,c,A\nWhich?,a,b,c,d,E\nWho?,a,b,,d,A\nWhere?,a,b,c,d,2\n"
+    table = b"Which?,a,b,c,d,E\nWho?,a,b,,d,A\nWhere?,a,b,c,d,2\n"
     found = load("mmlu", "anatomy_test.csv", table, subsets=["all"])
     assert shown(found) == [("Where?", ("a", "b", "c", "d"), 2)]
-    assert found.unusable == {"malformed choices": 1, "malformed record": 1, "no right choice": 1}
+    assert found.unusable == {"malformed choices": 1, "no right choice": 1}
+    with pytest.raises(
+        UserError, match=r"anatomy_test.csv, line 2: 5 fields, where the header has 6; a text with a ','"
+    ):
+        load("mmlu", "anatomy_test.csv", b"Where?,a,b,c,d,2\nWhat?,a,b,c,A\n", subsets=["all"])
 
 
 def test_sciq(load):

@@ -91,9 +91,15 @@ def test_choices_that_look_like_several_in_one_cell_are_refused_in_the_same_way(
     assert load(file, separator="|")[0].choices == ("mill", "hill", "pill")
 
 
-def test_a_separator_in_fewer_than_half_of_the_answers_is_part_of_them(file):
+def test_a_separator_in_fewer_than_half_of_the_answers_is_part_of_them_with_a_warning(file, caplog):
     quiz = "question,answers\nOne?,a; b\nTwo?,c|d\nThree?,e\nFour?,f\nFive?,g\n"
-    assert [question.answers for question in load(file, quiz)] == [("a; b",), ("c|d",), ("e",), ("f",), ("g",)]
+    with caplog.at_level("WARNING"):
+        assert [question.answers for question in load(file, quiz)] == [("a; b",), ("c|d",), ("e",), ("f",), ("g",)]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"1 of the 5 cells of {file} with answers hold a {separator!r}, for example {cell!r}: each is one of the "
+        f"answers; 'dataset.separator={separator}' would part it"
+        for separator, cell in ((";", "a; b"), ("|", "c|d"))
+    ]
 
 
 def test_a_separator_is_looked_for_in_all_files_and_all_kinds_of_them(tmp_path):
@@ -168,8 +174,17 @@ def test_a_row_may_have_choices_or_answers(tmp_path):
 
 def test_another_encoding_is_named(file):
     content = "question,answers\nWer schrieb Émile?,Rousseau\n".encode("latin-1")
-    assert refusal(file, content) == f"{file}, line 2: not UTF-8 (invalid continuation byte at byte 13)"
+    assert refusal(file, content) == (
+        f"{file}, line 2: not UTF-8 (invalid continuation byte at byte 13); as cp1252 it reads "
+        "'Wer schrieb Émile?,Rousseau': save the file as UTF-8, or set dataset.encoding, as in dataset.encoding=cp1252"
+    )
     assert load(file, content, encoding="latin-1")[0].text == "Wer schrieb Émile?"
+
+
+def test_a_column_that_is_null_is_not_read(file):
+    table = "question,answers,context,category\nWho drew?,Karl,Karl drew.,art\n"
+    (question,) = load(file, table, columns={"context": None, "category": "context"})
+    assert (question.context, question.category) == ("", "Karl drew.")
 
 
 def test_columns_that_do_not_fit_are_refused_with_those_that_are_there(file):

@@ -72,6 +72,8 @@ def test_text_that_cannot_be_kept_makes_a_record_unusable():
         ("['a'", []),
         ("[" * 10_000, []),
         ("[__import__('os')]", []),
+        ("['a' 'b']", ["a", "b"]),
+        ("['a' 'b' ... 'c']", []),
         ("a; b", []),
         ({"a": 1}, []),
         (None, []),
@@ -82,10 +84,11 @@ def test_a_list_or_one_that_is_written_as_text(value, found):
     assert items(value) == found
 
 
-def test_accepted_answers_are_told_once_and_must_be_matchable():
+def test_accepted_answers_stand_once_and_are_graded_whatever_sign_they_are():
     assert several(["b", None, " a ", "b", "", 3]) == ("b", "a", "3")
     assert answers(["The", "Paris ", "Paris"]) == ("The", "Paris")
-    assert [reason(answers, given) for given in ([], ["---", "The", "\u200f"], [None])] == ["no accepted answer"] * 3
+    assert [answers([sign]) for sign in ("€", "A", "---")] == [("€",), ("A",), ("---",)]
+    assert [reason(answers, given) for given in ([], [" ", "\u200f"], [None])] == ["no accepted answer"] * 3
 
 
 def test_choices_have_letters_and_show_something():

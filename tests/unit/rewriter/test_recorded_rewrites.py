@@ -189,7 +189,10 @@ def test_a_file_that_is_nested_without_end_is_refused_as_any_that_is_broken(file
 
 def test_a_file_in_another_encoding_is_named(file: Path):
     file.write_bytes('{"id": "1", "rewrites": ["é"]}'.encode("latin-1"))
-    assert refusal(file) == f"rewriter.file: {file}, line 1: not UTF-8 (invalid continuation byte at byte 27)"
+    assert refusal(file) == (
+        f"rewriter.file: {file}, line 1: not UTF-8 (invalid continuation byte at byte 27); "
+        """as cp1252 it reads '"1", "rewrites": ["é"]}': save the file as UTF-8"""
+    )
 
 
 def squad(*questions: tuple[str, str, str]) -> str:

@@ -21,7 +21,23 @@ def test_a_text_in_another_encoding_is_read_in_it(file: Path):
     assert list(text_lines(file, "latin-1")) == [(1, "Bogotá\n")]
     with pytest.raises(UserError) as caught:
         list(text_lines(file, called="the file"))
-    assert str(caught.value) == "the file, line 1: not UTF-8 (invalid continuation byte at byte 6)"
+    assert str(caught.value) == (
+        "the file, line 1: not UTF-8 (invalid continuation byte at byte 6); as cp1252 it reads 'Bogotá': "
+        "save the file as UTF-8"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("default", ["utf-8", "latin-1"])
+def test_the_first_bytes_say_more_than_the_encoding_expected(file: Path, encoding: str, default: str):
+    file.write_bytes("{\u2028é\nÖ\r\n".encode(encoding))
+    assert list(text_lines(file, default)) == [(1, "{\u2028é\n"), (2, "Ö\r\n")]
+
+
+def test_half_a_character_of_several_bytes_is_named(file: Path):
+    file.write_bytes("Bogotá\n".encode("utf-16")[:-1])
+    with pytest.raises(UserError, match=r"^the file: not UTF-16 \(truncated data\)$"):
+        list(text_lines(file, called="the file"))
 
 
 def test_a_file_that_is_not_there_is_named(file: Path):
