@@ -22,7 +22,6 @@ from robust_eval.harness.logged import (
     LoggedAnswer,
     logprobs_columns,
     question_of,
-    texts,
 )
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
@@ -163,7 +162,8 @@ def _question(sample: Any, asked: str, where: str) -> tuple[Question, str]:
 
     A target that is a letter needs choices: those of the sample, or those that its input lists.
     """
-    targets, choices = texts(sample.target), list(sample.choices or ())
+    targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
+    choices = list(sample.choices or ())
     letters = [letter for each in targets if (letter := letter_in(each))]
     reason = ""
     if choices and len(targets) > 1 and len(letters) == len(targets):
