@@ -118,5 +118,5 @@ def _refuse_greedy(collected: Collected) -> None:
 def _own(collected: Collected) -> str:
     """Return the means of the log's own scores in brackets; empty where it has none."""
     means = {name: pc.mean(collected.answers[f"{SCORE}{name}"]).as_py() for name in collected.scorers}
-    said = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None)
-    return f" (the log's own scores are {said} on average)" if said else ""
+    scores = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None)
+    return f" (the log's own scores are {scores} on average)" if scores else ""

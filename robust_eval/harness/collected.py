@@ -59,7 +59,7 @@ class Collected:
     @property
     def ungraded(self) -> dict[str, list[str]]:
         """The ids of the questions whose answers cannot be graded, by the reason."""
-        found: dict[str, list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for each in self.questions:
             if not each.answers and each.correct is None:
                 reason = self.reasons.get(each.id) or "the log names no right answer"
@@ -67,8 +67,8 @@ class Collected:
                 reason = "nothing is left of the target when it is normalised"
             else:
                 continue
-            found.setdefault(reason, []).append(each.id)
-        return found
+            by_reason.setdefault(reason, []).append(each.id)
+        return by_reason
 
     @property
     def scorers(self) -> list[str]:
@@ -134,9 +134,9 @@ def _refuse_failed(named: str, answers: Sequence[LoggedAnswer]) -> None:
     """Raise UserError with the errors of a log in which no sample has a reply."""
     if any(answer.text for answer in answers) or not (errors := Counter(each.error for each in answers if each.error)):
         return
-    said = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
+    most = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
     more = f"; {len(errors) - 3:,} other errors" if len(errors) > 3 else ""
-    raise UserError(f"{printable(named)}: none of {len(answers):,} samples has a reply, they failed with: {said}{more}")
+    raise UserError(f"{printable(named)}: none of {len(answers):,} samples has a reply, they failed with: {most}{more}")
 
 
 def _all_answers(kinds: dict[Path, str | None]) -> Iterator[LoggedAnswer]:

@@ -38,8 +38,8 @@ def _between(marks: list[re.Match[str]]) -> tuple[str, ...]:
     """Return the texts after each of the marks, the last one up to the end of its line; empty where one is blank."""
     text = marks[0].string
     inner = [text[one.end() : following.start()] for one, following in pairwise(marks)]
-    found = [" ".join(each.split()) for each in (*inner, text[marks[-1].end() :].partition("\n")[0])]
-    return tuple(found) if all(found) else ()
+    options = [" ".join(each.split()) for each in (*inner, text[marks[-1].end() :].partition("\n")[0])]
+    return tuple(options) if all(options) else ()
 
 
 def dashed_options(text: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ _EXACT = {
 }
 """Metrics that compare a reply with the target."""
 _LABELS = ("label", "gold", "answer_idx", "answer_index")
-"""Columns in which a number is the index of a choice; in others it is that where the document lists choices."""
+"""Columns in which a number is the index of a choice; in other columns it is that where the document lists choices."""
 _STEMS = {"", "option", "options", "choice", "op", "ending", "answer", "sol", "mc_answer"}
 """Names of columns that hold a choice each, before its letter or number."""
 _COLUMN = re.compile(r"(.*?)_?([A-M]|[a-m]|\d)")
@@ -57,7 +57,7 @@ def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, p
     target = str(record.get("target"))
     if target[:1] == "{" and target[-1:] == "}":
         return Key(unknown="the target is an object")
-    targets = tuple(dict.fromkeys(found for each in texts(record.get("target")) if (found := final_answer(each))))
+    targets = tuple(dict.fromkeys(filter(None, map(final_answer, texts(record.get("target"))))))
     if not targets:
         return Key(unknown="the target is empty")
     if config is not None and config.get("doc_to_choice") is not None:
@@ -212,11 +212,11 @@ def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
         match = _COLUMN.fullmatch(name)
         if match and match[1].lower() in _STEMS and isinstance(value, str):
             groups.setdefault(match[1], {})[match[2].upper()] = value
-    for found in groups.values():
+    for choices in groups.values():
         for first in "A01":
-            signs = [chr(ord(first) + place) for place in range(len(found))]
-            if len(found) > 1 and all(sign in found for sign in signs):
-                return tuple(found[sign].strip() for sign in signs)
+            signs = [chr(ord(first) + place) for place in range(len(choices))]
+            if len(choices) > 1 and all(sign in choices for sign in signs):
+                return tuple(choices[sign].strip() for sign in signs)
     return ()
 
 

@@ -124,10 +124,10 @@ def _answers(record: Any, named: str, task: _Task, document: _Document, where: s
 
 def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
     """Return context and second argument of each request: settings of generation, or a continuation."""
-    found = of_kind(record, "arguments", dict, where)
+    requests = of_kind(record, "arguments", dict, where)
     pairs = []
-    for number in range(len(found)):
-        each = of_kind(found, f"gen_args_{number}", dict, where)
+    for number in range(len(requests)):
+        each = of_kind(requests, f"gen_args_{number}", dict, where)
         if "arg_1" not in each:
             raise UserError(
                 f"{where}: task {task.name} logs the likelihood of a whole text, which is no answer: {_NO_REPLIES}"
@@ -142,14 +142,14 @@ def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bo
     """Return the messages of a context, and whether it is a conversation: messages, or a text that is their JSON."""
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
         context = context[0]  # lm-eval's JsonChatStr
-    said = context
+    messages = context
     if isinstance(context, str) and context[:1] == "[":
         try:
-            said = parsed_json(context)
+            messages = parsed_json(context)
         except ValueError:
-            said = context
-    if isinstance(said, list) and said and all(isinstance(each, dict) and "role" in each for each in said):
-        return tuple((str(each["role"]), _content(each.get("content"))) for each in said), True
+            messages = context
+    if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
+        return tuple((str(each["role"]), _content(each.get("content"))) for each in messages), True
     if not isinstance(context, str):
         raise UserError(f"{where}: 'arg_0' must be a text or a list of messages, not {shown(context)}")
     return (("user", context),), False
@@ -271,12 +271,12 @@ def _named(place: int, choices: Sequence[str]) -> str:
 
 def _likelihoods(resps: Sequence[Any], where: str) -> Any:
     try:
-        found = np.array([_log_likelihood(each) for each in resps])
+        values = np.array([_log_likelihood(each) for each in resps])
     except (TypeError, ValueError, IndexError, KeyError) as problem:
         raise UserError(f"{where}: 'resps' must hold log-likelihoods, not {shown(resps)}") from problem
-    if not np.isfinite(found).any() or np.isnan(found).any() or (found > 0).any():
-        raise UserError(f"{where}: 'resps' must hold logarithms of probabilities, not {shown(found.tolist())}")
-    return found
+    if not np.isfinite(values).any() or np.isnan(values).any() or (values > 0).any():
+        raise UserError(f"{where}: 'resps' must hold logarithms of probabilities, not {shown(values.tolist())}")
+    return values
 
 
 def _log_likelihood(resp: Any) -> float:
@@ -304,8 +304,8 @@ def _scores(record: Any, task: _Task, where: str) -> dict[str, float]:
     if isinstance(repeats, list) and len(repeats) > 1 and not _takes_first(task.config, filtered):
         return {}
     names = [name for name in record.get("metrics") or [] if isinstance(name, str)]
-    found = {name: record.get(name) for name in names}
-    return {f"{name},{filtered}": float(v) for name, v in found.items() if isinstance(v, bool | int | float)}
+    values = {name: record.get(name) for name in names}
+    return {f"{name},{filtered}": float(v) for name, v in values.items() if isinstance(v, bool | int | float)}
 
 
 def _takes_first(config: Mapping[str, Any] | None, filtered: str) -> bool:
