@@ -39,7 +39,7 @@ def main() -> None:
         console = Console()
         for each in loaded:
             console.print(str(each))
-            for sentence in each.differences:
+            for sentence in (*each.differences, *each.ungraded):
                 console.print(f"  {sentence}")
         if arguments.output is not None:
             for each in loaded:
@@ -98,7 +98,8 @@ def _write(loaded: LoadedAnswers, folder: Path) -> str:
     style = "chat" if loaded.collected.asked.chat else "plain"
     return (
         f"robust-eval sampler=recorded sampler.file={folder}/answers.parquet dataset={folder}/questions.jsonl "
-        f"model.name={json.dumps(loaded.model)} model.prompt_style={style}"
+        f"model.name={json.dumps(loaded.model)} model.prompt_style={style} "
+        f"reader={loaded.collected.asked.reader}"
     )
 
 

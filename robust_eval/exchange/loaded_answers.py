@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import temperatures_of
 from robust_eval.api import Evaluation, run
-from robust_eval.config.logged_answers import logs, no_key, scored_by
+from robust_eval.config.logged_answers import logs, no_key, scored_by, ungraded_sentences
 from robust_eval.config.overrides import as_override, composed_run
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
@@ -53,6 +53,11 @@ class LoadedAnswers:
     def differences(self) -> list[str]:
         """How these answers were asked for otherwise than ours: prompt, stop strings, truncation; a sentence each."""
         return _differences(self.collected)
+
+    @cached_property
+    def ungraded(self) -> list[str]:
+        """Number of answers that are left ungraded, a sentence for each reason; empty where all can be graded."""
+        return ungraded_sentences(self.collected)
 
     @property
     def metrics(self) -> list[str]:
@@ -119,9 +124,11 @@ class LoadedAnswers:
             return f"{self.model} on {self.task}: no answers"
         at = ", ".join("own" if t != t else f"{t:g}" for t in temperatures_of(answers))
         number = f"{answers.num_rows:,} answers to {len(self.collected.questions):,} questions"
+        ungraded = sum(map(len, self.collected.ungraded.values()))
+        without = f"; {ungraded:,} of {len(self.collected.questions):,} questions left ungraded" if ungraded else ""
         left = self.collected.left_out
         out = f"; {left:,} more at temperature 0 left out, where one is the greedy answer" if left else ""
-        return printable(f"{self.model} on {self.task}: {number} at temperature {at}{out}")
+        return printable(f"{self.model} on {self.task}: {number} at temperature {at}{out}{without}")
 
 
 def load_answers(*files: str | Path) -> list[LoadedAnswers]:
@@ -148,8 +155,9 @@ def _differences(collected: Collected) -> list[str]:
         theirs = " ⏎ ".join(f"{role}: {text}" if asked.chat else text for role, text in asked.messages)
         shown = theirs if len(theirs) <= 160 else f"…{theirs[-160:]}"
         said.append(printable(f"their prompt is not ours, it is {shown!r} ({question.id})"))
-    ends = "the first line ends" if not asked.chat else "no string ends"
-    if asked.stop and (asked.chat or asked.stop != ("\n",)):
+    lines = not asked.chat and asked.reader != "reply"
+    ends = "the first line ends" if lines else "no string ends"
+    if asked.stop and not (lines and asked.stop == ("\n",)):
         said.append(printable(f"a reply ended at {list(asked.stop)!r}, where with us {ends} one"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:

@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from robust_eval.harness.inspect_logs import is_inspect, read_inspect
 from robust_eval.harness.lm_eval_samples import is_lm_eval, read_lm_eval
 from robust_eval.harness.logged import AskedWith, LoggedAnswer
 from robust_eval.harness.openai_batch import is_output, is_request, read_batch
+from robust_eval.normalization import normalize
 from robust_eval.question import Question
+from robust_eval.runtime.printable import printable
 from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_line, text_lines
 
@@ -40,6 +43,8 @@ class Collected:
     asked: AskedWith
     left_out: int
     """Answers at temperature 0 beyond the first of a question."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why a question has no key, by its id, as far as the log tells."""
 
     @property
     def keyed(self) -> int:
@@ -50,6 +55,20 @@ class Collected:
     def keyed_ids(self) -> list[str]:
         """The ids of the questions that have a key."""
         return [each.id for each in self.questions if each.answers or each.correct is not None]
+
+    @property
+    def ungraded(self) -> dict[str, list[str]]:
+        """The ids of the questions whose answers cannot be graded, by the reason."""
+        by_reason: dict[str, list[str]] = {}
+        for each in self.questions:
+            if not each.answers and each.correct is None:
+                reason = self.reasons.get(each.id) or "the log names no right answer"
+            elif not each.choices and not any(map(normalize, each.answers)):
+                reason = "nothing is left of the target when it is normalised"
+            else:
+                continue
+            by_reason.setdefault(reason, []).append(each.id)
+        return by_reason
 
     @property
     def scorers(self) -> list[str]:
@@ -106,7 +125,18 @@ def collect(files: Sequence[Path]) -> list[Collected]:
         groups.setdefault((answer.model, answer.task), []).append(answer)
     if not groups:
         raise UserError(f"{', '.join(map(str, files))}: no answers")
+    for (model, task), answers in groups.items():
+        _refuse_failed(f"{model} on {task}", answers)
     return [_collected(model, task, answers) for (model, task), answers in groups.items()]
+
+
+def _refuse_failed(named: str, answers: Sequence[LoggedAnswer]) -> None:
+    """Raise UserError with the errors of a log in which no sample has a reply."""
+    if any(answer.text for answer in answers) or not (errors := Counter(each.error for each in answers if each.error)):
+        return
+    most = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
+    more = f"; {len(errors) - 3:,} other errors" if len(errors) > 3 else ""
+    raise UserError(f"{printable(named)}: none of {len(answers):,} samples has a reply, they failed with: {most}{more}")
 
 
 def _all_answers(kinds: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
@@ -129,12 +159,15 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
     questions: dict[str, Question] = {}
     trials: dict[tuple[str, int, str, str], int] = {}
     rows: list[dict[str, Any]] = []
+    reasons: dict[str, str] = {}
     left_out = 0
     for answer in answers:
         question = answer.question
         known = questions.setdefault(question.id, question)
         if known != question:
             raise UserError(f"{answer.where}: the question has another text or key than one before it with the same id")
+        if answer.ungraded:
+            reasons.setdefault(question.id, answer.ungraded)
         sampler = str(answer.columns.get(SAMPLER, "")) if answer.temperature else ""
         condition = (question.id, answer.rewrite, repr(answer.temperature), sampler)
         trial = trials.get(condition, 0)
@@ -156,4 +189,4 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
     table = pa.table(columns)
     if answers[0].how is not None:
         table = with_how_asked(table, answers[0].how)
-    return Collected(model, task, list(questions.values()), table, answers[0].asked, left_out)
+    return Collected(model, task, list(questions.values()), table, answers[0].asked, left_out, reasons)

@@ -9,14 +9,24 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from robust_eval.answer import OWN
 from robust_eval.error import UserError, first_line
-from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, question_of, texts
+from robust_eval.harness.listed_options import letter_in, lettered_options
+from robust_eval.harness.logged import (
+    TOO_MANY,
+    AskedWith,
+    LoggedAnswer,
+    logprobs_columns,
+    question_of,
+)
 from robust_eval.harness.own_mark import MARK, marked
+from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.printable import printable
 
 LARGEST_JSON = 512 * 2**20
 """Bytes of a JSON log at most: it is read whole, and takes some five times its size in memory."""
@@ -42,6 +52,8 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
         raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
+    answers: list[tuple[LoggedAnswer, Any]] = []
+    graders: set[tuple[str, bool]] = set()
     for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
         at = _last_config(raw).get("temperature", config.temperature)
         try:
@@ -54,7 +66,25 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
             raise UserError(f"{where}: the temperature must be a number of 0 or more, not {at!r:.40}")
         temperature = OWN if at is None else float(at)
         stop = tuple(config.stop_seqs or ())
-        yield _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
+        graders |= _graders(sample.scores or {})
+        answer = _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
+        answers.append((answer, sample.metadata.get(MARK)))
+    if not answers and header.error is not None:
+        raise UserError(f"{file} holds no sample, because the run failed: {_error_line(header.error)}")
+    by_model = sorted(name for name, is_model in graders if is_model)
+    guideline = f"a model graded the replies ({', '.join(by_model)}), so that a target may be a guideline and no answer"
+    for answer, mark in answers:
+        if by_model and len(by_model) == len(graders):
+            answer = replace(answer, question=Question(answer.question.id, answer.question.text), ungraded=guideline)
+        yield marked(answer, mark)
+
+
+def _graders(scores: Any) -> set[tuple[str, bool]]:
+    """Return the names of scorers, and whether each asks a model: model_graded_qa and the like, under any name."""
+    return {
+        (name, name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {}))
+        for name, score in scores.items()
+    }
 
 
 def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
@@ -101,17 +131,13 @@ def _answer(
     sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
 ) -> LoggedAnswer:
     asked = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
-    targets = texts(sample.target)
-    choices = list(sample.choices or ())
-    if choices and len(targets) > 1 and all(len(each) == 1 for each in targets):
-        raise UserError(f"{where}: the target {targets} names several choices, and one is right")
-    question = question_of(str(sample.id), asked, targets, choices, where)
+    question, ungraded = _question(sample, asked, where)
     choice = next(iter(sample.output.choices), None)
     text = sample.output.completion if choice is not None else None
     columns = {"outcome": _outcome(sample, choice, text), **output_columns(sample.output)}
     last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
     messages = tuple((each.role, each.text) for each in sample.messages[:last])
-    answer = LoggedAnswer(
+    return LoggedAnswer(
         model=model,
         task=task,
         question=question,
@@ -121,8 +147,36 @@ def _answer(
         asked=AskedWith(messages, stop, max_tokens),
         columns=columns,
         scores=_scores(sample.scores or {}),
+        ungraded=ungraded,
+        error="" if text or sample.error is None else _error_line(sample.error),
     )
-    return marked(answer, sample.metadata.get(MARK))
+
+
+def _error_line(error: Any) -> str:
+    """Return the message of an error of inspect_ai in one line."""
+    return printable(" ".join(error.message.split()))
+
+
+def _question(sample: Any, asked: str, where: str) -> tuple[Question, str]:
+    """Return the question of a sample, and why it has no key; empty where it has one, or no target.
+
+    A target that is a letter needs choices: those of the sample, or those that its input lists.
+    """
+    targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
+    choices = list(sample.choices or ())
+    letters = [letter for each in targets if (letter := letter_in(each))]
+    reason = ""
+    if choices and len(targets) > 1 and len(letters) == len(targets):
+        reason = "the target names several choices, and one is right"
+    elif len(choices) > len(LETTERS):
+        reason = TOO_MANY.format(len(choices))
+    elif not choices and len(targets) == 1 and letters:
+        choices, targets = list(lettered_options(asked)), letters
+        if LETTERS.find(letters[0]) not in range(min(len(choices), len(LETTERS))) or len(choices) > len(LETTERS):
+            reason = "the target is a letter, and the input lists no such choice"
+    if reason:
+        targets = choices = []
+    return question_of(str(sample.id), asked, targets, choices, where), reason
 
 
 def output_columns(output: Any) -> dict[str, Any]:

@@ -15,12 +15,18 @@ class AskedWith(NamedTuple):
     """How a harness asked for an answer: the messages (role, text), what ended it, and its largest number of tokens.
 
     ``max_tokens`` is None where the log does not say. ``chat``: as a conversation, and not as a text to continue.
+    ``reader`` is the setting that reads the replies.
     """
 
     messages: tuple[tuple[str, str], ...] = ()
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     chat: bool = True
+    reader: str = "by_prompt_style"
+
+
+TOO_MANY = f"a question has 2 to {len(LETTERS)} choices, not {{}}"
+"""Refusal of a number of choices."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,10 @@ class LoggedAnswer:
     scores: Mapping[str, float] = field(default_factory=dict)
     how: HowAsked | None = None
     """How a run of ours asked for it; None: the log is of no run."""
+    ungraded: str = ""
+    """Reason why the log has no right answer to the question, where it has none."""
+    error: str = ""
+    """Error that the log has in place of a reply."""
 
 
 def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:
@@ -84,7 +94,7 @@ def question_of(
     if not choices:
         return Question(named, text, answers=accepted, **others)
     if not 2 <= len(choices) <= len(LETTERS):
-        raise UserError(f"{where}: a question has 2 to {len(LETTERS)} choices, not {len(choices)}")
+        raise UserError(f"{where}: {TOO_MANY.format(len(choices))}")
     right = {_chosen(target.strip(), choices) for target in accepted}
     if None in right or len(right) > 1:
         said = "names several choices, and one is right" if None not in right else "is none of the choices"

@@ -82,6 +82,7 @@ def marked(answer: LoggedAnswer, mark: Any, columns: Any = None) -> LoggedAnswer
         columns=whole,
         asked=given,
         how=asked,
+        ungraded="",
     )
 
 
