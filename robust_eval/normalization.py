@@ -18,9 +18,42 @@ from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
 
 ARTICLES = frozenset({"a", "an", "the"})
 NAMED_BY_LETTER = frozenset(
-    "vitamin hepatitis influenza plan serie type class grade group category league level option point schedule phase "
-    "block section appendix exhibit annex line unit part version chapter figure table case side size cup factor protein"
-    .split()
+    [
+        "vitamin",
+        "hepatitis",
+        "influenza",
+        "plan",
+        "serie",
+        "type",
+        "class",
+        "grade",
+        "group",
+        "category",
+        "league",
+        "level",
+        "option",
+        "point",
+        "schedule",
+        "phase",
+        "block",
+        "section",
+        "appendix",
+        "exhibit",
+        "annex",
+        "line",
+        "unit",
+        "part",
+        "version",
+        "chapter",
+        "figure",
+        "table",
+        "case",
+        "side",
+        "size",
+        "cup",
+        "factor",
+        "protein",
+    ]
 )
 """Nouns that a letter names one of: the A of "Vitamin A" is no article."""
 KEYS = frozenset({"flat", "sharp", "minor", "major"})
@@ -68,8 +101,63 @@ _OPEN_ENDED = re.compile(f"\\A[{UNSEGMENTED}]|[{UNSEGMENTED}{_HANGUL}]\\Z")
 _MONTH_WORDS = frozenset(MONTH_NAMES)
 _SIGN_OF = {word: sign for sign, words in SIGNS.items() for word in words}
 UNITS = frozenset(
-    "mm cm km kmh kph mph mg kg lb lbs ft oz ml hz khz mhz ghz kw mw gw kwh kb mb gb tb am pm min mins hr hrs ms nm ev kev "
-    "mev gev kj cal kcal kpa pa atm mol ad bc bce ce m j n v w c f".split()
+    [
+        "mm",
+        "cm",
+        "km",
+        "kmh",
+        "kph",
+        "mph",
+        "mg",
+        "kg",
+        "lb",
+        "lbs",
+        "ft",
+        "oz",
+        "ml",
+        "hz",
+        "khz",
+        "mhz",
+        "ghz",
+        "kw",
+        "mw",
+        "gw",
+        "kwh",
+        "kb",
+        "mb",
+        "gb",
+        "tb",
+        "am",
+        "pm",
+        "min",
+        "mins",
+        "hr",
+        "hrs",
+        "ms",
+        "nm",
+        "ev",
+        "kev",
+        "mev",
+        "gev",
+        "kj",
+        "cal",
+        "kcal",
+        "kpa",
+        "pa",
+        "atm",
+        "mol",
+        "ad",
+        "bc",
+        "bce",
+        "ce",
+        "m",
+        "j",
+        "n",
+        "v",
+        "w",
+        "c",
+        "f",
+    ]
 )
 """Units that may be glued to their number: "5km" is "5 km"."""
 _SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
@@ -79,7 +167,15 @@ _AS_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _NARROW_SPACE = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 _SAME = str.maketrans(
-    {**dict.fromkeys("’‘ʼ′", "'"), **dict.fromkeys("™®©\u00ad"), "−": "-", "⁄": "/", "♯": "#", "♭": " flat ", "&": " and "}
+    {
+        **dict.fromkeys("’‘ʼ′", "'"),
+        **dict.fromkeys("™®©\u00ad"),
+        "−": "-",
+        "⁄": "/",
+        "♯": "#",
+        "♭": " flat ",
+        "&": " and ",
+    }
 )
 _NOT_DECOMPOSED = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"})
 _ACCENTED = re.compile("[\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff]")
@@ -206,7 +302,9 @@ def unified(text: str, accents: str = "fold") -> str:
     text = _SUPERSCRIPT.sub(lambda found: f"^{found.group().translate(_AS_DIGITS)}", text.translate(_SAME))
     text = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
     if accents == "fold":
-        text = _LOOSE_ACCENTS.sub("", _ACCENTED.sub(lambda found: _base(found.group()), text).translate(_NOT_DECOMPOSED))
+        text = _LOOSE_ACCENTS.sub(
+            "", _ACCENTED.sub(lambda found: _base(found.group()), text).translate(_NOT_DECOMPOSED)
+        )
     text = _FOREIGN_DIGIT.sub(lambda found: str(unicodedata.decimal(found.group())), text).replace("`", "'")
     return text if text.isprintable() else _without_control_characters(text)
 
@@ -298,7 +396,7 @@ def _without_articles(words: Sequence[str]) -> list[str]:
 
 def _names(before: Sequence[str], following: str) -> bool:
     """Return whether an A between these words is a name and no article: in "vitamin A", "A minor", "C&A", "A$AP"."""
-    return before[:1] != [] and before[0] in NAMED_BY_LETTER or following in KEYS or not following[:1].isalnum()
+    return (before[:1] != [] and before[0] in NAMED_BY_LETTER) or following in KEYS or not following[:1].isalnum()
 
 
 def _dated(words: Sequence[str]) -> list[str]:

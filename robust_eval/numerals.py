@@ -18,12 +18,20 @@ NUMBERS: Mapping[str, int] = {word: value for value, word in enumerate(_UNITS)} 
     word: 10 * value for value, word in enumerate(_TENS, start=2)
 }
 LARGE_NUMBERS: Mapping[str, int] = {
-    **{"hundred": 100, "thousand": 1_000, "million": 1_000_000},
-    **{"billion": 1_000_000_000, "trillion": 1_000_000_000_000},
+    "hundred": 100,
+    "thousand": 1_000,
+    "million": 1_000_000,
+    "billion": 1_000_000_000,
+    "trillion": 1_000_000_000_000,
 }
 _IRREGULAR = {
-    **{"first": "one", "second": "two", "third": "three", "fifth": "five", "eighth": "eight"},
-    **{"ninth": "nine", "twelfth": "twelve"},
+    "first": "one",
+    "second": "two",
+    "third": "three",
+    "fifth": "five",
+    "eighth": "eight",
+    "ninth": "nine",
+    "twelfth": "twelve",
 }
 ORDINALS: Mapping[str, str] = {
     **_IRREGULAR,
@@ -38,7 +46,31 @@ PLAIN = re.compile(r"-?(?:\d+(?:\.\d+)?|\.\d+)")
 ROMAN: Mapping[str, int] = {
     word: value
     for value, word in enumerate(
-        "ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii".split(), start=2
+        [
+            "ii",
+            "iii",
+            "iv",
+            "v",
+            "vi",
+            "vii",
+            "viii",
+            "ix",
+            "x",
+            "xi",
+            "xii",
+            "xiii",
+            "xiv",
+            "xv",
+            "xvi",
+            "xvii",
+            "xviii",
+            "xix",
+            "xx",
+            "xxi",
+            "xxii",
+            "xxiii",
+        ],
+        start=2,
     )
     if len(word) > 1
 }

@@ -8,7 +8,7 @@ accepted answer about, or undo it, are judged one by one, and by the same rule a
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -335,8 +335,37 @@ def _last_word(text: str) -> str:
 def _goes_on(reply: str) -> Iterable[str]:
     """Yield continuations that would make something else of a number, a letter or a sign at the end of a reply."""
     word = _last_word(reply)
-    yield from ("0", "5", ".5", ",000", " 000 000", "-one", " one", " hundred", " million", " and one", " thousand", " first")
-    yield from ("^2", "e5", "/2", " 1/2", " × 10^3", " x 10^3", "th", " of May", " May", ". B.", " B C", ".B", "+", "#", "-")
+    yield from (
+        "0",
+        "5",
+        ".5",
+        ",000",
+        " 000 000",
+        "-one",
+        " one",
+        " hundred",
+        " million",
+        " and one",
+        " thousand",
+        " first",
+    )
+    yield from (
+        "^2",
+        "e5",
+        "/2",
+        " 1/2",
+        " × 10^3",
+        " x 10^3",
+        "th",
+        " of May",
+        " May",
+        ". B.",
+        " B C",
+        ".B",
+        "+",
+        "#",
+        "-",
+    )
     yield from (" sharp", " flat", "'s", "\u0301")
     for number in _WORDS_OF_NUMBERS:
         if number.startswith(word):

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
+from robust_eval.grader.accepted import accepted_answers, comparable, holds
 from robust_eval.grader.letter import LetterChoices
 from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
-from robust_eval.grader.accepted import accepted_answers, comparable, holds
 from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.asides import is_denial
-from robust_eval.reader.base import FIRST_LINE, NO_LETTER
+from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
 from robust_eval.reader.letters import anchored_letter
 from robust_eval.reader.markup import without_footnotes
 from robust_eval.reader.reasoning import without_reasoning
@@ -189,17 +189,16 @@ class Grader(ABC):
             for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
         ]
         verdicts = self._verdicts(by_id, dict.fromkeys(asked))
-        columns: dict[str, list[object]] = {
-            name: [] for name in ("label", "correct", "exact", "uncertain", "outcome", "reason")
-        }
-        for key, outcome, reason, uncertain in zip(
-            asked, *(answers[name].to_pylist() for name in ("outcome", "reason", "uncertain")), strict=True
+        names = ("outcome", "answer", "rule", "reason", "uncertain")
+        columns: dict[str, list[object]] = {name: [] for name in (*names, "label", "correct", "exact")}
+        for key, outcome, answer, rule, reason, uncertain in zip(
+            asked, *(answers[name].to_pylist() for name in names), strict=True
         ):
             question_id, verdict = key[0], verdicts[key]
             if outcome in NO_REPLY:
                 verdict = Verdict(None, None, None)
             elif outcome == "invalid" and verdict.identical:  # what looks like a mark is the answer
-                outcome, reason = "ok", None
+                outcome, answer, rule, reason = "ok", " ".join(key[1].reply.split()), WHOLE_REPLY, None
             elif outcome in NO_ANSWER and verdict.correct is not None:
                 verdict = Verdict(None, False, False, uncertain=verdict.uncertain)
             if by_id[question_id].choices:
@@ -208,6 +207,8 @@ class Grader(ABC):
             unjudged = outcome == "ok" and verdict.missing
             columns["outcome"].append("invalid" if invalid else "error" if unjudged else outcome)
             columns["reason"].append(NO_LETTER if invalid else NO_VERDICT if unjudged else reason)
+            columns["answer"].append(answer)
+            columns["rule"].append(rule)
             for name in ("label", "correct", "exact", "uncertain"):
                 columns[name].append(getattr(verdict, name))
         graded = answers
@@ -272,9 +273,9 @@ class Grader(ABC):
         form = normalize(graded.answer, self.accents)
         affirmed = tuple(each for each in accepted if not is_denial(each))
         denied = self._says(scopes.answer, tuple(each for each in accepted if is_denial(each)))
-        certain, whole = (denied or self._says(text, affirmed) for text in (scopes.certain, scopes.whole))
+        certain, everything = (denied or self._says(text, affirmed) for text in (scopes.certain, scopes.whole))
         searched = self._forms(scopes.answer if denied else scopes.graded)
-        return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not whole)
+        return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not everything)
 
     def _says(self, text: str, accepted: tuple[str, ...]) -> bool:
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))

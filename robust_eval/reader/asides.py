@@ -22,10 +22,10 @@ _REST = rf"(?:(?!\s+{_BUT})[^;:!?,()–—\n。！？；，、])*"
 
 _HEDGE = re.compile(
     _words(
-    r"if I(?:'m| am)? (?:not mistaken|remember|recall|had to|have to|were to|understand|am right|am correct)(?: correctly)?",
-    r"wenn ich (?:mich )?(?:recht|richtig|nicht irre|raten)\w*",
-    r"si je (?:ne )?(?:me )?(?:souviens|trompe)\w*",
-    r"si (?:no )?(?:me equivoco|recuerdo)",
+        r"if I(?:'m| am)? (?:not mistaken|remember|recall|had to|have to|were to|understand|am right|am correct)(?: correctly)?",
+        r"wenn ich (?:mich )?(?:recht|richtig|nicht irre|raten)\w*",
+        r"si je (?:ne )?(?:me )?(?:souviens|trompe)\w*",
+        r"si (?:no )?(?:me equivoco|recuerdo)",
     ),
     re.I,
 )
@@ -87,13 +87,29 @@ _DENIED = [
             r"non (?:credo|penso|so)(?: che| se)?",
         )
         + rf",?{_REST}",
-        rf"(?:我?不认为|我?不觉得|不知道是不是|并不是|并非|而不是|而非|不是|不會是|不会是)(?!因)[^，。；,;]*?(?=而是|[，。；,;]|\Z)",
-        rf"[^，。、；\s]*(?:では|じゃ|で)(?:ありません|ない|なく|ないです)",
+        r"(?:我?不认为|我?不觉得|不知道是不是|并不是|并非|而不是|而非|不是|不會是|不会是)(?!因)[^，。；,;]*?(?=而是|[，。；,;]|\Z)",
+        r"[^，。、；\s]*(?:では|じゃ|で)(?:ありません|ない|なく|ないです)",
         # a thing in place of which another is named
         _words(
             *("rather than", "instead of", "as opposed to", "unlike", "other than", "anything but", "in contrast to"),
-            *("different from", "compared (?:to|with)", "nothing like", "statt", "anstatt", "anstelle von", "im Gegensatz zu"),
-            *("au lieu d[eu]", "plutôt que", "contrairement à", "en lugar de", "en vez de", "a diferencia de", "invece di"),
+            *(
+                "different from",
+                "compared (?:to|with)",
+                "nothing like",
+                "statt",
+                "anstatt",
+                "anstelle von",
+                "im Gegensatz zu",
+            ),
+            *(
+                "au lieu d[eu]",
+                "plutôt que",
+                "contrairement à",
+                "en lugar de",
+                "en vez de",
+                "a diferencia de",
+                "invece di",
+            ),
         )
         + _REST,
         # a statement that is denied
@@ -154,12 +170,49 @@ _UNDECIDED = re.compile(
 _OR = re.compile(_words("or", "oder", "ou", "o", "oppure") + r"|还是|或者|或|または|それとも", re.I)
 _LIST_ITEM = re.compile(r"(?m)^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+\S.*$")
 _BREAK = " ; "
-_QUOTATION = re.compile(r"[\"“„][^\"“”„]{1,200}[\"”“]|«[^«»]{1,200}»|(?<!\w)['‘][^'‘’]{1,200}['’](?!\w)|[「『《][^」』》]{1,200}[」』》]")
+_QUOTATION = re.compile(
+    r"[\"“„][^\"“”„]{1,200}[\"”“]|«[^«»]{1,200}»|(?<!\w)['‘][^'‘’]{1,200}['’](?!\w)|[「『《][^」』》]{1,200}[」』》]"
+)
 _MARK = "\ue000"
 _HIDDEN = re.compile(rf"{_MARK}(\d+){_MARK}")
 _DENIAL_WORDS = frozenset(
-    "no not non none never neither nor nothing nobody without nicht kein keine keiner nein nie pas ne rien jamais ni nunca "
-    "nada un t isn false incorrect wrong falsch faux or oder ou if".split()
+    [
+        "no",
+        "not",
+        "non",
+        "none",
+        "never",
+        "neither",
+        "nor",
+        "nothing",
+        "nobody",
+        "without",
+        "nicht",
+        "kein",
+        "keine",
+        "keiner",
+        "nein",
+        "nie",
+        "pas",
+        "ne",
+        "rien",
+        "jamais",
+        "ni",
+        "nunca",
+        "nada",
+        "un",
+        "t",
+        "isn",
+        "false",
+        "incorrect",
+        "wrong",
+        "falsch",
+        "faux",
+        "or",
+        "oder",
+        "ou",
+        "if",
+    ]
 )
 
 
@@ -221,7 +274,9 @@ def _affirmed(sentence: str) -> str:
 def _is_hypothetical(sentence: str) -> bool:
     if _HYPOTHETICAL_START.match(sentence):
         return True
-    return _SUPPOSED.search(sentence) is not None and _WOULD.search(sentence) is not None and not _HEDGE.search(sentence)
+    return (
+        _SUPPOSED.search(sentence) is not None and _WOULD.search(sentence) is not None and not _HEDGE.search(sentence)
+    )
 
 
 def _doubtful(sentence: str) -> bool:

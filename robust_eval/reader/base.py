@@ -11,6 +11,8 @@ NO_LETTER = "no letter"
 """Reasons why a reply has no answer."""
 FIRST_LINE = "first line"
 """Rule of the reader that looks no further."""
+WHOLE_REPLY = "whole reply"
+"""Rule where the answer is all that a reply says."""
 
 
 class Reading(NamedTuple):

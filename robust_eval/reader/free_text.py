@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from robust_eval.reader.asides import without_denials, without_doubts
+from robust_eval.reader.base import WHOLE_REPLY
 from robust_eval.reader.markup import plain
 from robust_eval.reader.sentences import sentences
 
@@ -15,12 +16,24 @@ accepted answer that stands between them alone is uncertain.
 """
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
-_FIELD_NAMES = ("answer", "final_answer", "finalanswer", "final answer", "antwort", "réponse", "respuesta", "choice", "答案")
+_FIELD_NAMES = (
+    "answer",
+    "final_answer",
+    "finalanswer",
+    "final answer",
+    "antwort",
+    "réponse",
+    "respuesta",
+    "choice",
+    "答案",
+)
 _ELEMENT = re.compile(r"<((?:final[_ ]?)?answer)>(.*?)(?:</\1>|\Z)", re.I | re.S)
 _AFTER_HASHES = re.compile(r"^####[ \t]+(\S.*)$", re.M)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
-_QUALITY = r"(?:correct|right|final|short|best|true|proper|full|exact|expected|accepted|most likely|only|definitive|overall)"
+_QUALITY = (
+    r"(?:correct|right|final|short|best|true|proper|full|exact|expected|accepted|most likely|only|definitive|overall)"
+)
 _LABEL = re.compile(
     r"^[ \t]*(?:(?:so|thus|therefore|hence|in short|in summary)[,:]?\s+)?(?:(?:the|my|your)\s+)?(?:\w+\s+){0,2}?"
     r"(?:answer|solution|Antwort|Lösung|réponse|respuesta|solución|risposta)(?:\s+(?:final|correcta|correcte|finale))?"
@@ -93,7 +106,7 @@ def read_free_text(reply: str) -> FreeText:
     """Return the answer of a reply without reasoning and template marks; all texts are empty where there is none.
 
     >>> read_free_text("Emma is a novel. So the answer is: J. Austen. She was born in 1775.")[:2]
-    ('J. Austen. She was born in 1775.', 'stated answer')
+    ('J. Austen', 'stated answer')
     """
     whole = one_line(plain(reply))
     if found := [answer for answer in marked_answers(reply) if plain(answer)]:
@@ -104,12 +117,13 @@ def read_free_text(reply: str) -> FreeText:
         graded = one_line(without_denials(stated))
         tail = _TAIL.search(graded)
         head = graded[: tail.start()] if tail and tail.start() else graded
-        first = _PARENTHESIS.sub("", "".join(sentences(head)[:1]))
-        return FreeText(one_line(stated), "stated answer", head, one_line(without_doubts(first)), whole)
+        first = "".join(sentences(head)[:1]) or stated
+        certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
+        return FreeText(one_line(first).removesuffix("."), "stated answer", head, certain, whole)
     text = _OPENING.sub("", text).strip() or text
     graded = without_denials(text)
     if len(_WORD.findall(text)) <= WORDS:
-        return FreeText(one_line(text), "whole reply", one_line(graded), one_line(without_doubts(graded)), whole)
+        return FreeText(one_line(text), WHOLE_REPLY, one_line(graded), one_line(without_doubts(graded)), whole)
     said = [sentence for sentence in sentences(text) if any(map(str.isalnum, sentence))]
     kept = [sentence for sentence in said if not _OFFER.match(sentence)] or said
     ends = " ".join(dict.fromkeys((*kept[:1], *kept[-1:])))

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from robust_eval.normalization import has_words, normal_form
 from robust_eval.question import LETTERS
-from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.asides import is_denial, without_denials
+from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.free_text import marked_answers, stated_answer
-from robust_eval.reader.sentences import sentences
 from robust_eval.reader.letter_lists import listed_letters, only_letters
 from robust_eval.reader.markup import compatible, plain
 from robust_eval.reader.phrases import (
@@ -43,6 +42,7 @@ from robust_eval.reader.phrases import (
     WHETHER,
     WORD,
 )
+from robust_eval.reader.sentences import sentences
 
 SEVERAL = "several letters"
 BEYOND = "a letter beyond the choices"
@@ -52,7 +52,9 @@ DISAGREE = "letter and text differ"
 _NO_ARTICLE = (
     rf"(?!A und O\b)(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"
 )
-_NO_SYMBOL = r"(?![#+])(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
+_NO_SYMBOL = (
+    r"(?![#+])(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
+)
 _NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
 _NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
 _NAMED = re.compile(
@@ -82,14 +84,18 @@ _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
 _ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]*\?")
 _LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
-_OF_A_KIND = re.compile(r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una|the\s+symbol|the\s+name)\b|\s+(?:stands\s+for|denotes)\b")  # "C is a programming language"
+_OF_A_KIND = re.compile(
+    r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una|the\s+symbol|the\s+name)\b|\s+(?:stands\s+for|denotes)\b"
+)  # "C is a programming language"
 _IT_IS = re.compile(rf"\A{IT_IS}\s+")
 _FIRST_CLAUSE = re.compile(r"\s*(?:[,;:!.。，]|\s[–—-])\s")
 _LAST_CLAUSE = re.compile(r"[,;:=，]\s*")
 _SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
 _ALMOST = re.compile(r"\b(?i:almost|nearly|partly|partially|half|close to|fast|beinahe|presque|casi)\b")
 _ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
-_REMARK = re.compile(r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives|has)\b")
+_REMARK = re.compile(
+    r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives|has)\b"
+)
 """What follows the letter of a choice that a line is about, and does not choose."""
 _ARTICLE_OR_LETTER = re.compile(r"(?<=[a-z:] )A\b")
 """A capital A within a sentence, taken for an article by what follows."""
@@ -322,7 +328,9 @@ def _explicit(text: str) -> list[_Statement]:
     opening = [_Statement(0, frozenset(_letter_of_mark(first[1])))] if first and alone and not ticked else []
     found = [*opening, *_stated(text)]
     last = found[-1].place if found else len(text)
-    corrections = [each for each in _called_right(text) if each.place > last and _CORRECTION.search(text[last : each.place])]
+    corrections = [
+        each for each in _called_right(text) if each.place > last and _CORRECTION.search(text[last : each.place])
+    ]
     return [*found, *corrections]
 
 
@@ -420,7 +428,9 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
                 return Reading(letter, TEXT)
     said = normal_form(text)
     named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(said, normal_form(choice))]
-    denies = _DENIAL.search(text) and not any(is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in named)
+    denies = _DENIAL.search(text) and not any(
+        is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in named
+    )
     if len(named) == 1 and not denies and not _HEDGE.search(text) and len(parts) == 1:
         return Reading(named[0], TEXT)
     return Reading("", "", NO_LETTER, bool(named))

@@ -36,7 +36,9 @@ _FOOTNOTE_DIGITS = re.compile(r"(?<=[^\W\d_]{3})\d{1,3}(?=[.,;:!?)]*(?:\s|\Z))")
 _FOOTNOTE_AFTER_YEAR = re.compile(r"\b(1[0-9]{3}|20[0-9]{2})\d{1,2}(?=[.,;:!?)]+(?:\s|\Z))")
 _LINKING = "in|on|by|at|of|from|the|is|was|are|and|for|to|with|as|called|named"
 _GLUED_BEFORE = re.compile(rf"(?:(?<=\s)|(?<=[a-z]{{3}})|\A)(?:{_LINKING})(?=[A-Z0-9])")
-_GLUED_AFTER = re.compile(rf"(?<=\d\d)(?:{_LINKING}|after|who|which)(?=\s)|(?<=[a-z]{{3}})(?:on|in|and|by|at|of) (?=[A-Z])")
+_GLUED_AFTER = re.compile(
+    rf"(?<=\d\d)(?:{_LINKING}|after|who|which)(?=\s)|(?<=[a-z]{{3}})(?:on|in|and|by|at|of) (?=[A-Z])"
+)
 _BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
 
 

@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
-from robust_eval.reader.letters import anchored_letter
 from robust_eval.grader.matching import Matching
 from robust_eval.question import LETTERS, Question
+from robust_eval.reader.letters import anchored_letter
 
 
 @pytest.mark.parametrize(
