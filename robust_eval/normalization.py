@@ -17,44 +17,12 @@ from functools import cache, lru_cache
 from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
 
 ARTICLES = frozenset({"a", "an", "the"})
-NAMED_BY_LETTER = frozenset(
-    [
-        "vitamin",
-        "hepatitis",
-        "influenza",
-        "plan",
-        "serie",
-        "type",
-        "class",
-        "grade",
-        "group",
-        "category",
-        "league",
-        "level",
-        "option",
-        "point",
-        "schedule",
-        "phase",
-        "block",
-        "section",
-        "appendix",
-        "exhibit",
-        "annex",
-        "line",
-        "unit",
-        "part",
-        "version",
-        "chapter",
-        "figure",
-        "table",
-        "case",
-        "side",
-        "size",
-        "cup",
-        "factor",
-        "protein",
-    ]
-)
+_NAMED_BY_LETTER_WORDS = """
+    vitamin hepatitis influenza plan serie type class grade group category league level option point
+    schedule phase block section appendix exhibit annex line unit part version chapter figure table case
+    side size cup factor protein
+"""
+NAMED_BY_LETTER = frozenset(_NAMED_BY_LETTER_WORDS.split())
 """Nouns that a letter names one of: the A of "Vitamin A" is no article."""
 KEYS = frozenset({"flat", "sharp", "minor", "major"})
 """Words that make the A before them the name of a note."""
@@ -100,65 +68,11 @@ _HANGUL = "\uac00-\ud7a3"
 _OPEN_ENDED = re.compile(f"\\A[{UNSEGMENTED}]|[{UNSEGMENTED}{_HANGUL}]\\Z")
 _MONTH_WORDS = frozenset(MONTH_NAMES)
 _SIGN_OF = {word: sign for sign, words in SIGNS.items() for word in words}
-UNITS = frozenset(
-    [
-        "mm",
-        "cm",
-        "km",
-        "kmh",
-        "kph",
-        "mph",
-        "mg",
-        "kg",
-        "lb",
-        "lbs",
-        "ft",
-        "oz",
-        "ml",
-        "hz",
-        "khz",
-        "mhz",
-        "ghz",
-        "kw",
-        "mw",
-        "gw",
-        "kwh",
-        "kb",
-        "mb",
-        "gb",
-        "tb",
-        "am",
-        "pm",
-        "min",
-        "mins",
-        "hr",
-        "hrs",
-        "ms",
-        "nm",
-        "ev",
-        "kev",
-        "mev",
-        "gev",
-        "kj",
-        "cal",
-        "kcal",
-        "kpa",
-        "pa",
-        "atm",
-        "mol",
-        "ad",
-        "bc",
-        "bce",
-        "ce",
-        "m",
-        "j",
-        "n",
-        "v",
-        "w",
-        "c",
-        "f",
-    ]
-)
+_UNITS_WORDS = """
+    mm cm km kmh kph mph mg kg lb lbs ft oz ml hz khz mhz ghz kw mw gw kwh kb mb gb tb am pm min mins hr
+    hrs ms nm ev kev mev gev kj cal kcal kpa pa atm mol ad bc bce ce m j n v w c f
+"""
+UNITS = frozenset(_UNITS_WORDS.split())
 """Units that may be glued to their number: "5km" is "5 km"."""
 _SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
 _LETTER = r"[^\W\d_]"
@@ -400,7 +314,7 @@ def _names(before: Sequence[str], following: str) -> bool:
 
 
 def _dated(words: Sequence[str]) -> list[str]:
-    """Return words with each month that stands beside a day behind it: "august 6th" and "6th of august" are 6 august."""
+    """Return words with each month beside a day behind that day: "august 6th" and "6th of august" are 6 august."""
     if _MONTH_WORDS.isdisjoint(words):
         return list(words)
     result: list[str] = []

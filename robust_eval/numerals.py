@@ -40,40 +40,10 @@ ORDINALS: Mapping[str, str] = {
     **{f"{word}th": word for word in LARGE_NUMBERS},
 }
 """Ordinals in words, and the cardinal of each."""
-NUMBER_WORDS = (*NUMBERS, *LARGE_NUMBERS)
 PLAIN = re.compile(r"-?(?:\d+(?:\.\d+)?|\.\d+)")
 """A number in digits."""
-ROMAN: Mapping[str, int] = {
-    word: value
-    for value, word in enumerate(
-        [
-            "ii",
-            "iii",
-            "iv",
-            "v",
-            "vi",
-            "vii",
-            "viii",
-            "ix",
-            "x",
-            "xi",
-            "xii",
-            "xiii",
-            "xiv",
-            "xv",
-            "xvi",
-            "xvii",
-            "xviii",
-            "xix",
-            "xx",
-            "xxi",
-            "xxii",
-            "xxiii",
-        ],
-        start=2,
-    )
-    if len(word) > 1
-}
+_ROMAN = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii"
+ROMAN: Mapping[str, int] = {word: value for value, word in enumerate(_ROMAN.split(), start=1) if len(word) > 1}
 """Roman numerals of several letters, which are numbers behind a word: "World War II"."""
 _STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN})
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")

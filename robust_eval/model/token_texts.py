@@ -104,8 +104,8 @@ class TokenTexts:
 
 @lru_cache(maxsize=1 << 12)
 def is_boundary(character: str) -> bool:
-    """Return whether a character ends the word before it: white space, punctuation, a symbol, or a character of a script
-    without spaces between words.
+    """Return whether a character ends the word before it: white space, punctuation, a symbol, or one of a script without
+    spaces.
     """
     return (
         character.isspace()

@@ -22,7 +22,8 @@ _REST = rf"(?:(?!\s+{_BUT})[^;:!?,()–—\n。！？；，、])*"
 
 _HEDGE = re.compile(
     _words(
-        r"if I(?:'m| am)? (?:not mistaken|remember|recall|had to|have to|were to|understand|am right|am correct)(?: correctly)?",
+        r"if I(?:'m| am)? (?:not mistaken|remember|recall|had to|have to|were to|understand|am right"
+        r"|am correct)(?: correctly)?",
         r"wenn ich (?:mich )?(?:recht|richtig|nicht irre|raten)\w*",
         r"si je (?:ne )?(?:me )?(?:souviens|trompe)\w*",
         r"si (?:no )?(?:me equivoco|recuerdo)",
@@ -51,8 +52,10 @@ _OTHERS = re.compile(
     _words(
         r"(?:many|most|some|lots of|a lot of|other|few) (?:people|students|persons|readers|tourists|sources|of us)",
         r"(?:people|students|others) (?:often|sometimes|frequently|commonly|usually|may|might|tend)",
-        r"(?:a |the |one )?(?:very )?(?:common|frequent|popular|typical|widespread|usual|classic) (?:mistake|error|misconception|confusion|myth|wrong answer|trap)",
-        r"(?:is|are|was|were) (?:often|sometimes|frequently|commonly|easily|widely) (?:mistaken|confused|believed|thought|assumed|mixed up)",
+        r"(?:a |the |one )?(?:very )?(?:common|frequent|popular|typical|widespread|usual|classic) (?:mistake"
+        r"|error|misconception|confusion|myth|wrong answer|trap)",
+        r"(?:is|are|was|were) (?:often|sometimes|frequently|commonly|easily|widely) (?:mistaken|confused"
+        r"|believed|thought|assumed|mixed up)",
         r"(?:often|sometimes|frequently|commonly|easily) (?:mistaken|confused|mixed up)",
         r"(?:you|one) (?:might|may|could) (?:think|expect|assume|believe|guess)",
         r"(?:it is|it's) (?:tempting|easy) to",
@@ -75,7 +78,8 @@ _DENIED = [
     for pattern in (
         # belief that is denied: "I don't think that it is", "I doubt"
         _words(
-            r"(?:do|does|did|would|could|can|should)(?:n't| not)(?: \w+)? (?:think|believe|say|know|agree|confirm|claim|call|"
+            r"(?:do|does|did|would|could|can|should)(?:n't| not)(?: \w+)? (?:think|believe|say|know|agree"
+            r"|confirm|claim|call|"
             r"guess|choose|pick|tell)",
             r"cannot (?:be|say|confirm|tell)",
             r"(?:I|we) doubt",
@@ -116,7 +120,8 @@ _DENIED = [
         _words(
             r"(?:is|was|are|were|does|did|do|has|have|had|can|could|will|would|should)(?:n't| not)"
             r"(?! (?:only|just|until|before|later|necessarily|merely|simply))",
-            r"(?:and |but )?not(?! (?:only|just|until|before|later|sure|certain|merely|simply|to mention|surprising\w*))",
+            r"(?:and |but )?not(?! (?:only|just|until|before|later|sure|certain|merely|simply|to mention"
+            r"|surprising\w*))",
             r"never",
             r"(?:ist|war|sind|es|und|aber|also)? ?nicht(?! (?:nur|bloß|erst|sicher))",
             r"auf keinen Fall",
@@ -141,7 +146,8 @@ _IS_WRONG = re.compile(
         r"(?:es|sería) (?:fals[ao]|incorrect[ao])",
         r"no es (?:correct[ao]|ciert[ao]|verdader[ao])",
         # right under another condition
-        r"would (?:only )?(?:be|have been) (?:right|correct|true|better|the (?:right |correct )?(?:answer|choice))(?=[^.]*\b(?:if|only|for|in|with|under)\b)",
+        r"would (?:only )?(?:be|have been) (?:right|correct|true|better|the (?:right |correct )?(?:answer"
+        r"|choice))(?=[^.]*\b(?:if|only|for|in|with|under)\b)",
         r"(?:wäre|ist) (?:nur |auch )?(?:richtig|korrekt|die (?:\w+ )?Antwort)(?=,? (?:nur )?(?:wenn|falls|unter|bei))",
         r"serait (?:juste|correcte?|bonne|vraie?|la (?:bonne )?réponse)(?=,? si)",
         r"sería (?:correct[ao]|la (?:respuesta )?correcta|la respuesta)(?=,? si)",
@@ -150,9 +156,11 @@ _IS_WRONG = re.compile(
 )
 """The predicate of a clause that is denied as a whole."""
 _CUE = re.compile(
-    r"n['’]t\b|\b(?:no|not|never|cannot|rather|instead|opposed|unlike|other than|anything but|contrast|different|compared|nothing"
+    r"n['’]t\b|\b(?:no|not|never|cannot|rather|instead|opposed|unlike|other than|anything but|contrast"
+    r"|different|compared|nothing"
     r"|doubt|incorrect|wrong|false|mistaken|mistake|untrue|nicht|keine?[rsnm]?|statt|anstatt|anstelle|Gegensatz|bezweifle|falsch"
-    r"|unzutreffend|pas|non|ni|lieu|plutôt|contrairement|faux|fausse|incorrecte?|lugar|vez|diferencia|tampoco|fals[ao]|invece|would|wäre|ist nur|serait|sería)\b"
+    r"|unzutreffend|pas|non|ni|lieu|plutôt|contrairement|faux|fausse|incorrecte?|lugar|vez|diferencia|tampoco"
+    r"|fals[ao]|invece|would|wäre|ist nur|serait|sería)\b"
     r"|[不非]|ない|ありません|なく",
     re.I,
 )
@@ -175,45 +183,11 @@ _QUOTATION = re.compile(
 )
 _MARK = "\ue000"
 _HIDDEN = re.compile(rf"{_MARK}(\d+){_MARK}")
-_DENIAL_WORDS = frozenset(
-    [
-        "no",
-        "not",
-        "non",
-        "none",
-        "never",
-        "neither",
-        "nor",
-        "nothing",
-        "nobody",
-        "without",
-        "nicht",
-        "kein",
-        "keine",
-        "keiner",
-        "nein",
-        "nie",
-        "pas",
-        "ne",
-        "rien",
-        "jamais",
-        "ni",
-        "nunca",
-        "nada",
-        "un",
-        "t",
-        "isn",
-        "false",
-        "incorrect",
-        "wrong",
-        "falsch",
-        "faux",
-        "or",
-        "oder",
-        "ou",
-        "if",
-    ]
-)
+_DENIAL_WORDS_WORDS = """
+    no not non none never neither nor nothing nobody without nicht kein keine keiner nein nie pas ne
+    rien jamais ni nunca nada un t isn false incorrect wrong falsch faux or oder ou if
+"""
+_DENIAL_WORDS = frozenset(_DENIAL_WORDS_WORDS.split())
 
 
 def is_denial(form: str) -> bool:

@@ -56,19 +56,23 @@ _STATEMENT = re.compile(
     re.I,
 )
 _NO_STATEMENT = re.compile(
-    r"(?:quite|very|rather|fairly|pretty|so|too|not|n['’]t|no longer|based|derived|taken|from|found|given|provided|known|unknown"
+    r"(?:quite|very|rather|fairly|pretty|so|too|not|n['’]t|no longer|based|derived|taken|from|found|given"
+    r"|provided|known|unknown"
     r"|helpful|useful|correct|right|wrong|incorrect|clear|unclear|obvious|easy|simple|straightforward|complicated|complex"
-    r"|difficult|debated|disputed|subjective|ambiguous|as follows|below|above|because|that|hilfreich|korrekt|richtig|falsch"
+    r"|difficult|debated|disputed|subjective|ambiguous|as follows|below|above|because|that|hilfreich|korrekt"
+    r"|richtig|falsch"
     r"|einfach|nicht|utile|correcte|simple|pas|útil|correcta|sencilla|fácil|no)\b",
     re.I,
 )
 _SUPPOSED = re.compile(
-    r"(?:\b(?:if|why|whether|would|suppose|think|thinks|believe|believes|doubt|confiden\w*|sure that|unless|ob|wenn|dass|warum"
+    r"(?:\b(?:if|why|whether|would|suppose|think|thinks|believe|believes|doubt|confiden\w*|sure that|unless|ob"
+    r"|wenn|dass|warum"
     r"|si|pourquoi|que|this|such|wrong|hope|hoffe)\b[^.!?;\n]*|\bn['’]t\s+[^.!?;\n]*)\Z",
     re.I,
 )
 _TAIL = re.compile(
-    r"\s*(?:[;；]|\s[–—-]\s|,\s+(?=[a-zäöüàéèñ])|，|\s(?:rather than|instead of|because|since|which|who|whose|as opposed to|unlike"
+    r"\s*(?:[;；]|\s[–—-]\s|,\s+(?=[a-zäöüàéèñ])|，|\s(?:rather than|instead of|because|since|which|who|whose"
+    r"|as opposed to|unlike"
     r"|und nicht|et non|y no)\b)"
 )
 _PARENTHESIS = re.compile(r"\s+[(（].*")
@@ -81,8 +85,10 @@ _POLITE = "|".join(
 )
 _OPENING = re.compile(rf"\A\s*(?:(?:{_POLITE})[!,.:！，。：]+\s*)+", re.I)
 _OFFER = re.compile(
-    r"\s*(?:as an (?:AI|language)|let me know|feel free|I hope|hope (?:this|that)|if you (?:have|need|want|would|'d|like)|please|is there anything"
-    r"|would you like|do you (?:want|need)|could you|can I help|wenn du|wenn Sie|falls|ich hoffe|si tu|si vous|n['’]hésite|j['’]espère"
+    r"\s*(?:as an (?:AI|language)|let me know|feel free|I hope|hope (?:this|that)|if you (?:have|need|want"
+    r"|would|'d|like)|please|is there anything"
+    r"|would you like|do you (?:want|need)|could you|can I help|wenn du|wenn Sie|falls|ich hoffe|si tu|si vous"
+    r"|n['’]hésite|j['’]espère"
     r"|si (?:tienes|necesitas|quieres)|espero|希望|如果您?你?)",
     re.I,
 )
@@ -142,7 +148,7 @@ def boxed(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def marked_answers(text: str) -> list[str]:
-    """Return the answers in marks of their own, the most explicit last: behind "####", in an element, a box, a field."""
+    """Return the answers in marks of their own, the most explicit last: "####", an element, a box, a field."""
     return [
         *(match[1] for match in _AFTER_HASHES.finditer(text)),
         *(match[2] for match in _ELEMENT.finditer(text)),

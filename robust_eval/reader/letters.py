@@ -102,7 +102,8 @@ _ARTICLE_OR_LETTER = re.compile(r"(?<=[a-z:] )A\b")
 _NO_TO_ONESELF = re.compile(r"\b(?i:no|nein|non)\s*[,.!]")
 _SECOND = re.compile(r"\b(?i:second|2nd|runner-up|less|least|zweite|deuxième|segund[ao])\b")
 _SECOND_BEFORE = re.compile(
-    r"\b(?i:second|2nd|third|other|remaining|runner-up|initial|original|previous|earlier|former|tempting|wrong|incorrect|mistaken|less likely"
+    r"\b(?i:second|2nd|third|other|remaining|runner-up|initial|original|previous|earlier|former|tempting|wrong"
+    r"|incorrect|mistaken|less likely"
     r"|zweite|deuxième|segunda)\s*\Z"
 )
 TEXT, ONLY = "text of a choice", "only letter"
@@ -112,6 +113,7 @@ _WITHIN = re.compile(r"\b(?i:in|at|near|from|into)\s+\Z")  # "written in C", "fr
 
 # --- statements -------------------------------------------------------------------------------------------------------
 _IS_THEN = rf"(?:{IS}\s*[:：]?|{MAY_BE}|[:：=→]|\n|[-–—](?=\s))"
+_CORRECTING = r"(?:(?<![,;] )\b(?i:actually)\b\s*[,:—–-]|\b(?i:wait|sorry)\b\s*[,.:!—–-])+"
 _STATEMENTS = [
     re.compile(pattern)
     for pattern in (
@@ -123,7 +125,8 @@ _STATEMENTS = [
         rf"{HENCE}\s*[,:，：]?\s*(?:{IS}\s*)?{_BEFORE}{_LETTER}{_END}",
         rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
-        rf"(?:(?<![,;] )\b(?i:actually)\b\s*[,:—–-]|\b(?i:wait|sorry)\b\s*[,.:!—–-])+\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
+        rf"(?:(?<![,;] )\b(?i:actually)\b\s*[,:—–-]|\b(?i:wait"
+        rf"|sorry)\b\s*[,.:!—–-])+\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
         rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
         rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
         rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{RIGHT}",  # "also ist B richtig"
@@ -208,8 +211,10 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
 
 
 def anchored_letter(reply: str, choices: int, strict: bool = False) -> str | None:
-    """Return the letter that the first line of a reply chooses, in capitals; None where it chooses none, several, or one
-    beyond the choices, and where the lines below go on with a list of letters.
+    """Return the letter that the first line of a reply chooses, in capitals.
+
+    None where it chooses none, several, or one beyond the choices, and where the lines below go on with a list of
+    letters.
 
     What stands below another question is no part of the reply. A letter that is merely named chooses nothing.
     ``strict``: the reply must be the letter and nothing else.
@@ -319,8 +324,8 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
 
 
 def _explicit(text: str) -> list[_Statement]:
-    """Return the statements that choose letters: a first line that is a letter is one, and so is a correction that calls
-    a letter right.
+    """Return the statements that choose letters, a first line that is a letter and corrections that call one right among
+    them.
     """
     first = _WHOLE.match(text.strip().partition("\n")[0].strip())
     alone = first is not None and re.match(f"[{_MARK}]", first[1]) is not None

@@ -62,7 +62,8 @@ FILLER = phrases(
 )
 """What may stand between a statement and its letter."""
 CHOOSE = phrases(
-    en="choose|choosing|pick|select|prefer|take|taking|most likely|best guess|selecting|go with|going with|go for|going for|opt for|settle on|lean towards?"
+    en="choose|choosing|pick|select|prefer|take|taking|most likely|best guess|selecting|go with|going with"
+    "|go for|going for|opt for|settle on|lean towards?"
     "|vote for|mark|tick"
     "|I say|I would say|I'd say|I'll say|I answer|I would answer|I'd answer|I meant?|(?:changing|change) my answer to"
     "|my (?:choice|pick|guess|vote|selection|best guess)(?: is| would be| goes to|:)",
@@ -105,7 +106,8 @@ MAY_BE = phrases(
 """What leads to an answer of which the model is not sure."""
 BUT = phrases(en="but|but rather|rather|instead", de="sondern", fr="mais", es="sino", zh="而是")
 CORRECTION = phrases(
-    en=r"(?<![,;]\s)actually|wait(?=\s*[^\w\s])|wait (?:no|a|actually|let)|correction(?=\s*[^\w\s])|sorry|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
+    en=r"(?<![,;]\s)actually|wait(?=\s*[^\w\s])|wait (?:no|a|actually|let)|correction(?=\s*[^\w\s])|sorry"
+    r"|apolog(?:y|ies|i[sz]e)|second thought|my mistake|mistaken?|scratch that|instead"
     "|re-?(?:check|consider|examin|evaluat|think|calculat|read)(?:e|ed|ing|ation)?|I was wrong|I misread|hold on|oops"
     r"|let me (?:correct|fix|double|re)|revis(?:e|ed|ing)|changing my answer|hmm"
     r"|(?:up)?on (?:closer|further) \w+|(?:up)?on reflection",

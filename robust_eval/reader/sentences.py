@@ -19,11 +19,11 @@ _END = re.compile(r"(?<=[\w)\]\"'”’%°»€$!?.\ue000-\ue14c])[.!?]+(?P<clos
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, each with what ends it; a line break ends one as well.
+    r"""Return the sentences of a text, each with what ends it; a line break ends one as well.
 
     A full stop behind an abbreviation, an initial or the number of a day ends none where more of the line follows.
 
-    >>> sentences("It is by J. Austen. She lived in St. Albans!\\nOn the 9. November 1989.")
+    >>> sentences("It is by J. Austen. She lived in St. Albans!\nOn the 9. November 1989.")
     ['It is by J. Austen.', 'She lived in St. Albans!', 'On the 9. November 1989.']
     """
     return [sentence for line in text.splitlines() for sentence in _of_line(line.strip())]
