@@ -104,9 +104,7 @@ class TokenTexts:
 
 @lru_cache(maxsize=1 << 12)
 def is_boundary(character: str) -> bool:
-    """Return whether a character ends the word before it: white space, punctuation, a symbol, or one of a script without
-    spaces.
-    """
+    """Return whether a character ends a word: white space, punctuation, a symbol, or one of a script without spaces."""
     return (
         character.isspace()
         or unicodedata.category(character)[0] in "PS"

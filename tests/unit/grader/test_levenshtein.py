@@ -1,4 +1,6 @@
+import json
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,9 @@ from robust_eval.answer import answer_table
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.question import Question
 
+JUDGED = [
+    json.loads(line) for line in Path(__file__).with_name("judged_spellings.jsonl").read_text("utf-8").splitlines()
+]
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 PROCESS = Question("process", "By which process do plants make sugar?", answers=("Photosynthesis", "the Calvin cycle"))
 FORCE = Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1)
@@ -65,7 +70,7 @@ def test_the_whole_reply_is_compared_and_not_a_part_of_it():
         ("abcd", "abcx", 0.8, False),
         ("abcd", "abcde", 0.8, True),  # of the longer one
         ("abcde", "abcd", 0.8, True),
-        ("j", "abcdefghij", 0.1, True),  # 1 − 9 / 10 is a little less than 0.1 in floating point
+        ("aj", "abcdefghij", 0.2, True),  # 1 − 8 / 10 is a little less than 0.2 in floating point
         ("abc", "abc", 1, True),
         ("abcdefghij", "abcdefghi", 1, False),
     ],
@@ -90,8 +95,23 @@ def test_different_numbers_are_never_alike(reply, answer, expected):
     assert right(reply, answer) is expected
 
 
-def test_opposites_that_are_spelt_alike_are_taken_for_one():
-    assert right("exothermic", "endothermic") is True
+def test_judged_spellings_are_graded_as_judged_in_both_directions():
+    misjudged = [
+        case
+        for case in JUDGED
+        for one, other in ([case["reply"], *case["answers"]], [*case["answers"], case["reply"]])
+        if right(one, other) is not case["want"]
+    ]
+    assert len(JUDGED) > 150
+    assert not misjudged
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [("Iceland", "Ireland"), ("photon", "proton"), ("neuron", "neutron"), ("stalagmite", "stalactite")],
+)
+def test_other_words_that_no_affix_tells_apart_are_taken_for_misspellings(reply, answer):
+    assert right(reply, answer) is True
 
 
 def test_letters_empty_replies_failures_and_questions_without_gold_are_as_with_every_grader():
@@ -99,7 +119,6 @@ def test_letters_empty_replies_failures_and_questions_without_gold_are_as_with_e
         Levenshtein(),
         (FORCE, "B) newton", "ok"),
         (FORCE, "newton", "ok"),
-        (PROCESS, "The!", "ok"),
         (PROCESS, "", "empty"),
         (PROCESS, "photosynthesis", "refused"),
         (PROCESS, "photosynthesis", "error"),
@@ -107,7 +126,6 @@ def test_letters_empty_replies_failures_and_questions_without_gold_are_as_with_e
     ) == [
         ("B", True, True, "ok"),
         (None, False, False, "invalid"),
-        (None, False, False, "ok"),
         (None, False, False, "empty"),
         (None, False, False, "refused"),
         (None, None, None, "error"),
@@ -138,12 +156,11 @@ def distance(one, other):
     return left(0, 0)
 
 
-WORD = st.text("bcdé", min_size=1, max_size=10)
-LONGER = st.text("bcdé", min_size=2, max_size=10)
+WORD = st.text("bcdé", min_size=1, max_size=9).map("k{}".format)  # of two letters, and with one beginning
 
 
 @PROPERTY
-@given(WORD, st.lists(LONGER, min_size=1, max_size=3), st.integers(1, 10))
+@given(WORD, st.lists(WORD, min_size=1, max_size=3), st.integers(1, 10))
 def test_it_is_one_minus_the_distance_by_the_length_of_the_longer(reply, answers, tenths):
     enough = [
         10 * (longer - distance(reply, answer)) >= tenths * longer
