@@ -125,8 +125,7 @@ _STATEMENTS = [
         rf"{HENCE}\s*[,:，：]?\s*(?:{IS}\s*)?{_BEFORE}{_LETTER}{_END}",
         rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
-        rf"(?:(?<![,;] )\b(?i:actually)\b\s*[,:—–-]|\b(?i:wait"
-        rf"|sorry)\b\s*[,.:!—–-])+\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
+        rf"{_CORRECTING}\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
         rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
         rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
         rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{RIGHT}",  # "also ist B richtig"
@@ -324,9 +323,7 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
 
 
 def _explicit(text: str) -> list[_Statement]:
-    """Return the statements that choose letters, a first line that is a letter and corrections that call one right among
-    them.
-    """
+    """Return the statements that choose letters; among them a first line that is one, and corrections that affirm one."""
     first = _WHOLE.match(text.strip().partition("\n")[0].strip())
     alone = first is not None and re.match(f"[{_MARK}]", first[1]) is not None
     ticked = re.search("[✗✘❌✓✔✅☑]", text) is not None
