@@ -42,8 +42,10 @@ ROMAN: Mapping[str, int] = {
     )
     if len(word) > 1
 }
-"""Roman numerals of several letters, which are numbers behind a word: "World War II"."""
-_STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN})
+"""Roman numerals of several letters, which are numbers behind a word: "Henry VIII". A single I is one behind "world war"
+alone.
+"""
+_STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d+)")
 _SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d+)")
@@ -73,6 +75,8 @@ def with_values(words: Sequence[str]) -> list[str]:
                 number, length = (f"-{number}" if number != "0" else number), length + 1
             else:
                 length = 0
+        if not length and words[place] == "i" and result[-2:] == ["world", "war"]:
+            number, length = "1", 1
         if not length and words[place] in ROMAN and result and result[-1].isalpha():
             number, length = str(ROMAN[words[place]]), 1
         result.append(number if length else words[place])
