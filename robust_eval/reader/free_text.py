@@ -34,8 +34,8 @@ _STATEMENT = re.compile(
     r"\s(?:is|was|are|were|would\s+be|should\s+be|must\s+be|has\s+to\s+be|will\s+be)\b\s*[:：]?"
     r"|die\s+(?:\w+\s+)?(?:Antwort|Lösung)[^.:!?\n]{0,60}?\s(?:ist|lautet|wäre|war)\b\s*[:：]?"
     r"|la\s+(?:\w+\s+)?réponse[^.:!?\n]{0,60}?\s(?:est|serait|était)\b\s*[:：]?"
-    r"|la\s+(?:respuesta|solución)[^.:!?\n]{0,60}?\s(?:es|sería|fue)\b\s*[:：]?"
-    r"|la\s+risposta[^.:!?\n]{0,60}?\s(?:è|sarebbe)\s*[:：]?)"
+    r"|la\s+(?:respuesta|solución)[^.:!?\n]{0,60}?(?<!\sno)\s(?:es|sería|fue)\b\s*[:：]?"
+    r"|la\s+risposta[^.:!?\n]{0,60}?(?<!\snon)\s(?:è|sarebbe)\s*[:：]?)"
     r"\s*(?P<answer>[^\s.,;:!?][^\n]*)"
     r"|(?:正确|最终)?答案(?:是|为|應為|应为|应该是)[:：]?\s*(?P<chinese>[^\s，。][^\n]*)"
     r"|答えは\s*(?P<japanese>[^\s、。][^\n]*)",
