@@ -103,7 +103,7 @@ _INITIALS = re.compile(
     rf"|(?<![^\W_])(?:{_LETTER}\.)+{_LETTER}(?![^\W_])(?!\.)"  # U.S
     rf"|(?<!\S)(?!a\s){_LETTER}(?:\s{_LETTER})+(?!\S)"  # J R R
 )
-_POSSESSIVE = re.compile(r"(?<=\w)'s(?!\w)")
+_POSSESSIVE = re.compile(r"(?:(?<=\w)|(?<=\w\.))'s(?!\w)")
 _APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})")
 _FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
 _CHARGE = re.compile(r"\^(\d*[+-])(?![\d^])")

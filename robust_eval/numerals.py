@@ -44,8 +44,9 @@ PLAIN = re.compile(r"-?(?:\d+(?:\.\d+)?|\.\d+)")
 """A number in digits."""
 _ROMAN = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii"
 ROMAN: Mapping[str, int] = {word: value for value, word in enumerate(_ROMAN.split(), start=1) if len(word) > 1}
-"""Roman numerals of several letters, which are numbers behind a word: "World War II"."""
-_STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN})
+"""Roman numerals of several letters, which are numbers behind a word: "Henry VIII". A single I is one behind "world war".
+"""
+_STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d+)")
 _SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d+)")
@@ -75,6 +76,8 @@ def with_values(words: Sequence[str]) -> list[str]:
                 number, length = (f"-{number}" if number != "0" else number), length + 1
             else:
                 length = 0
+        if not length and words[place] == "i" and result[-2:] == ["world", "war"]:
+            number, length = "1", 1
         if not length and words[place] in ROMAN and result and result[-1].isalpha():
             number, length = str(ROMAN[words[place]]), 1
         result.append(number if length else words[place])

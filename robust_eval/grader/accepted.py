@@ -1,5 +1,6 @@
 """Accepted answers in normal form, and whether a reply holds one of them as whole words."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -8,6 +9,9 @@ from robust_eval.question import Question
 
 _SHORTEST = 5
 """Letters of a word that may be written with a space inside, and of a plural, at least."""
+_LETTER = r"[^\W\d_]"
+_GLUED = re.compile(rf"(?<={_LETTER})(?=\d)|(?<=\d)(?!(?:st|nd|rd|th)\b)(?={_LETTER})")
+_PARTED = re.compile(rf"(?<={_LETTER}) (?=\d)|(?<=\d) (?!(?:st|nd|rd|th)\b)(?={_LETTER})")
 
 
 def accepted_answers(question: Question, accents: str = "fold") -> tuple[tuple[str, ...], int]:
@@ -28,13 +32,19 @@ def holds(form: str, accepted: Iterable[str]) -> bool:
 
 
 @lru_cache(maxsize=1 << 12)
-def with_plurals(accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return normal forms, and those with the plural -s of their last word put on or taken off.
+def with_spellings(accepted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return normal forms, and their other spellings: with the plural -s of the last word put on or taken off, with
+    letters and digits together or apart.
 
-    >>> with_plurals(("chromosome", "lungs", "paris", "glass", "1945"))
-    ('chromosome', 'lungs', 'paris', 'glass', '1945', 'chromosomes', 'lung')
+    >>> with_spellings(("chromosome", "lungs", "paris", "glass"))
+    ('chromosome', 'lungs', 'paris', 'glass', 'chromosomes', 'lung')
+    >>> with_spellings(("u 2", "f16"))
+    ('u 2', 'f16', 'u2', 'f 16')
     """
-    return tuple(dict.fromkeys((*accepted, *filter(None, map(_other_number, accepted)))))
+    others = (
+        other for form in accepted for other in (_other_number(form), _GLUED.sub(" ", form), _PARTED.sub("", form))
+    )
+    return tuple(dict.fromkeys((*accepted, *filter(None, others))))
 
 
 def _other_number(form: str) -> str:

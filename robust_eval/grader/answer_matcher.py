@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from robust_eval.grader.accepted import compounds, holds_compound, with_plurals
+from robust_eval.grader.accepted import compounds, holds_compound, with_spellings
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
 from robust_eval.normalization import (
@@ -56,7 +56,7 @@ class AnswerMatcher:
     def __init__(self, accepted: tuple[str, ...], accents: str = "fold", lenient: bool = True) -> None:
         self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
         self._compounds = compounds(accepted) if lenient else ()
-        accepted = with_plurals(accepted) if lenient else accepted
+        accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
         self._accents = accents
         self._plain = [form for form in accepted if not _DELICATE.search(form)]
@@ -65,6 +65,7 @@ class AnswerMatcher:
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
         ends = {form.split()[-1] for form in accepted}
         spoken = {word for end in ends for word in (*_SPOKEN.get(end, ()), *_abbreviations_of(end))}
+        spoken |= {word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) in ends}
         self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
         # of each last word the longest run of letters and digits, and a number also in words: no right reply lacks all
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}

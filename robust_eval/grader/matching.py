@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_eval.grader.accepted import accepted_answers, compounds, holds, holds_compound, with_plurals
+from robust_eval.grader.accepted import accepted_answers, compounds, holds, holds_compound, with_spellings
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.normalization import is_one_character
@@ -19,8 +19,8 @@ class Matching(Grader):
     for one of a single letter or sign ("U" is not in "Uruguay"). equal: the reply must be an accepted answer, and
     nothing else."""
     spelling: str = "lenient"
-    """lenient: a space or hyphen inside a word ("bee keeper") and the plural -s of its last word make no other answer;
-    strict: they do."""
+    """lenient: a space or hyphen inside a word ("bee keeper"), or between letters and digits ("U-2"), and the plural -s
+    of the last word make no other answer; strict: they do."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,7 +42,7 @@ class Matching(Grader):
             return holds(form, accepted) or any(alias in form for alias in parts)
         if self.spelling == "strict":
             return holds(form, accepted)
-        return holds(form, with_plurals(accepted)) or holds_compound(form, compounds(accepted))
+        return holds(form, with_spellings(accepted)) or holds_compound(form, compounds(accepted))
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
         """Return the rule as it applies to a free-text answer that is being written; None where whole words do not

@@ -176,6 +176,10 @@ _UNDECIDED = re.compile(
     re.I,
 )
 _OR = re.compile(_words("or", "oder", "ou", "o", "oppure") + r"|还是|或者|或|または|それとも", re.I)
+_OTHER_THINGS = re.compile(
+    r"\s*(?:other|others|another|andere|weitere|d['’]autres|otr[ao]s?|altr[eio])(?![^\W_])|\s*其他", re.I
+)
+"""The beginning of a sentence on other things than the answer."""
 _LIST_ITEM = re.compile(r"(?m)^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+\S.*$")
 _BREAK = " ; "
 _QUOTATION = re.compile(
@@ -199,13 +203,14 @@ def without_denials(text: str) -> str:
     """Return a text without what it denies, supposes, or says that others believe.
 
     >>> without_denials("It is not Sydney but Canberra. If it were the largest city, it would be Sydney.")
-    'It is  ;  but Canberra.'
+    'It  ;  but Canberra.'
     """
     return _kept(text, _without_denials)
 
 
 def without_doubts(text: str) -> str:
-    """Return a text without sentences that name several candidates or end in a question mark, and without lists.
+    """Return a text without sentences that name several candidates, begin with others or end in a question mark, and
+    without lists.
 
     >>> without_doubts("It could be Sydney or Perth. It is Canberra.")
     'It is Canberra.'
@@ -254,4 +259,6 @@ def _is_hypothetical(sentence: str) -> bool:
 
 
 def _doubtful(sentence: str) -> bool:
-    return sentence.endswith(("?", "？")) or _UNDECIDED.search(sentence) is not None or _OR.search(sentence) is not None
+    if sentence.endswith(("?", "？")) or _OTHER_THINGS.match(sentence):
+        return True
+    return _UNDECIDED.search(sentence) is not None or _OR.search(sentence) is not None

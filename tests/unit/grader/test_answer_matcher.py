@@ -29,7 +29,7 @@ def test_a_word_is_closed_by_the_boundary_after_it():
     assert within["right"] == ["an", "an,", "an's"]
     assert [piece for piece in within["closed"] if piece != "an's"] == ["an,"]
     after = kinds(("Roman",), " Roman", "", "ia", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " ")
-    assert after["right"] == ["", ",", " Empire", "\n", "'", "-", "-born", "'s", " "]
+    assert after["right"] == ["", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " "]
     assert [piece for piece in after["closed"] if piece != "'s"] == [",", " Empire", "'", "-", "-born", " "]
 
 
@@ -37,6 +37,18 @@ def test_a_number_is_not_closed_by_a_boundary_that_may_belong_to_it():
     found = kinds(("5",), " 5", "", ".", ",", " ", "-", " million", " m", "0", " apples", " and", " an", "th")
     assert found["right"] == ["", ".", ",", " ", "-", " m", " apples", " and", " an"]
     assert set(found["closed"]) <= {" apples"}
+
+
+def test_a_number_may_be_written_in_roman_numerals():
+    pieces = (" II", " 2", " two", " III", " I", " ii")
+    assert kinds(("World War 2",), " World War", *pieces)["right"] == [" II", " 2", " two", " ii"]
+    assert kinds(("World War I",), " World War", *pieces, " 1")["right"] == [" I", " 1"]
+    assert kinds(("Henry VIII",), " Henry V", "III", " 8", "II", "i")["right"] == ["III"]
+
+
+def test_letters_and_digits_may_be_apart():
+    assert kinds(("U2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
+    assert kinds(("U-2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
 
 
 def test_nothing_is_closed_inside_a_character_that_is_not_all_there():

@@ -1,6 +1,6 @@
 import pytest
 
-from robust_eval.reader.markup import compatible, plain, without_template
+from robust_eval.reader.markup import compatible, plain, without_footnotes, without_template
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,15 @@ def test_marks_of_a_template_and_further_turns_go(reply: str, said: str):
         ("snake_case_name", "snake_case_name"),
         ("5 > 3", "5 > 3"),
         ("C#", "C#"),
+        # footnotes in brackets
+        ("Paris[1]", "Paris"),
+        ("Paris [1][2].", "Paris."),
+        ("Paris [citation needed]", "Paris"),
+        ("[Paris](https://example.org)[3]", "Paris"),
+        ("f[1](x)", "f1"),  # a link
+        ("[1, 2]", "[1, 2]"),
+        # LaTeX
+        ("$\\frac{1}{2}$", "1/2"),
     ],
 )
 def test_markup_goes_and_the_text_stays(reply: str, text: str):
@@ -63,3 +72,22 @@ def test_markup_goes_and_the_text_stays(reply: str, text: str):
 
 def test_full_width_and_circled_letters_are_letters():
     assert compatible("（Ｃ）, Ⓒ or ⒞") == "(C), C or (c)"
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("It is Paris1.", "It is Paris."),
+        ("Paris12, France2", "Paris, France"),
+        ("signed inParis1", "signed in Paris"),
+        ("on April 30, 18032.", "on April 30, 1803."),
+        ("It was 1975after that", "It was 1975 after that"),
+        # what is none
+        ("1945", "1945"),
+        ("B12 and H2O", "B12 and H2O"),
+        ("Paris 1", "Paris 1"),
+        ("in Paris", "in Paris"),
+    ],
+)
+def test_footnote_marks_glued_to_a_word_go(text: str, without: str):
+    assert without_footnotes(text) == without

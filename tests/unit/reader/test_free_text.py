@@ -1,0 +1,114 @@
+"""Properties of free-text reading (docs/methods.md, §6) over lists of titles, sentences and judged replies."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from graded_replies import Graded, graded_replies
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from json_lines import json_lines
+
+from robust_eval.reader.base import Reader
+from robust_eval.reader.first_line import FirstLine
+from robust_eval.reader.free_text import FreeText, read_free_text
+from robust_eval.reader.reply import Reply
+
+CASES = Path(__file__).parent
+TITLES = [case["answer"] for case in json_lines(CASES / "identity.jsonl")]
+SENTENCES = [case for case in json_lines(CASES / "irrelevant.jsonl") if case["for"] != "letters"]
+JUDGED = json_lines(CASES / "free_text.jsonl")
+READERS = (Reply(), FirstLine())
+BASES = (("Canberra.", True), ("The answer is Canberra.", True), ("Perth.", False), ("The answer is Perth.", False))
+
+
+@pytest.mark.parametrize("reader", READERS, ids=["reply", "first_line"])
+def test_a_reply_that_is_the_accepted_answer_is_right_as_it_stands(reader: Reader):
+    verdicts = graded_replies([(title, [title]) for title in TITLES], reader)
+    assert [title for title, verdict in zip(TITLES, verdicts, strict=True) if verdict != (True, False)] == []
+
+
+@settings(max_examples=600, deadline=None, database=None, derandomize=True)
+@given(
+    title=st.sampled_from(TITLES),
+    reader=st.sampled_from(READERS),
+    case=st.sampled_from((str, str.upper, str.lower, str.casefold)),
+    before=st.sampled_from(("", " ", "\t", "\n")),
+    behind=st.sampled_from(("", " ", "\n", "  \n\n")),
+    stop=st.booleans(),
+    quotes=st.sampled_from(("", '""', "“”")),
+)
+def test_case_white_space_a_full_stop_and_quotes_make_no_other_answer(
+    title, reader, case, before, behind, stop, quotes
+):
+    written = case(title)
+    if quotes and any(map(str.isalnum, title)) and not set(title) & set("\"“”'’"):
+        written = f"{quotes[0]}{written}{quotes[1]}"
+    if stop and title[-1].isalnum():
+        written += "."
+    assert graded_replies([(f"{before}{written}{behind}", [title])], reader)[0].correct
+
+
+def placed(case: dict[str, str], base: str, other: str) -> list[str]:
+    """Return the reply with the sentence of a case before it, behind it and around it, where it may stand."""
+    sentence = case["sentence"].replace("{other}", other)
+    replies = {"before": f"{sentence} {base}", "after": f"{base} {sentence}"}
+    if case["where"] != "both":
+        return [replies[case["where"]]]
+    return [*replies.values(), f"{sentence} {base} {sentence}"]
+
+
+def test_a_sentence_that_does_not_answer_changes_no_verdict():
+    bases = product(SENTENCES, BASES)
+    cases = [(reply, right) for case, (base, right) in bases for reply in placed(case, base, "Sydney")]
+    cases += [  # a remark on the right answer does not give it
+        (reply, False)
+        for case in SENTENCES
+        if "{other}" in case["sentence"]
+        for reply in placed(case, "The answer is Perth.", "Canberra")
+    ]
+    verdicts = graded_replies([(reply, ["Canberra"]) for reply, _ in cases])
+    differ = [
+        reply
+        for (reply, right), verdict in zip(cases, verdicts, strict=True)
+        if verdict == Graded(not right, uncertain=False)
+    ]
+    assert differ == []
+    assert sum(verdict.uncertain for verdict in verdicts) <= 0.15 * len(cases)
+
+
+def test_judged_replies_are_read_as_judged_or_are_uncertain():
+    verdicts = graded_replies([(case["reply"], case["answers"]) for case in JUDGED])
+    wrong = [
+        case["id"]
+        for case, verdict in zip(JUDGED, verdicts, strict=True)
+        if verdict == Graded(not case["want"], uncertain=False)
+    ]
+    assert wrong == []
+    assert sum(verdict.uncertain for verdict in verdicts) <= 0.3 * len(JUDGED)
+
+
+def test_an_explicit_answer_is_graded_alone_and_all_of_the_reply_beside_it():
+    reply = "France is large. The answer is Paris, which lies on the Seine. Lyon is smaller."
+    answer = "Paris, which lies on the Seine. Lyon is smaller."
+    assert read_free_text(reply) == FreeText(answer, "stated answer", "Paris", "Paris", reply)
+
+
+def test_of_a_long_reply_the_first_and_the_last_sentence_are_certain():
+    middle = "It has many museums and many bridges over a wide river. " * 8
+    found = read_free_text(f"It is Paris. {middle}So I say Paris. Let me know if you need more!")
+    assert found.rule == "first and last sentence"
+    assert found.answer == found.certain == "It is Paris. So I say Paris."
+
+
+@pytest.mark.parametrize(
+    "reply", ["La respuesta no es Canberra.", "La risposta non è Canberra.", "Die Antwort ist nicht Canberra."]
+)
+def test_a_denied_statement_states_no_answer(reply: str):
+    assert not graded_replies([(f"The answer is Perth. {reply}", ["Canberra"])])[0].correct
+
+
+def test_what_a_sentence_on_other_things_names_is_uncertain():
+    long = "The capital of Australia is Sydney. " + "It is a very large city with a fine harbour. " * 8
+    other = f"{long}Other cities are Perth, Brisbane and Canberra."
+    assert graded_replies([(other, ["Canberra"])])[0].uncertain
