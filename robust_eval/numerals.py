@@ -44,7 +44,8 @@ PLAIN = re.compile(r"-?(?:\d+(?:\.\d+)?|\.\d+)")
 """A number in digits."""
 _ROMAN = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii"
 ROMAN: Mapping[str, int] = {word: value for value, word in enumerate(_ROMAN.split(), start=1) if len(word) > 1}
-"""Roman numerals of several letters, which are numbers behind a word: "Henry VIII". A single I is one behind "world war".
+"""Roman numerals of several letters, which are numbers behind a word: "Henry VIII". A single I is one behind "world
+war" alone.
 """
 _STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")

@@ -188,7 +188,7 @@ _QUOTATION = re.compile(
 _MARK = "\ue000"
 _HIDDEN = re.compile(rf"{_MARK}(\d+){_MARK}")
 _DENIAL_WORDS_WORDS = """
-    no not non none never neither nor nothing nobody without nicht kein keine keiner nein nie pas ne
+    no not cannot non none never neither nor nothing nobody without nicht kein keine keiner nein nie pas ne
     rien jamais ni nunca nada un t isn false incorrect wrong falsch faux or oder ou if
 """
 _DENIAL_WORDS = frozenset(_DENIAL_WORDS_WORDS.split())

@@ -323,7 +323,7 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
 
 
 def _explicit(text: str) -> list[_Statement]:
-    """Return the statements that choose letters; among them a first line that is one, and corrections that affirm one."""
+    """Return the statements that choose letters, a first line that is one and corrections that affirm one included."""
     first = _WHOLE.match(text.strip().partition("\n")[0].strip())
     alone = first is not None and re.match(f"[{_MARK}]", first[1]) is not None
     ticked = re.search("[✗✘❌✓✔✅☑]", text) is not None

@@ -5,7 +5,6 @@ from robust_eval.reader.base import Reading
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.prompt_style import ByPromptStyle
 from robust_eval.reader.reply import Reply
-from robust_eval.reader.sentences import sentences
 
 FRANCE = Question("france", "What is the capital of France?", ("Paris",))
 UNIT = Question("unit", "Which is the unit of force?", choices=("joule", "newton", "watt"), correct=1)
