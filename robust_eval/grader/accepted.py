@@ -41,7 +41,9 @@ def with_spellings(accepted: tuple[str, ...]) -> tuple[str, ...]:
     >>> with_spellings(("u 2", "f16"))
     ('u 2', 'f16', 'u2', 'f 16')
     """
-    others = (other for form in accepted for other in (_other_number(form), _GLUED.sub(" ", form), _PARTED.sub("", form)))
+    others = (
+        other for form in accepted for other in (_other_number(form), _GLUED.sub(" ", form), _PARTED.sub("", form))
+    )
     return tuple(dict.fromkeys((*accepted, *filter(None, others))))
 
 

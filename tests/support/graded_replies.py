@@ -26,8 +26,13 @@ def graded_replies(
     questions = [Question(str(place), "?", tuple(answers)) for place, (_, answers) in enumerate(cases)]
     answers = answer_table(
         {
-            **{"question_id": str(place), "rewrite": 0, "temperature": 0.0, "trial": 0, "text": reply},
-            **{"outcome": "ok" if reply.strip() else "empty", "weight": 1.0},
+            "question_id": str(place),
+            "rewrite": 0,
+            "temperature": 0.0,
+            "trial": 0,
+            "text": reply,
+            "outcome": "ok" if reply.strip() else "empty",
+            "weight": 1.0,
         }
         for place, (reply, _) in enumerate(cases)
     )

@@ -125,11 +125,20 @@ def test_each_rule():
 
 
 def test_accents_are_kept_where_they_are_to_be():
-    assert [normalize(text, accents="keep") for text in ("São", "Sa\u0303o", "Łódź", "Paris")] == ["são", "são", "łódź", "paris"]
+    assert [normalize(text, accents="keep") for text in ("São", "Sa\u0303o", "Łódź", "Paris")] == [
+        "são",
+        "são",
+        "łódź",
+        "paris",
+    ]
 
 
 def test_apostrophes_are_left_out_where_they_are_to_be():
-    assert [normalize(text, apostrophes="join") for text in ("McDonald's", "O’Brien", "dogs'")] == ["mcdonalds", "obrien", "dogs"]
+    assert [normalize(text, apostrophes="join") for text in ("McDonald's", "O’Brien", "dogs'")] == [
+        "mcdonalds",
+        "obrien",
+        "dogs",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -209,8 +218,39 @@ def test_grouped_digits_equal_ungrouped_ones(number, sign):
 
 ANY_TEXT = st.one_of(st.text(), st.lists(st.sampled_from([*PIECES, " ", "\t", "\n"])).map("".join))
 WORDS = (
-    *("the", "an", "Paris", "U.S.A.", "dog's", "1,000", "3.5", "-5", "twenty", "one", "hundred", "million", "and", "Été"),
-    *("10⁶", "½", "%", "$5", "May", "6th", "C++", "C#", "first", "No", "Henry VIII", "World War I", "5km", "percent", "O−"),
+    *(
+        "the",
+        "an",
+        "Paris",
+        "U.S.A.",
+        "dog's",
+        "1,000",
+        "3.5",
+        "-5",
+        "twenty",
+        "one",
+        "hundred",
+        "million",
+        "and",
+        "Été",
+    ),
+    *(
+        "10⁶",
+        "½",
+        "%",
+        "$5",
+        "May",
+        "6th",
+        "C++",
+        "C#",
+        "first",
+        "No",
+        "Henry VIII",
+        "World War I",
+        "5km",
+        "percent",
+        "O−",
+    ),
     *("(Roman)", "“ville”", "well-known.", "3 × 10⁸", "Ph.D.", "東京", "A minor", "Vitamin A"),
 )
 

@@ -328,7 +328,13 @@ def test_containing_is_having_the_words_of_an_alias_in_a_row(reply, aliases):
 
 
 def test_spelling_says_whether_a_space_inside_a_word_and_the_plural_matter():
-    pairs = [("bee keeper", "beekeeper"), ("rearview", "rear-view"), ("U2", "U-2"), ("lungs", "lung"), ("a Roman", "Romans")]
+    pairs = [
+        ("bee keeper", "beekeeper"),
+        ("rearview", "rear-view"),
+        ("U2", "U-2"),
+        ("lungs", "lung"),
+        ("a Roman", "Romans"),
+    ]
     for spelling, expected in (("lenient", True), ("strict", False)):
         for reply, alias in pairs:
             question = Question("q", "Q?", answers=(alias,))
@@ -336,14 +342,18 @@ def test_spelling_says_whether_a_space_inside_a_word_and_the_plural_matter():
             assert graded["correct"].to_pylist() == [expected], (spelling, reply, alias)
 
 
-@pytest.mark.parametrize(("reply", "alias"), [("glas", "glass"), ("bus", "bu"), ("he is", "hei"), ("his", "hi"), ("8s", "8")])
+@pytest.mark.parametrize(
+    ("reply", "alias"), [("glas", "glass"), ("bus", "bu"), ("he is", "hei"), ("his", "hi"), ("8s", "8")]
+)
 def test_lenient_spelling_makes_no_other_word_right(reply, alias):
     assert correct(reply, alias) is False
 
 
 def test_accents_tell_answers_apart_where_they_are_kept():
     question = Question("q", "Q?", answers=("São Paulo",))
-    replies = answer_table([row("q", "Sao Paulo"), row("q", "São Paulo", trial=1), row("q", "Sa\u0303o Paulo", trial=2)])
+    replies = answer_table(
+        [row("q", "Sao Paulo"), row("q", "São Paulo", trial=1), row("q", "Sa\u0303o Paulo", trial=2)]
+    )
     assert Matching().grade([question], replies)["correct"].to_pylist() == [True, True, True]
     assert Matching(accents="keep").grade([question], replies)["correct"].to_pylist() == [False, True, True]
 

@@ -38,7 +38,9 @@ def test_a_reply_that_is_the_accepted_answer_is_right_as_it_stands(reader: Reade
     stop=st.booleans(),
     quotes=st.sampled_from(("", '""', "“”")),
 )
-def test_case_white_space_a_full_stop_and_quotes_make_no_other_answer(title, reader, case, before, behind, stop, quotes):
+def test_case_white_space_a_full_stop_and_quotes_make_no_other_answer(
+    title, reader, case, before, behind, stop, quotes
+):
     written = case(title)
     if quotes and any(map(str.isalnum, title)) and not set(title) & set("\"“”'’"):
         written = f"{quotes[0]}{written}{quotes[1]}"
