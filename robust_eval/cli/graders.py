@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+from rich.table import Table
 
 from robust_eval.answer import answer_table, rows
 from robust_eval.cli.words import files_and_settings
@@ -210,7 +211,8 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
     if "references" not in verdicts:
         console.print("references is left out: not every question without choices has references that are wrong")
     if any(record.slice for record in records):
-        console.print(_by_slice(records, verdicts, figures))
+        for each in _by_slice(records, verdicts, figures):
+            console.print(each)
     for name, lines in disagreements(records, verdicts).items():
         console.print(f"{name}: {len(lines):,} of {len(verdicts[name]):,} verdicts differ")
         for line in lines[: max(0, show)]:
@@ -236,32 +238,27 @@ def agreement_row(agreement: Agreement) -> list[str]:
     return [f"{agreement.replies:,}", *figures, *of]
 
 
-def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> object:
-    """Return the confusion of each grader by data set and temperature as a table; add it to the figures."""
-    table = titled("By data set and temperature (of weighted replies: what people say, then the grader)")
-    for name in (
-        "part",
-        "grader",
-        "replies",
-        "right, right",
-        "right, wrong",
-        "wrong, right",
-        "wrong, wrong",
-        "accuracy",
-    ):
-        table.add_column(name, justify="left" if name in ("part", "grader") else "right")
+def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> list[Table]:
+    """Return the accuracy of each grader and its confusion, by slice, as tables; add the accuracies to the figures."""
+    accuracies = titled("Agreement with people by slice")
+    for name in ("slice", "replies", *verdicts):
+        accuracies.add_column(name, justify="left" if name == "slice" else "right")
+    counts = titled("By slice (of weighted replies: the verdict of people, then the grader's)")
+    for name in ("slice", "grader", "right, right", "right, wrong", "wrong, right", "wrong, wrong"):
+        counts.add_column(name, justify="left" if name in ("slice", "grader") else "right")
     for part in dict.fromkeys(record.slice for record in records if record.slice):
+        of_slice = [record for record in records if record.slice == part]
+        row = [part, f"{len(of_slice):,}"]
         for name, found in verdicts.items():
-            own = [record for record in records if record.slice == part and record.question.id in found]
+            own = [record for record in of_slice if record.question.id in found]
             if own:
                 each = agreement_on(own, found)
                 cells = (each.both_right, each.people_right, each.grader_right, each.both_wrong)
-                accuracy = each.figures()["accuracy"]
-                table.add_row(
-                    part, name, f"{each.replies:,}", *(f"{cell:.0f}" for cell in cells), number(accuracy, ".1%")
-                )
-                figures[f"slice {part}: {name}"] = accuracy
-    return table
+                counts.add_row(part, name, *(f"{cell:.0f}" for cell in cells))
+                figures[f"slice {part}: {name}"] = each.figures()["accuracy"]
+            row.append(number(each.figures()["accuracy"], ".1%") if own else "–")
+        accuracies.add_row(*row)
+    return [accuracies, counts]
 
 
 def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:

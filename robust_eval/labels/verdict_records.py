@@ -15,6 +15,8 @@ from robust_eval.metric.score import PERSON, PERSON_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
+EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
+"""Fields of the human verdicts of EVOUNA (Wang et al., 2023), of which set and model make the slice."""
 
 
 class Answered(NamedTuple):
@@ -67,8 +69,9 @@ def read_records_of_people(file: Path) -> list[Record]:
     """Return the records of a file; UserError names the first line that is broken.
 
     A line is a JSON object with ``question``, ``answers`` (or ``choices`` and ``correct_choice``), ``reply`` and
-    ``correct``: what a person says of it. ``incorrect`` holds references that are wrong, ``slice`` names a part of the
-    data.
+    ``correct``: the verdict of a person. ``incorrect`` holds references that are wrong, ``slice`` names a part of the
+    data. The fields of EVOUNA are read as well: ``accepted`` are the answers, ``human`` is the verdict, ``set`` and
+    ``model`` are the slice.
     """
     try:
         lines = file.read_text(encoding="utf-8-sig").split("\n")
@@ -93,6 +96,8 @@ def record_of(entry: Any, line: str) -> Record:
     """Return one record; ValueError says what is wrong with it."""
     if not isinstance(entry, dict):
         raise ValueError(f"a record is a JSON object, not {type(entry).__name__}")
+    if "human" in entry:
+        entry = _of_evouna(entry)
     if unknown := sorted(set(entry) - set(FIELDS)):
         raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
     for name, kind, wanted in (
@@ -122,7 +127,19 @@ def record_of(entry: Any, line: str) -> Record:
             f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {key!r}"
         )
     if not choices and not accepted_answers(question)[0]:
-        raise ValueError("'answers' must hold an accepted answer with letters or digits, or 'choices' be given")
+        raise ValueError("'answers' must hold an accepted answer that is not blank, or 'choices' be given")
     if not isinstance(entry.get("slice", ""), str):
         raise ValueError(f"'slice' must be a text, not {entry['slice']!r}")
     return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))
+
+
+def _of_evouna(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of EVOUNA with the fields of ours; ValueError names the first field that is missing or unknown."""
+    if missing := [name for name in EVOUNA_FIELDS if name not in entry]:
+        raise ValueError(f"field {missing[0]!r} is missing; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
+    if unknown := sorted(set(entry) - set(EVOUNA_FIELDS)):
+        raise ValueError(f"unknown field {unknown[0]!r}; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
+    return {
+        **{"question": entry["question"], "answers": entry["accepted"], "reply": entry["reply"]},
+        **{"correct": entry["human"], "slice": f"{entry['set']}, {entry['model']}"},
+    }

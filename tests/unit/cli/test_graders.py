@@ -23,6 +23,15 @@ from robust_eval.question import Question
 FREE = {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "Austen", "correct": True}
 CHOICE = {"question": "Which?", "choices": ["this", "that"], "correct_choice": 1, "reply": "B", "correct": True}
 
+EVOUNA = {
+    "set": "NQ",
+    "question": "Who wrote Emma?",
+    "accepted": ["Jane Austen"],
+    "model": "fid",
+    "reply": "Austen",
+    "human": True,
+}
+
 
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
@@ -101,6 +110,31 @@ def test_a_record_is_a_question_a_reply_and_a_verdict():
     ]
 
 
+def test_a_record_of_evouna_has_its_set_and_model_as_the_slice():
+    assert records(EVOUNA) == records(FREE | {"slice": "NQ, fid"})
+
+
+def test_graders_stand_beside_people_by_slice(monkeypatch, capsys, tmp_path):
+    replies = [
+        ("fid", "Jane Austen", True),
+        ("fid", "Jane  Austen", True),
+        ("gpt4", "Austen", True),
+        ("gpt4", "Eliot", False),
+    ]
+    entries = [EVOUNA | {"model": model, "reply": reply, "human": human} for model, reply, human in replies]
+    (tmp_path / "verdicts.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [str(tmp_path / "verdicts.jsonl"), "--show", "0", "--json", str(tmp_path / "figures.json")]
+    monkeypatch.setattr(sys, "argv", ["graders", *words])
+    command.main()
+    table = capsys.readouterr().out.partition("Agreement with people by slice")[2]
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line]
+    by_slice = {row[0]: (row[1], row[2], row[-1]) for row in cells[:2]}
+    assert by_slice == {"NQ, fid": ("2", "100.0%", "50.0%"), "NQ, gpt4": ("2", "50.0%", "50.0%")}
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert (figures["slice NQ, fid: matching, word"], figures[f"slice NQ, fid: {BARE}"]) == (1.0, 0.5)
+
+
 def test_every_grader_judges_free_text_and_letters_are_judged_apart():
     entries = records(
         FREE | {"incorrect": ["Anne Brontë"]},
@@ -156,12 +190,21 @@ def test_the_disagreements_of_most_graders_come_first():
         (FREE | {"incorrect": [1]}, "'incorrect' must be a list of texts, not [1]"),
         (
             FREE | {"answers": []},
-            "'answers' must hold an accepted answer with letters or digits, or 'choices' be given",
+            "'answers' must hold an accepted answer that is not blank, or 'choices' be given",
         ),
         (
-            FREE | {"answers": ["?"]},
-            "'answers' must hold an accepted answer with letters or digits, or 'choices' be given",
+            FREE | {"answers": [" "]},
+            "'answers' must hold an accepted answer that is not blank, or 'choices' be given",
         ),
+        (
+            {"question": "Q?", "human": True},
+            "field 'set' is missing; with 'human' a record has set, question, accepted, model, reply, human",
+        ),
+        (
+            EVOUNA | {"slice": "x"},
+            "unknown field 'slice'; with 'human' a record has set, question, accepted, model, reply, human",
+        ),
+        (EVOUNA | {"human": "yes"}, "'correct' must be true or false, not 'yes'"),
         (CHOICE | {"choices": ["this"]}, "'choices' must hold 2 to 13 texts, not 1"),
         (CHOICE | {"correct_choice": 2}, "'correct_choice' must be the index of the right choice (0 to 1), not 2"),
         (
