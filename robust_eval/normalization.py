@@ -17,12 +17,12 @@ from functools import cache, lru_cache
 from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
 
 ARTICLES = frozenset({"a", "an", "the"})
-_NAMED_BY_LETTER_WORDS = """
+_LETTERED_NOUNS = """
     vitamin hepatitis influenza plan serie type class grade group category league level option point
     schedule phase block section appendix exhibit annex line unit part version chapter figure table case
     side size cup factor protein
 """
-NAMED_BY_LETTER = frozenset(_NAMED_BY_LETTER_WORDS.split())
+NAMED_BY_LETTER = frozenset(_LETTERED_NOUNS.split())
 """Nouns that a letter names one of: the A of "Vitamin A" is no article."""
 KEYS = frozenset({"flat", "sharp", "minor", "major"})
 """Words that make the A before them the name of a note."""
@@ -68,11 +68,11 @@ _HANGUL = "\uac00-\ud7a3"
 _OPEN_ENDED = re.compile(f"\\A[{UNSEGMENTED}]|[{UNSEGMENTED}{_HANGUL}]\\Z")
 _MONTH_WORDS = frozenset(MONTH_NAMES)
 _SIGN_OF = {word: sign for sign, words in SIGNS.items() for word in words}
-_UNITS_WORDS = """
+_UNIT_LIST = """
     mm cm km kmh kph mph mg kg lb lbs ft oz ml hz khz mhz ghz kw mw gw kwh kb mb gb tb am pm min mins hr
     hrs ms nm ev kev mev gev kj cal kcal kpa pa atm mol ad bc bce ce m j n v w c f
 """
-UNITS = frozenset(_UNITS_WORDS.split())
+UNITS = frozenset(_UNIT_LIST.split())
 """Units that may be glued to their number: "5km" is "5 km"."""
 _SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
 _LETTER = r"[^\W\d_]"
@@ -107,7 +107,7 @@ _POSSESSIVE = re.compile(r"(?:(?<=\w)|(?<=\w\.))'s(?!\w)")
 _APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})")
 _FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
 _CHARGE = re.compile(r"\^(\d*[+-])(?![\d^])")
-_ARROW = re.compile(r"<?[-=]+>|<[-=]+(?!\d)")
+_ARROW = re.compile(r"(?:<|(?<![-=]))[-=]+>|<[-=]+(?!\d)")
 _LESS, _GREATER = re.compile(r"<=(?![=>])"), re.compile(r"(?<![-=])>=")
 _CURRENCY = re.compile(rf"([$€£¥₹₩₽])(\d[\d.]*(?:\s+(?:{'|'.join(LARGE_NUMBERS)})\b)*)")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×]\s*(?=10\^)")
@@ -116,7 +116,7 @@ _SCRIPT_EDGE = re.compile(rf"(?<=[^\s{UNSEGMENTED}])(?=[{UNSEGMENTED}])|(?<=[{UN
 _SPECIAL = re.compile(r"[^\w\s.!?]")
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 15)
 def normalize(text: str, accents: str = "fold", apostrophes: str = "split") -> str:
     """Return the normal form of the first line of a text; empty only where the line is blank.
 
@@ -235,6 +235,7 @@ def _without_control_characters(text: str) -> str:
 
 def _words(text: str, apostrophes: str) -> list[str]:
     """Return the words and signs of a unified text; a comma by itself stands for punctuation."""
+    text = " ".join(text.split())
     if _PLAIN_WORDS.fullmatch(text):
         return text.strip().rstrip(".!?").split()
     text = _SPACED_THOUSANDS.sub(_joined_digits, _SCRIPT_EDGE.sub(" ", text))

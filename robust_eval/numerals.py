@@ -44,17 +44,19 @@ PLAIN = re.compile(r"-?(?:\d+(?:\.\d+)?|\.\d+)")
 """A number in digits."""
 _ROMAN = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii"
 ROMAN: Mapping[str, int] = {word: value for value, word in enumerate(_ROMAN.split(), start=1) if len(word) > 1}
-"""Roman numerals of several letters, which are numbers behind a word: "Henry VIII". A single I is one behind "world
+"""Roman numerals of several letters, which are numbers: "Henry VIII" is Henry 8. A single I is one behind "world
 war" alone.
 """
 _STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
-_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
-_POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d+)")
-_SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d+)")
+_ORDINAL = re.compile(r"(\d{1,40})(?:st|nd|rd|th)")
+_POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d{1,6})")
+_SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d{1,6})")
 _FRACTION = re.compile(r"(-?\d{1,3})/(\d{1,3})")
 _POWER_OF_TEN = re.compile(r"10\^([+-]?\d{1,2})")
-_MOST_DIGITS = 40
-"""Digits of a power that is computed; a larger one stays as it is written."""
+_MAX_DIGITS = 28
+"""Maximum number of digits of a number that is computed; a larger one stays as written."""
+_MAX_WORDS = 48
+"""Maximum number of words of a number."""
 
 
 def with_values(words: Sequence[str]) -> list[str]:
@@ -70,16 +72,18 @@ def with_values(words: Sequence[str]) -> list[str]:
     result: list[str] = []
     place = 0
     while place < len(words):
-        number, length = ("", 0) if words[place] in NUMBERS and result[-1:] == ["no"] else _number(words[place:])
+        number, length = (
+            ("", 0) if words[place] in NUMBERS and result[-1:] == ["no"] else _number(words[place : place + _MAX_WORDS])
+        )
         if not length and words[place] in ("minus", "negative") and not (result and PLAIN.fullmatch(result[-1])):
-            number, length = _number(words[place + 1 :])
+            number, length = _number(words[place + 1 : place + 1 + _MAX_WORDS])
             if PLAIN.fullmatch(number) and not number.startswith("-"):
                 number, length = (f"-{number}" if number != "0" else number), length + 1
             else:
                 length = 0
         if not length and words[place] == "i" and result[-2:] == ["world", "war"]:
             number, length = "1", 1
-        if not length and words[place] in ROMAN and result and result[-1].isalpha():
+        if not length and words[place] in ROMAN:
             number, length = str(ROMAN[words[place]]), 1
         result.append(number if length else words[place])
         place += length or 1
@@ -112,7 +116,7 @@ def value_of(word: str) -> str | None:
         return _as_fraction(int(fraction[1]), int(fraction[2])) or word
     if power := _POWER.fullmatch(word) or _SCIENTIFIC.fullmatch(word):
         base, exponent = (Decimal(power[1]), int(power[2])) if "^" in word else (Decimal(10), int(power[2]))
-        if not base or abs(exponent) * len(str(base)) > _MOST_DIGITS:
+        if not base or abs(exponent) * len(str(base)) > _MAX_DIGITS:
             return word
         return _written(base**exponent * (1 if "^" in word else Decimal(power[1])))
     return None
@@ -185,7 +189,12 @@ def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
         return _written(value * LARGE_NUMBERS[following] + rest), 2 + taken
     if following in ("×", "x") and len(words) > 2 and (power := _POWER_OF_TEN.fullmatch(words[2])):
         return _written(value.scaleb(int(power[1]))), 3
-    if digits.isdecimal() and (part := _FRACTION.fullmatch(following)) and 0 < int(part[1]) < int(part[2]):
+    if (
+        len(digits) <= _MAX_DIGITS
+        and digits.isdecimal()
+        and (part := _FRACTION.fullmatch(following))
+        and 0 < int(part[1]) < int(part[2])
+    ):
         over, under = int(digits) * int(part[2]) + int(part[1]), int(part[2])
         return _as_fraction(over, under) or f"{over}/{under}", 2
     return digits, 1

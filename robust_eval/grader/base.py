@@ -106,9 +106,9 @@ class Grader(ABC):
 
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
-            raise ValueError(f"letter must be anchored or strict, not {self.letter}")
+            raise ValueError(f"grader.letter must be anchored or strict, got {self.letter}")
         if self.accents not in ("fold", "keep"):
-            raise ValueError(f"accents must be fold or keep, not {self.accents}")
+            raise ValueError(f"grader.accents must be fold or keep, got {self.accents}")
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:

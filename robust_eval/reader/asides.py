@@ -92,7 +92,7 @@ _DENIED = [
         )
         + rf",?{_REST}",
         r"(?:我?不认为|我?不觉得|不知道是不是|并不是|并非|而不是|而非|不是|不會是|不会是)(?!因)[^，。；,;]*?(?=而是|[，。；,;]|\Z)",
-        r"[^，。、；\s]*(?:では|じゃ|で)(?:ありません|ない|なく|ないです)",
+        r"[^，。、；\s]{0,60}(?:では|じゃ|で)(?:ありません|ない|なく|ないです)",
         # a thing in place of which another is named
         _words(
             *("rather than", "instead of", "as opposed to", "unlike", "other than", "anything but", "in contrast to"),
@@ -147,7 +147,7 @@ _IS_WRONG = re.compile(
         r"no es (?:correct[ao]|ciert[ao]|verdader[ao])",
         # right under another condition
         r"would (?:only )?(?:be|have been) (?:right|correct|true|better|the (?:right |correct )?(?:answer"
-        r"|choice))(?=[^.]*\b(?:if|only|for|in|with|under)\b)",
+        r"|choice))(?=[^.]{0,200}\b(?:if|only|for|in|with|under)\b)",
         r"(?:wäre|ist) (?:nur |auch )?(?:richtig|korrekt|die (?:\w+ )?Antwort)(?=,? (?:nur )?(?:wenn|falls|unter|bei))",
         r"serait (?:juste|correcte?|bonne|vraie?|la (?:bonne )?réponse)(?=,? si)",
         r"sería (?:correct[ao]|la (?:respuesta )?correcta|la respuesta)(?=,? si)",
@@ -187,11 +187,11 @@ _QUOTATION = re.compile(
 )
 _MARK = "\ue000"
 _HIDDEN = re.compile(rf"{_MARK}(\d+){_MARK}")
-_DENIAL_WORDS_WORDS = """
+_DENIAL_WORD_LIST = """
     no not cannot non none never neither nor nothing nobody without nicht kein keine keiner nein nie pas ne
     rien jamais ni nunca nada un t isn false incorrect wrong falsch faux or oder ou if
 """
-_DENIAL_WORDS = frozenset(_DENIAL_WORDS_WORDS.split())
+_DENIAL_WORDS = frozenset(_DENIAL_WORD_LIST.split())
 
 
 def is_denial(form: str) -> bool:

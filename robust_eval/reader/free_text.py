@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from robust_eval.reader.asides import without_denials, without_doubts
@@ -16,6 +18,8 @@ accepted answer that stands between them alone is uncertain.
 """
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
+_MAX_OBJECTS = 100
+"""Maximum number of places at which a JSON object is tried."""
 _FIELD_NAMES = (
     "answer",
     "final_answer",
@@ -29,6 +33,7 @@ _FIELD_NAMES = (
 )
 _ELEMENT = re.compile(r"<((?:final[_ ]?)?answer)>(.*?)(?:</\1>|\Z)", re.I | re.S)
 _AFTER_HASHES = re.compile(r"^####[ \t]+(\S.*)$", re.M)
+_MAX_BOXES = 32
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 _QUALITY = (
@@ -64,6 +69,11 @@ _NO_STATEMENT = re.compile(
     r"|einfach|nicht|utile|correcte|simple|pas|útil|correcta|sencilla|fácil|no)\b",
     re.I,
 )
+_MAX_END = 4_000
+"""Maximum number of characters at each end of a reply that are read sentence by sentence."""
+_BLANKS, _BLANK_LINES = re.compile(r"[^\S\n]+"), re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+_LEAD = 200
+"""Characters before a statement in which a supposition is searched."""
 _SUPPOSED = re.compile(
     r"(?:\b(?:if|why|whether|would|suppose|think|thinks|believe|believes|doubt|confiden\w*|sure that|unless|ob"
     r"|wenn|dass|warum"
@@ -97,8 +107,9 @@ _OFFER = re.compile(
 class FreeText(NamedTuple):
     """The answer of a reply, one line, and the texts by which it is graded.
 
-    ``graded`` is the answer without its asides, ``certain`` what of it is said without doubt, ``whole`` all that the
-    reply says. An accepted answer that stands in one of them and not in another makes the reading uncertain.
+    ``graded`` is the explicit answer, or else the whole reply, without asides; ``certain`` is the answer without asides
+    and doubtful sentences; ``whole`` is the plain text of the reply. An accepted answer that stands in only one of
+    ``certain`` and ``whole`` makes the verdict uncertain.
     """
 
     answer: str
@@ -115,6 +126,7 @@ def read_free_text(reply: str) -> FreeText:
     ('J. Austen', 'stated answer')
     """
     whole = one_line(plain(reply))
+    reply = bounded(reply)
     if found := [answer for answer in marked_answers(reply) if plain(answer)]:
         answer = one_line(plain(found[-1]))
         return FreeText(answer, "marked answer", answer, answer, whole)
@@ -137,9 +149,17 @@ def read_free_text(reply: str) -> FreeText:
     return FreeText(one_line(ends), "first and last sentence", one_line(graded), certain, whole)
 
 
+def bounded(text: str) -> str:
+    """Return a text without runs of blanks, and without its middle where it is too long to be read by sentences."""
+    text = _BLANKS.sub(" ", _BLANK_LINES.sub("\n\n", text))
+    if len(text) <= 2 * _MAX_END:
+        return text
+    return f"{text[:_MAX_END]}\n{text[-_MAX_END:]}"
+
+
 def boxed(text: str) -> Iterator[tuple[int, int, str]]:
     r"""Yield the beginning, the end and the content of each ``\boxed{…}``; one that is cut off ends with the text."""
-    for box in _BOX.finditer(text):
+    for box in deque(_BOX.finditer(text), maxlen=_MAX_BOXES):
         depth, end = 1, box.end()
         while end < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
@@ -158,17 +178,19 @@ def marked_answers(text: str) -> list[str]:
 
 
 def _fields(text: str) -> list[str]:
-    """Return the field ``answer`` of the outermost JSON object that parses, as a text."""
+    """Return the field ``answer`` of the last outermost JSON object that has one, as a text."""
     decoder = json.JSONDecoder(strict=False)
-    for brace in re.finditer(r"\{", text):
+    found, end = [], 0
+    for brace in islice(re.finditer(r"\{", text), _MAX_OBJECTS):
+        if brace.start() < end:
+            continue
         try:
-            value, _ = decoder.raw_decode(text, brace.start())
+            value, end = decoder.raw_decode(text, brace.start())
+            fields = {str(name).lower(): each for name, each in value.items()}
+            found += [_as_text(fields[name]) for name in _FIELD_NAMES if fields.get(name) is not None][:1]
         except (ValueError, RecursionError):
             continue
-        fields = {str(name).lower(): each for name, each in value.items()}
-        found = next((fields[name] for name in _FIELD_NAMES if name in fields), None)
-        return [] if found is None else [_as_text(found)]
-    return []
+    return found
 
 
 def _as_text(value: Any) -> str:
@@ -186,14 +208,13 @@ def stated_answer(text: str) -> str | None:
     """Return the last answer behind a label at the beginning of a line, else that of the last statement; None where
     there is neither.
     """
-    if labelled := [answer for _, answer in _answers(_LABEL, text)]:
-        return labelled[-1]
-    stated = [
-        answer
-        for place, answer in _answers(_STATEMENT, text)
-        if not (_NO_STATEMENT.match(answer) or _SUPPOSED.search(text[:place]))
-    ]
-    return stated[-1] if stated else None
+    if labelled := deque(_answers(_LABEL, text), maxlen=1):
+        return labelled[0][1]
+    stated = None
+    for place, answer in _answers(_STATEMENT, text):
+        if not (_NO_STATEMENT.match(answer) or _SUPPOSED.search(text[max(0, place - _LEAD) : place])):
+            stated = answer
+    return stated
 
 
 def _answers(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ from robust_eval.normalization import has_words, normal_form
 from robust_eval.question import LETTERS
 from robust_eval.reader.asides import is_denial, without_denials
 from robust_eval.reader.base import NO_LETTER, Reading
-from robust_eval.reader.free_text import marked_answers, stated_answer
+from robust_eval.reader.free_text import bounded, marked_answers, stated_answer
 from robust_eval.reader.letter_lists import listed_letters, only_letters
 from robust_eval.reader.markup import compatible, plain
 from robust_eval.reader.phrases import (
@@ -68,7 +68,7 @@ than another; but a small one at the end of a line by one that counts in stateme
 _MARK, _SMALL_MARK, _TEXT_MARK = "\ue100-\ue119", "\ue120-\ue139", "\ue140-\ue14c"
 _CAPITAL = rf"(?:[(\[{{]\s*)?([{_MARK}])(?:\s*[)\]}}])?"
 _LETTER = rf"(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}{_TEXT_MARK}])(?:\s*[)\]}}])?"
-_BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-])*?"
+_BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-]){{0,30}}?"
 _END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{RIGHT}))"
 _GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
 _NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
@@ -82,7 +82,7 @@ _UNMARKED = re.compile(f"[{_MARK}{_SMALL_MARK}]")
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
-_ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]*\?")
+_ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]{0,300}\?")
 _LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
 _OF_A_KIND = re.compile(
     r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una|the\s+symbol|the\s+name)\b|\s+(?:stands\s+for|denotes)\b"
@@ -159,7 +159,7 @@ _ONLY_LETTERS = re.compile(rf"[^\w{_MARK}]*[{_MARK}](?:(?:{JOIN}|\s)*[{_MARK}])+
 _IN_A_LIST = [
     re.compile(pattern, re.M)
     for pattern in (
-        rf"^[^\w{_MARK}]*(?:{OPTION}\s+)?[(\[]?([{_MARK}])\s*[).:\]]",
+        rf"^[^\w{_MARK}\n]*(?:{OPTION}\s+)?[(\[]?([{_MARK}])\s*[).:\]]",
         rf"{OPTION}\s+[(\[]?([{_MARK}])[)\]]?\s*:",
         rf"(?<![{WORD}])[(]?([{_MARK}])\)",
         rf"(?<![{WORD}])([{_MARK}])项",
@@ -186,6 +186,7 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     for text in (reply, plain(reply)):
         if letter := _letter_of_text(text, choices):
             return Reading(letter, TEXT)
+    reply = bounded(reply)
     text = compatible(reply)
     for inside in reversed(marked_answers(reply)):
         if statement := _marked(inside, choices):
@@ -369,8 +370,10 @@ def _called_right(text: str) -> list[_Statement]:
         between = text[end : match.end()]
         doubts = [_DENIAL.search(between), _ALMOST.search(between), _DENIAL.search(clause), _WHETHER.search(clause)]
         affirmed = begin not in listed or _AFFIRMED.match(text, match.end())
-        if affirmed and not any(doubts) and not _THING_BEFORE.search(text[:begin]):
-            earlier = _earlier(text[:begin])  # "both A and B are right", but not "of A and B, A is right"
+        if affirmed and not any(doubts) and not _THING_BEFORE.search(text[max(0, begin - 30) : begin]):
+            earlier = _earlier(
+                text[max(0, begin - 200) : begin]
+            )  # "both A and B are right", but not "of A and B, A is right"
             found.setdefault(begin, _Statement(begin, frozenset({letter} | (set() if letter in earlier else earlier))))
     return [found[place] for place in sorted(found)]
 
@@ -404,7 +407,7 @@ def _named(text: str) -> list[_Statement]:
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{_MARK}])(?=\))", clause.group()):
             begin, end, letter = _letter(match)
-            before = text[: clause.start() + begin]
+            before = text[max(0, clause.start() + begin - 30) : clause.start() + begin]
             if any(named.search(before) for named in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
                 continue
             if _OF_A_KIND.match(text, clause.start() + end):

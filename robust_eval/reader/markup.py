@@ -13,6 +13,8 @@ _ANOTHER_TURN = re.compile(
     r"^[#*\s]*(?:(?:Question|Q|Frage|Pregunta|问题)\s*\d*\s*[:：]|(?:User|Human|USER|HUMAN)\s*:|Instruction\s*:)", re.M
 )
 """The first line of a turn that is not the model's: it wrote on where it should have ended."""
+_PRIVATE_USE = re.compile("[\ue000-\uf8ff]")
+"""Characters without a meaning of their own, which readers use as marks."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?|```", re.M)
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox|emph|boldsymbol)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
@@ -84,7 +86,7 @@ def plain(reply: str) -> str:
     >>> plain("### Answer\n\n**Paris** is the `capital`.")
     'Answer\n\nParis is the capital.'
     """
-    reply = _FENCE.sub("", reply)
+    reply = _FENCE.sub("", _PRIVATE_USE.sub("", reply))
     reply = _TAG.sub(" ", reply)
     reply = _LINK.sub(r"\1", reply)
     before = None

@@ -40,7 +40,7 @@ def test_it_holds_every_option_with_its_settings(cache: Path):
     assert asdict(found.groups["grader"].options["cosine"]) == {
         "says": "A reply is right if a sentence model puts it near an accepted answer; multiple choice: if it chooses "
         "the letter",
-        "settings": ["letter", "model", "similarity"],
+        "settings": ["letter", "accents", "model", "similarity"],
         "chooses": {},
     }
     assert found.groups["engine"].options["ray"].chooses == {"store": ["parquet"]}
