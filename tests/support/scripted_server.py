@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
@@ -70,6 +71,7 @@ def asks_for_words(body: Body) -> bool:
 
 def drawn_honestly(body: Body, reply: Any) -> Any:
     """A reply to a request for words whose choices say words: the same at temperature 0, and else by their seeds."""
+    reply = deepcopy(reply)
     for place, choice in enumerate(reply["choices"]):
         seed = body.get("seed")
         drawn = secrets.token_hex(8) if seed is None else f"{seed + place} {body.get('temperature')}"

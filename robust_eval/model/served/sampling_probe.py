@@ -97,8 +97,12 @@ class SamplingProbe:
         return _equal([await self._said(seed, self._hottest, **{self._limit: THOUGHTFUL}) for seed in (4, 5)])
 
     async def _copies(self, choices: int) -> bool:
-        answered = await self._asked(6, self._hottest, n=min(choices, COPIES))
-        return answered is not None and len(answered.choices) > 1 and _equal([*map(_said, answered.choices)])
+        """Tell whether the replies of one request are equal, and longer ones as well."""
+        for limit in ({}, {self._limit: THOUGHTFUL}):
+            answered = await self._asked(6, self._hottest, n=min(choices, COPIES), **limit)
+            if answered is None or len(answered.choices) == 1 or not _equal([*map(_said, answered.choices)]):
+                return False
+        return True
 
     async def _ignores(self, hot: Sequence[str | None], seeded: bool) -> bool:
         """Tell whether replies at temperature 0 are those of a higher one: the same to the same seeds, or as far from
@@ -112,7 +116,7 @@ class SamplingProbe:
         cold.append(await self._said(3, 0.0))
         if not _apart(cold, hot):
             return False
-        cold += [await self._said(seed, 0.0) for seed in (4, 5, 6)]
+        cold += [await self._said(seed, 0.0) for seed in range(4, 10)]
         return _apart(cold, hot)
 
     async def _cap(self, hot: Sequence[str | None]) -> float | None:
@@ -121,7 +125,7 @@ class SamplingProbe:
         for temperature in CAPS:
             if self._hottest is None or self._hottest <= 1 or temperature >= self._hottest:
                 continue
-            for seed in (1, 2):
+            for seed in (1, 2, 3):
                 if not hot[seed - 1] or await self._said(seed, temperature) != hot[seed - 1]:
                     return found
             found = temperature

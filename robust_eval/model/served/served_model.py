@@ -422,7 +422,8 @@ class ServedModel(LanguageModel):
         self._note_ends(answered)
         if watch:
             self._look(watch, call, answered)
-            answered = answered if request.top_logprobs else without_logprobs(answered)
+        if not request.top_logprobs:  # the same is stored whether draws are watched or not
+            answered = without_logprobs(answered)
         came = completions(call, call.trials, answered, self.settings.prompt_style)
         self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
         return came
