@@ -71,7 +71,7 @@ class Patience:
     def _say(self) -> None:
         if not self._said:
             self._said = True
-            log.warning(
+            log.info(
                 "%s has not answered for %.0f s: it is asked what it can do, and waited for up to %.0f s",
                 *(self._settings.server, SAID_AFTER, min(self._settings.request_seconds, self._most)),
             )

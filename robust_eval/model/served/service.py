@@ -293,7 +293,7 @@ class Service:
             code = error.get("code")
             refusal = self._refusal(code if type(code) is int else 0, error, {}, str(error))
             kind = refusal.kind if refusal.kind in ("filtered", "busy") else "lost"
-            return UnansweredError(kind, f"the server broke a reply off: {refusal.reason}")
+            return UnansweredError(kind, f"the server broke a reply off: {refusal.reason.removeprefix('0 ')}")
         if read.unknown_reason is not None:
             said = self.clean(read.unknown_reason)[:80]
             return UnansweredError("lost", f"the server sent no text, and finish_reason {said!r}, which is not known")
