@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
         pa.field("sampling_logprobs", pa.list_(pa.float32())),  # natural log, at the sampling temperature
         pa.field("top_logprobs", pa.list_(pa.list_(pa.float32()))),  # per token, largest first, at temperature 1
         pa.field("answer_tokens", pa.int32()),  # leading tokens that carry the answer: an end token does not
-        pa.field("finish_reason", pa.string()),  # stop | length
+        pa.field("finish_reason", pa.string()),  # stop | length | filter | tool; of enumerated answers also closed
         pa.field("prompt_tokens", pa.int32()),
         pa.field("completion_tokens", pa.int32()),  # those of the reasoning as well
         pa.field("reasoning", pa.string()),  # what came apart from the reply

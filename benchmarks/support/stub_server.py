@@ -3,9 +3,10 @@
     python benchmarks/support/stub_server.py [--seconds 0.2] [--limit 200] [--retry-after 1]
 
 prints the base URL on one line and serves until stdin closes. Each request is answered after the given time with texts
-that depend on its prompt, its seed and the number of the choice alone, as a llama.cpp server's would; what is beyond
-``limit`` in flight gets 429 at once. ``GET /stats`` (beside ``/v1``) counts requests, the most that were in flight at
-once, and 429s, since the start or since the last ``DELETE /stats``.
+that depend on its prompt, its temperature, its seed and the number of the choice alone, and at temperature 0 on its
+prompt, as a llama.cpp server's would; what is beyond ``limit`` in flight gets 429 at once. ``GET /stats`` (beside
+``/v1``) counts requests, the most that were in flight at once, and 429s, since the start or since the last
+``DELETE /stats``.
 """
 
 import argparse
@@ -58,8 +59,12 @@ def answer(request: Body, chat: bool) -> Body:
     wanted, top = request.get("logprobs"), request.get("top_logprobs") or 0
     choices = []
     for index in range(n):
-        number = zlib.crc32(f"{prompt} {seed + index}".encode())
-        text = f"{CAPITALS[number % len(CAPITALS)]} is the answer"
+        drawn = (
+            f"{prompt} {request.get('temperature', 1.0)} {seed + index}" if request.get("temperature") != 0 else prompt
+        )
+        text = f"{_capital(drawn)} is the answer"
+        if "random words" in prompt:
+            text = " ".join(_capital(f"{drawn} {place}") for place in range(16))
         choice = {"index": index, "finish_reason": "stop", "logprobs": None}
         if chat:
             choice["message"] = {"role": "assistant", "content": text, "refusal": None}
@@ -80,6 +85,10 @@ def answer(request: Body, chat: bool) -> Body:
         "choices": choices,
         "usage": {"prompt_tokens": count, "completion_tokens": words, "total_tokens": count + words},
     }
+
+
+def _capital(drawn: str) -> str:
+    return CAPITALS[zlib.crc32(drawn.encode()) % len(CAPITALS)]
 
 
 def _plain(content: list[Body]) -> Body:

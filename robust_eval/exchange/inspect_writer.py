@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import Score
 
-_STOPPED = {"stop": "stop", "length": "max_tokens"}
+_STOPPED = {"stop": "stop", "length": "max_tokens", "tool": "tool_calls", "filter": "content_filter"}
 
 
 def write_inspect(answers: FinishedAnswers, folder: Path) -> list[Path]:

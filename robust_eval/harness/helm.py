@@ -10,6 +10,7 @@ from typing import Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, of_kind, question_of, texts
+from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.json_text import parsed_json
 
 
@@ -73,7 +74,7 @@ def _answers(
     for each in completions:
         finish = of_kind(each, "finish_reason", dict, where, {}).get("reason")
         thinking = of_kind(each, "thinking", dict, where, {}).get("text")
-        columns: dict[str, Any] = {"finish_reason": {"stop": "stop", "length": "length"}.get(str(finish))}
+        columns: dict[str, Any] = {"finish_reason": end_of(finish)}
         if isinstance(thinking, str):
             columns["reasoning"] = thinking
         tokens = [float(of_kind(t, "logprob", (int, float), where)) for t in of_kind(each, "tokens", list, where, [])]

@@ -25,6 +25,7 @@ from robust_eval.harness.logged import (
 )
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.printable import printable
 
@@ -184,9 +185,7 @@ def output_columns(output: Any) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     choice = next(iter(output.choices), None)
     if choice is not None:
-        columns["finish_reason"] = {"stop": "stop", "max_tokens": "length", "model_length": "length"}.get(
-            choice.stop_reason
-        )
+        columns["finish_reason"] = end_of(choice.stop_reason)
         columns |= _reasoning(choice.message)
         if choice.logprobs is not None:
             columns |= logprobs_columns(

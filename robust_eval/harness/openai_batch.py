@@ -12,9 +12,8 @@ from typing import Any
 from robust_eval.answer import OWN
 from robust_eval.error import UserError
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, openai_logprobs, question_of, texts
+from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.text_lines import json_lines
-
-_FINISHED = {"stop": "stop", "length": "length"}
 
 
 def is_request(first: Any) -> bool:
@@ -129,9 +128,10 @@ def _answers(body: Any, output: Any, messages: Any, key: str, task: str, where: 
         refusal, text = message.get("refusal"), message.get("content", choice.get("text"))
         if not isinstance(text, str | None):
             raise UserError(f"{where}: 'content' must be a text, not {type(text).__name__}")
-        finished = choice.get("finish_reason")
-        outcome = "filtered_reply" if finished == "content_filter" else "refused" if refusal and not text else None
-        columns: dict[str, Any] = {"outcome": outcome, "finish_reason": _FINISHED.get(str(finished))}
+        end = end_of(choice.get("finish_reason"))
+        outcome = {FILTER: "filtered_reply", ERROR: "error"}.get(end or "")
+        outcome = outcome or ("refused" if refusal and not text else None)
+        columns: dict[str, Any] = {"outcome": outcome, "finish_reason": end}
         if isinstance(message.get("reasoning_content"), str):
             columns["reasoning"] = message["reasoning_content"]
         if not number:  # of all choices together

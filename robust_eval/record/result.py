@@ -18,6 +18,7 @@ from robust_eval.metric.figure import as_json
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
+from robust_eval.record.repetition import MANY, equal_in_a_row
 from robust_eval.record.run_folder import FIGURES, SUMMARY
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.stopwatch import Stopwatch
@@ -78,8 +79,9 @@ class Result:
         """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
-        ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain. Enumerated answers
-        count by their probability. Tokens are counted as a service would count them: each answer with its whole prompt.
+        ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain.
+        ``questions.equal_in_a_row`` is there where it is remarkable. Enumerated answers count by their probability. Tokens
+        are counted as a service would: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
         counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}
@@ -91,6 +93,7 @@ class Result:
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
         counts["replies.cut"] = sum(map(_cut, self.graded.values()))
         counts["replies.uncertain"] = sum(map(_uncertain, (self.baseline, *self.graded.values())))
+        counts |= {"questions.equal_in_a_row": self.repeated} if self.repeated else {}
         if self.baseline.num_rows:
             counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
         if replies.num_rows:
@@ -109,6 +112,13 @@ class Result:
             for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
+
+    @cached_property
+    def repeated(self) -> int:
+        """Questions in a row to which a server gave equal replies at the highest temperature; 0 where they are few."""
+        served = "loaded.server" in self.description
+        number = equal_in_a_row(self.graded, [question.id for question in self.kept]) if served else 0
+        return number if number >= MANY else 0
 
     def replies_came(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""

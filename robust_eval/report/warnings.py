@@ -25,6 +25,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     counts = result.counts()
     if said := few_kept(result):
         yield Warned(said, "More questions mend it: dataset.limit, or another data set.")
+    yield from of_draws(result)
     came = sum(value for name, value in counts.items() if name.startswith("outcomes."))
     cut = counts["replies.cut"]
     if not math.isnan(cut) and came and cut / came >= CUT:
@@ -44,3 +45,33 @@ def warnings(result: Result) -> Iterator[Warned]:
         yield Warned(f"{said}.", "until=null asks all.")
     if drifted := len(result.drifted()):
         yield Warned(f"The meaning of {drifted:,} rewrites may have drifted.", "rewriter.* drops more.")
+
+
+def of_draws(result: Result) -> Iterator[Warned]:
+    """Yield how a server did not draw as it was asked to."""
+    described = result.description
+    if result.repeated:
+        yield Warned(
+            f"All replies to {result.repeated:,} questions in a row are equal at the highest temperature: no fact can "
+            "break where a server repeats itself.",
+            "Where the model cannot be that certain, turn off greedy decoding and the cache of replies at the server, "
+            "and ask into another store (store.folder).",
+        )
+    if described.get("loaded.capability.ignores_temperature") is True:
+        yield Warned("The server ignores the temperature: replies are those of its own.", "Another server heeds it.")
+    cap = described.get("loaded.capability.highest_temperature")
+    if described.get("loaded.capability.capped") is True and isinstance(cap, float):
+        yield Warned(
+            f"The server makes {cap:g} of higher temperatures in silence.",
+            "Higher ones are not asked for, and a fact that is unbroken there is censored.",
+        )
+    drawn_at = described.get("loaded.drawn_as_at")
+    if isinstance(drawn_at, float):
+        yield Warned(
+            f"By its log-probabilities the server drew at the highest temperature as if at about {drawn_at:g}.",
+            f"model.highest_temperature={drawn_at:g}, or a server that neither caps the temperature nor truncates.",
+        )
+    if isinstance(words := described.get("loaded.unknown_finish_reasons"), str):
+        yield Warned(
+            f"Replies ended for reasons that are not known ({words}), and were taken as whole.", "Look at them."
+        )

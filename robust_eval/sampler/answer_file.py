@@ -20,6 +20,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
+from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import file_encoding, json_lines, text_lines
@@ -261,6 +262,10 @@ class AnswerFile:
             raise UserError(f"{self.path} holds no answers: column {self._theirs('question_id')!r} is empty")
         text = found["text"]
         by_text = pc.if_else(pc.equal(text, ""), "empty", "ok").fill_null("invalid")
+        if "finish_reason" in found:
+            found["finish_reason"] = ends = _sorted_ends(found["finish_reason"])
+            by_text = pc.if_else(pc.equal(ends, ERROR).fill_null(False), "error", by_text)
+            by_text = pc.if_else(pc.equal(ends, FILTER).fill_null(False), "filtered_reply", by_text)
         outcome = pc.coalesce(found["outcome"], by_text) if "outcome" in found else by_text
         columns: dict[str, Any] = {
             **found,
@@ -334,6 +339,13 @@ class AnswerFile:
             return f"stands already in {self._place(int(earlier[row]))} ({place})"
 
         self._refuse_where(earlier != np.arange(len(earlier)), said)
+
+
+def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return why replies ended, in our words; a word that is in no dialect stays."""
+    words = pc.unique(reasons)
+    sorted_words = pa.array([end_of(word) or word for word in words.to_pylist()], pa.string())
+    return sorted_words.take(pc.index_in(reasons, value_set=words).combine_chunks())
 
 
 _WRONG = (pa.ArrowException, ValueError, TypeError, RecursionError)

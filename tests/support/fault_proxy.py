@@ -148,11 +148,20 @@ def _filter_first(body: Body) -> None:
         choice["text"] = ""
 
 
+def _break_off_first(body: Body) -> None:
+    choice = body["choices"][0]
+    choice |= {"finish_reason": "error", "error": {"code": 502, "message": "upstream lost"}}
+    choice.pop("logprobs", None)
+    holder, name = (choice["message"], "content") if "message" in choice else (choice, "text")
+    holder[name] = holder[name][: len(holder[name]) // 2]
+
+
 CHANGED: Mapping[str, Callable[[bytes], bytes]] = {
     "malformed_json": lambda body: body[: len(body) // 2],
     "fewer_choices": _changed(_keep_first),
     "no_choices": _changed(_keep_none),
     "reply_filtered": _changed(_filter_first),
+    "broken_off": _changed(_break_off_first),
 }
 """What becomes of the body of a good answer, by name."""
 
@@ -204,6 +213,7 @@ FAULTS = ("hang", *INSTEAD, *CHANGED, *SENT)
 - malformed_json: the first half of the body as if it were the whole
 - fewer_choices, no_choices: the first choice only; none
 - reply_filtered: the first choice has the finish_reason ``content_filter`` and no text
+- broken_off: the first choice has half of its text, the finish_reason ``error``, and the error of a gateway
 - reset: RST in the middle of the body
 - truncated: half of the body, and the connection ends in order
 - trickle: the whole body, a few bytes at a time

@@ -8,10 +8,14 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from threading import Thread
 from typing import Any, NamedTuple
+
+from robust_eval.model.served.sampling_probe import WORDS
 
 Body = dict[str, Any]
 Scripted = tuple[int, Mapping[str, str], Any]
@@ -50,9 +54,41 @@ class ScriptedServer:
         return [request.body for request in self.received]
 
 
+SYLLABLES = ("ba", "de", "fi", "go", "lu", "me", "no", "pi", "ra", "su", "ti", "vo")
+
+
+def words(seed: int | str) -> str:
+    """Sixteen words that no other seed gives."""
+    random = Random(seed)
+    return " ".join("".join(random.choices(SYLLABLES, k=3)) for _ in range(16))
+
+
+def asks_for_words(body: Body) -> bool:
+    """Whether a request is one by which a server is asked how it draws."""
+    said = body["messages"][-1]["content"] if body.get("messages") else body.get("prompt", "")
+    return WORDS.question in str(said)
+
+
+def drawn_honestly(body: Body, reply: Any) -> Any:
+    """A reply to a request for words whose choices say words: the same at temperature 0, and else by their seeds."""
+    reply = deepcopy(reply)
+    for place, choice in enumerate(reply["choices"]):
+        seed = body.get("seed")
+        drawn = secrets.token_hex(8) if seed is None else f"{seed + place} {body.get('temperature')}"
+        text = words("greedy" if body.get("temperature") == 0 else drawn)
+        if "message" not in choice:
+            choice["text"] = text
+        elif choice["message"].get("content"):
+            choice["message"]["content"] = text
+    return reply
+
+
 @contextmanager
-def scripted_server(answer: Answer) -> Iterator[ScriptedServer]:
-    """A server in a thread, each request over a connection of its own; every reply is over when the context is left."""
+def scripted_server(answer: Answer, honest: bool = True) -> Iterator[ScriptedServer]:
+    """A server in a thread, each request over a connection of its own; every reply is over when the context is left.
+
+    ``honest``: where it is asked for random words, it draws them, and what it answers says only how.
+    """
     script = ScriptedServer(answer)
     # what a server can do is kept by its address for a day, and another test's may have had the same port
     own = f"/{secrets.token_hex(4)}"
@@ -63,6 +99,8 @@ def scripted_server(answer: Answer) -> Iterator[ScriptedServer]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             script.received.append(Received(self.path.removeprefix(own), headers, body))
             status, more, reply = script.answer(body)
+            if honest and asks_for_words(body) and isinstance(reply, dict) and reply.get("choices"):
+                reply = drawn_honestly(body, reply)
             content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
             self.send_response(status)
             for name, value in ({"content-type": "application/json"} | dict(more)).items():

@@ -12,6 +12,7 @@ from robust_eval.model.served.continuation import Ask, Sending, Settings
 from robust_eval.model.served.seen_tokens import Position
 from robust_eval.model.served.seen_vocabulary import SeenVocabulary
 from robust_eval.model.served.service import UnansweredError
+from robust_eval.runtime.finish_reasons import LENGTH
 
 CHANGED = 0.08
 """By how much log-probabilities of one place may be further apart at one time than at another: half precision is not
@@ -73,7 +74,7 @@ async def drawn(
             for completion, places in zip(came, answered.seen, strict=False):
                 root = root or (places[0] if places else None)
                 _refuse_change(root, places)
-                cut = completion.finish_reason == "length"
+                cut = completion.finish_reason == LENGTH
                 found.setdefault(call.temperature, []).append(Draw(completion, places, cut))
             left = left[len(came) :]
     return found

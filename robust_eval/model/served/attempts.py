@@ -1,6 +1,7 @@
 """Requests to a service, each tried again as long as that may help, until the run must end."""
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -89,13 +90,16 @@ class Attempts:
             turn.used(sum(used))
             return answered
 
-    async def in_time(self, asked: Coroutine[Any, Any, Got]) -> Got:
-        """Return what a request brings within the time that one may take; raises UnansweredError."""
+    async def in_time(self, asked: Coroutine[Any, Any, Got], most: float = math.inf) -> Got:
+        """Return what a request brings within the time that one may take, and ``most`` seconds; raises
+        UnansweredError.
+        """
+        seconds = min(self._settings.request_seconds, most)
         try:
-            async with asyncio.timeout(self._settings.request_seconds):
+            async with asyncio.timeout(seconds):
                 return await asked
         except TimeoutError:
-            raise UnansweredError("lost", f"no answer within {self._settings.request_seconds:g} s") from None
+            raise UnansweredError("lost", f"no answer within {seconds:.3g} s") from None
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

@@ -307,6 +307,7 @@ class BatchedModel(ServedModel):
         if isinstance(result.came, UnansweredError):
             return self._failed_call(result.name, result.came, wanted, billed=False)
         answered, request = result.came, call.request
+        self._note_ends(answered)
         came = completions(call, call.trials, answered, self.settings.prompt_style)
         about, most = self._most_tokens(call)
         more = self._attempts.more_tokens

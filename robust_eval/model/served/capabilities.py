@@ -13,6 +13,7 @@ from typing import Any
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.model.logprobs import fault, is_whole
+from robust_eval.model.served.sampling_probe import THOUGHTFUL, SamplingProbe
 from robust_eval.model.served.service import Answered, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
@@ -36,16 +37,10 @@ TEMPERED = 1.5
 """How much further log-probabilities at t = 0.5 are apart than at t = 1 where they follow the temperature: twice."""
 BELIEVED = 3
 """Times that log-probabilities which cannot be believed are asked for, before the server is taken to have none."""
-THOUGHTFUL = 512
-"""Tokens that a model is allowed which may think before it answers: of fewer some services make an error."""
-LONG = 12
-"""Tokens of an answer that is long enough to differ by chance."""
-
 MEMORY = "capabilities"
 """Where the machine remembers what servers can do, under :func:`today`."""
 
 _SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
-_LONG = Prompt("You are a helpful assistant.", (), "Write one sentence about any animal.")
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,19 @@ class Capabilities:
     whole_vocabulary: bool = False
     """Whether ``top_logprobs`` are all tokens that the model has."""
     own_temperature: bool = False
-    """Whether it takes no temperature but its own, as many reasoning models do."""
+    """Whether it takes no temperature but its own, as many reasoning models do, or ignores what is sent."""
+    deterministic: bool = False
+    """Whether all replies to a prompt are the same, whatever the seed, at the highest temperature that it takes."""
+    copies: bool = False
+    """Whether several answers to one request are copies of one; ``choices`` is then 1."""
+    ignores_temperature: bool = False
+    capped: bool = False
+    """Whether it makes ``highest_temperature`` of higher ones in silence."""
+
+    @property
+    def faithful(self) -> bool:
+        """Whether it draws as it is asked to."""
+        return not (self.deterministic or self.copies or self.ignores_temperature or self.capped)
 
     def tells_of(self, temperature: float) -> bool:
         """Tell whether it is known if the server takes this temperature."""
@@ -106,7 +113,7 @@ def today(identity: Mapping[str, Any]) -> str:
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
-    """Find out what a server can do, with about 15 short requests.
+    """Find out what a server can do, with about 15 short requests, and how it draws.
 
     ``server`` is what it is called in errors, ``temperature`` the highest that is wanted, ``top_logprobs`` the most
     log-probabilities a token, of which 20 are without it. Raises UserError where it answers nothing at all.
@@ -161,15 +168,25 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
         if answered and len(answered.choices) > 1:
             choices = len(answered.choices)
             break
-    texts = []
-    for seed in (1, 1, 1, 2, 3):
-        answered = await takes(_LONG, seed=seed, **hot, **({limit: LONG} if greedy else {}))
-        texts.append(answered.choices[0].text if answered else None)
-    takes_seed = None not in texts
-    same = takes_seed and len(set(texts[:3])) == 1 and len(set(texts)) > 1
+    drawn = await SamplingProbe(takes, limit, None if own else highest, greedy).run(choices)
     return Capabilities(
-        *(limit, system_role, greedy, dict(truncation_off), highest, top, tempered, choices, same, takes_seed),
-        *(temperature, whole, own),
+        limit=limit,
+        system_role=system_role,
+        greedy=greedy and not drawn.ignores_temperature,
+        truncation_off=dict(truncation_off),
+        highest_temperature=highest if drawn.cap is None else drawn.cap,
+        top_logprobs=top,
+        tempered_logprobs=tempered,
+        choices=1 if drawn.copies else choices,
+        seed=drawn.seed,
+        takes_seed=drawn.takes_seed,
+        probed_for=temperature,
+        whole_vocabulary=whole,
+        own_temperature=own or drawn.ignores_temperature,
+        deterministic=drawn.deterministic,
+        copies=drawn.copies,
+        ignores_temperature=drawn.ignores_temperature,
+        capped=drawn.cap is not None,
     )
 
 

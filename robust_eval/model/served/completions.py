@@ -7,8 +7,9 @@ from itertools import accumulate
 
 from robust_eval.model.base import Completion
 from robust_eval.model.calls import Call
-from robust_eval.model.served.service import FILTERED, Answered, Choice, Token
+from robust_eval.model.served.service import Answered, Choice, Token
 from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.runtime.finish_reasons import FILTER
 
 _MOST_SEEDS = 2**31 - 2**20
 
@@ -61,7 +62,7 @@ def _completion(
 ) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
     outcome = None
-    if choice.finish_reason == FILTERED:
+    if choice.finish_reason == FILTER:
         outcome = "filtered_reply"
     elif choice.refused:
         outcome = "refused"
@@ -80,7 +81,7 @@ def _completion(
         sampling_logprobs=None,
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
-        finish_reason="stop" if broken else choice.finish_reason,
+        finish_reason="stop" if broken else choice.finish_reason or None,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         outcome=outcome,

@@ -23,7 +23,6 @@ from rich.text import Text
 from robust_eval.error import UserError
 from robust_eval.model.served.service import (
     FATAL,
-    FILTERED,
     MOST_SAID,
     PASSING,
     Answered,
@@ -35,6 +34,7 @@ from robust_eval.model.served.service import (
     storable,
 )
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.finish_reasons import end_of
 
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 _FIELDS = {
@@ -46,7 +46,6 @@ _FIELDS = {
 _NOT_TOLD = _FIELDS.keys() - {"temperature", "top_p"}
 """Settings of which the reply itself tells whether the provider sent them, or that providers write in words of
 their own."""
-_FINISHED = {"stop": "stop", "max_tokens": "length", "model_length": "length", "content_filter": FILTERED}
 _UNSENT = ("ConnectError", "ConnectTimeout", "ConnectionRefusedError", "EndpointConnectionError")
 """What clients call it that no connection came about."""
 
@@ -218,7 +217,7 @@ def _choice(choice: ChatCompletionChoice) -> Choice:
         ]
     return Choice(
         text=storable(choice.message.text),
-        finish_reason=_FINISHED.get(choice.stop_reason, ""),
+        finish_reason=end_of(choice.stop_reason) or "",  # "unknown" is what inspect_ai has for all others
         refused=any(part.type == "text" and part.refusal for part in parts),
         tokens=tokens or None,
         reasoning=storable(thought) if thought else None,

@@ -1,11 +1,13 @@
 """What a server cannot be asked for, said before it is asked."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
+
+MEND = "Turn off greedy decoding and the cache of replies at the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
@@ -15,8 +17,9 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
     takes = taken_temperatures(settings, can)
     temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
     if temperatures and (takes.own or (temperatures[0] == 0 and not takes.greedy)):
+        takes_none = "ignores the temperature" if can.ignores_temperature else "takes no temperature but its own"
         return (
-            f"model {settings.model} takes no temperature {'but its own' if takes.own else '0'}, and is asked "
+            f"model {settings.model} {takes_none if takes.own else 'takes no temperature 0'}, and is asked "
             f"at {temperatures[0]:g}: sampler=repetition and sampler=perturbation ask at the model's own"
         )
     if temperatures and temperatures[-1] > takes.highest:
@@ -25,6 +28,8 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
             f"{settings.server} takes temperatures up to {takes.highest:g}, and the sampler asks "
             f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
         )
+    if reason := _one_reply(settings, can, requests):
+        return reason
     needed = max((request.least_logprobs for request in requests), default=0)
     exact = any(request.enumeration for request in requests)
     if (needed or exact) and can.tempered_logprobs:
@@ -57,3 +62,71 @@ def taken_temperatures(settings: ServiceSettings, can: Capabilities) -> Temperat
     if settings.takes_temperature is False:
         return Temperatures(greedy=False, own=True)
     return can.temperatures(settings.highest_temperature)
+
+
+def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
+    """Say why a server that gives one reply to a prompt cannot answer these requests; None where it can."""
+    drawn = [(request, t) for request in requests for t in request.temperatures if t != 0]
+    if not drawn:
+        return None
+    if settings.deterministic:
+        several = max(request.trials - request.first_trial for request, _ in drawn) > 1
+        if several or any(len(request.temperatures) > 1 for request, _ in drawn):
+            return (
+                "model.deterministic=true says that all replies to a prompt are the same, and the sampler asks "
+                f"{'several times' if several else 'at several temperatures'}: a sweep or repetition would find every "
+                "answer unbroken. experiment=multiqa asks each wording once; leave model.deterministic out where the "
+                "server draws"
+            )
+        return None
+    if can.deterministic:
+        return (
+            f"{settings.server} gives the same reply whatever the seed: asked for sixteen random words at "
+            f"{'its own temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, it said "
+            f"the same each time, and every fact would seem unbroken. {MEND}, or set model.deterministic=true, which "
+            "asks each prompt once (experiment=multiqa)"
+        )
+    return None
+
+
+def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
+    """Yield how a server does not draw as it is asked to, and what becomes of it, as far as settings do not say so."""
+    if can.ignores_temperature and settings.takes_temperature is not False:
+        yield (
+            f"{settings.server} ignores the temperature: its replies at 0 are those at {can.highest_temperature:g}. It "
+            "is asked at its own (model.takes_temperature=false says so), at which sampler=repetition and "
+            "sampler=perturbation ask; a sweep needs a server that heeds the temperature"
+        )
+    if can.capped and not (settings.highest_temperature or math.inf) <= can.highest_temperature:
+        yield (
+            f"{settings.server} makes {can.highest_temperature:g} of higher temperatures in silence: its replies at "
+            f"both are the same. It is asked for none above {can.highest_temperature:g} "
+            f"(model.highest_temperature={can.highest_temperature:g} says so)"
+        )
+    if can.copies:
+        yield (
+            f"{settings.server} answers a request for several replies (n) with copies of one: it is asked for one at a "
+            "time, which takes more requests"
+        )
+
+
+def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
+    """Say that replies are equal more often than draws can be, and what would work."""
+    return (
+        f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, by the "
+        "log-probabilities that it gives with them, draws would be in less than one of a billion runs. "
+        f"{MEND}, and ask into another store (store.folder=…), because this one has its replies"
+    )
+
+
+def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
+    """Say that replies are drawn as if at another temperature, and what would work."""
+    return (
+        f"{settings.server} draws at temperature {temperature:g} as if at about {drawn_at:g}, by the log-probabilities "
+        "that it gives: it caps or ignores the temperature, or truncates the distribution in silence. "
+        + (
+            f"model.highest_temperature={drawn_at:g} asks for none above that"
+            if drawn_at < temperature
+            else "model.takes_temperature=false asks at its own"
+        )
+    )

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import math
 import queue
-import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence, Set
@@ -32,9 +31,16 @@ from robust_eval.model.served.continuation import (
     find_continuation,
     no_continuation,
 )
+from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
 from robust_eval.model.served.exact_answers import exact_reply, without_answers
-from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.refusals import refusal, taken_temperatures
+from robust_eval.model.served.patience import Patience
+from robust_eval.model.served.refusals import (
+    draws_otherwise,
+    refusal,
+    repeats_itself,
+    taken_temperatures,
+    unfaithful,
+)
 from robust_eval.model.served.request_body import extra_body, request_body, truncation
 from robust_eval.model.served.senders import Senders
 from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
@@ -42,6 +48,7 @@ from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
+from robust_eval.runtime.printable import printable
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
@@ -80,6 +87,9 @@ class ServedModel(LanguageModel):
         self._continuation: Continuation | None = None
         self._continues = True
         self._finding = asyncio.Lock()
+        self._unknown_ends: list[str] = []
+        self._watch: DrawWatch | None = None
+        self._drawn_as_at: float | None = None
 
     @property
     def gate(self) -> Gate:
@@ -183,29 +193,23 @@ class ServedModel(LanguageModel):
                 MEMORY,
                 today(self.settings.identity()),
                 lambda: awaited(partial(self._probe, temperature)).to_text(),
-                lambda known: usable(Capabilities.from_text(known)),
+                lambda text: (known := Capabilities.from_text(text)) is not None and known.faithful and usable(known),
             )
-            self._capabilities = Capabilities.from_text(found)
+            before, self._capabilities = self._capabilities, Capabilities.from_text(found)
             assert self._capabilities is not None
             log.info("%s at %s: %s", self.settings.model, self.settings.server, self._capabilities)
+            for said in unfaithful(self.settings, self._capabilities) if before != self._capabilities else ():
+                log.warning("%s", said)
         return self._capabilities
 
     async def _probe(self, temperature: float) -> Capabilities:
+        settings = self.settings
+        patience = Patience(settings, PROBED_AGAIN, self._attempts.in_time)
         async with self._service() as service:
 
-            async def ask(prompt: Prompt, system_role: bool, settings: Any) -> Answered:
-                tries = min(self.settings.retries, PROBED_AGAIN)
-                for attempt in range(tries + 1):
-                    try:
-                        asked = service.ask(prompt, system_role, extra_body(self.settings) | settings)
-                        return await self._attempts.in_time(asked)
-                    except UnansweredError as problem:
-                        if problem.kind not in ("busy", "lost") or attempt == tries:
-                            raise
-                        await asyncio.sleep(backoff(attempt, problem.retry_after, random.Random(attempt)))
-                raise AssertionError("unreachable")
+            async def ask(prompt: Prompt, system_role: bool, body: Any) -> Answered:
+                return await patience.answer(lambda: service.ask(prompt, system_role, extra_body(settings) | body))
 
-            settings = self.settings
             chat = settings.prompt_style == "chat"
             return await probe(ask, settings.server, chat, temperature, settings.top_logprobs)
 
@@ -285,6 +289,8 @@ class ServedModel(LanguageModel):
             **{f"capability.{name}": value for name, value in can.items()},
             **self.gate.description(),
             "repeated_requests": self._attempts.repeated,
+            **({"unknown_finish_reasons": ", ".join(self._unknown_ends)} if self._unknown_ends else {}),
+            **({} if self._drawn_as_at is None else {"drawn_as_at": self._drawn_as_at}),
         }
 
     def status(self) -> str:
@@ -308,6 +314,7 @@ class ServedModel(LanguageModel):
         settings = self.settings
         assert self._capabilities is not None
         self.gate.begin()
+        self._watch = draw_watch(settings, self._capabilities)
         # A tree is many requests, some of them at once, and is kept when it is whole: those that are begun are few.
         room = asyncio.Semaphore(settings.at_once if exactly else _WAITING * settings.at_once)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
@@ -401,11 +408,48 @@ class ServedModel(LanguageModel):
         completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
         can = self._capabilities
         assert can is not None
-        ask = partial(service.ask, request.prompt, can.system_role, request_body(self.settings, can, call))
-        answered = await self._attempts.in_turn(about, completion_tokens, ask)
+        body = request_body(self.settings, can, call)
+        send = partial(service.ask, request.prompt, can.system_role)
+        watch = self._watch if self._watch is not None and self._watch.covers(call) else None
+        try:
+            ask = partial(send, body | (watch.body if watch else {}))
+            answered = await self._attempts.in_turn(about, completion_tokens, ask)
+        except UnansweredError as problem:
+            if watch is None or problem.kind != "wrong" or "logprob" not in problem.reason:
+                raise
+            self._watch = watch = None  # it refuses them with these settings
+            answered = await self._attempts.in_turn(about, completion_tokens, partial(send, body))
+        self._note_ends(answered)
+        if watch:
+            self._look(watch, call, answered)
+        if not request.top_logprobs:  # the same is stored whether draws are watched or not
+            answered = without_logprobs(answered)
         came = completions(call, call.trials, answered, self.settings.prompt_style)
         self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
         return came
+
+    def _note_ends(self, answered: Answered) -> None:
+        """Warn once of each word for the end of a reply that is in no dialect."""
+        for word in {printable(choice.unknown_reason[:40]) for choice in answered.choices if choice.unknown_reason}:
+            if word not in self._unknown_ends and len(self._unknown_ends) < FEW:
+                self._unknown_ends.append(word)
+                log.warning(
+                    "%s ends replies with finish_reason=%r, which is not known: they are taken as whole",
+                    *(self.settings.server, word),
+                )
+
+    def _look(self, watch: DrawWatch, call: Call, answered: Answered) -> None:
+        """Take the draws of a call into account; EndedError where the server cannot have drawn them."""
+        watch.add(call, answered.choices)
+        if watch.repetition() >= CERTAIN:
+            reason = repeats_itself(self.settings, call.temperature)
+            self._attempts.end_as_told(UserError(reason))
+            self.gate.end(reason)
+            raise EndedError(reason)
+        drawn_at = watch.drawn_as_at()
+        if drawn_at is not None and self._drawn_as_at is None:
+            self._drawn_as_at = drawn_at
+            log.warning("%s", draws_otherwise(self.settings, call.temperature, drawn_at))
 
     def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
         """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""

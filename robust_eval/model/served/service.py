@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import aiohttp
@@ -16,6 +17,7 @@ from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLa
 from robust_eval.model.served.pacing import retry_after
 from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
 
 CHAT, PLAIN = "/chat/completions", "/completions"
 """Where a server is asked, below its address."""
@@ -37,7 +39,11 @@ class Token(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One of the answers that a request brought. ``tokens`` is None where the server says nothing of them."""
+    """One of the answers that a request brought. ``tokens`` is None where the server says nothing of them.
+
+    ``finish_reason`` is stop, length, filter, tool or error (:mod:`robust_eval.runtime.finish_reasons`), and empty
+    where the server gives none.
+    """
 
     text: str
     finish_reason: str
@@ -45,6 +51,8 @@ class Choice(NamedTuple):
     tokens: list[Token] | None
     reasoning: str | None = None
     """What the server says apart from the text of how the model came to it."""
+    unknown_reason: str | None = None
+    """The server's word for the end where it is in no dialect; ``finish_reason`` is then a guess."""
 
 
 class Answered(NamedTuple):
@@ -130,7 +138,7 @@ class Service:
         text = await self._posted(self._at(path), {"model": self._model, **asked})
         answered = self._answered(text, path == CHAT)
         try:
-            each = sorted(json.loads(text)["choices"], key=lambda choice: choice["index"])
+            each = _in_order(json.loads(text)["choices"])[: len(answered.choices)]
             return answered._replace(seen=[seen_positions(choice.get("logprobs")) for choice in each])
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UnansweredError("lost", "the server sent log-probabilities that cannot be read") from None
@@ -258,7 +266,8 @@ class Service:
         """Return a reply as its parts; UnansweredError where it is none."""
         try:
             reply = json.loads(text)
-            choices = [_choice(each, chat) for each in sorted(reply["choices"], key=lambda each: each["index"])]
+            each = _in_order(reply["choices"])
+            choices = [_choice(one, chat) for one in each]
             usage = reply.get("usage") or {}
             tokens = [counted(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
             details = usage.get("completion_tokens_details") or {}
@@ -272,7 +281,24 @@ class Service:
             raise UnansweredError("lost", f"the server sent no completion: {self.clean(text)[:80]!r}") from None
         if not choices:
             raise UnansweredError("lost", "the server sent no choices")
-        return Answered(choices, tokens[0], tokens[1], thought, cached)
+        whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
+        if not whole:
+            raise self._broken_off(each[0], choices[0])
+        return Answered(whole, tokens[0], tokens[1], thought, cached)
+
+    def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
+        """Return what it means that an error ended a choice: it is worth another try, unless a filter was behind it."""
+        error = choice.get("error")
+        if isinstance(error, Mapping):
+            code = error.get("code")
+            refusal = self._refusal(code if type(code) is int else 0, error, {}, str(error))
+            kind = refusal.kind if refusal.kind in ("filtered", "busy") else "lost"
+            return UnansweredError(kind, f"the server broke a reply off: {refusal.reason.removeprefix('0 ')}")
+        if read.unknown_reason is not None:
+            said = self.clean(read.unknown_reason)[:80]
+            return UnansweredError("lost", f"the server sent no text, and finish_reason {said!r}, which is not known")
+        said = self.clean(str(choice.get("finish_reason")))[:80]
+        return UnansweredError("lost", f"the server broke a reply off, with finish_reason {said!r}")
 
     def clean(self, said: str) -> str:
         """Write a text in one line, without the key."""
@@ -300,6 +326,26 @@ def counted(said: Any) -> int:
     return said
 
 
+def _in_order(choices: Sequence[Any]) -> list[Any]:
+    """Return choices by their numbers, or as they stand where none has one; raises KeyError or TypeError where only
+    some have.
+    """
+    numbered = [each for each in choices if each.get("index") is not None]
+    return sorted(choices, key=lambda each: each["index"]) if numbered else list(choices)
+
+
+def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
+    """Return why a reply ended, and the server's word for that where it is not known; without a text such a reply is
+    an error.
+    """
+    if error:
+        return ERROR, None
+    end = end_of(reason) or ""
+    if end or not reason:
+        return end, None
+    return STOP if text.strip() else ERROR, reason
+
+
 def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
     message = choice["message"] if chat else {"content": choice["text"]}
     refusal = message.get("refusal")
@@ -308,13 +354,9 @@ def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
         thought += [_joined(part.get("thinking")) for part in content if part.get("type") == "thinking"]
         content = "".join(storable(part["text"]) for part in content if part.get("type") == "text")
     reasoning = next((storable(text) for text in thought if text and isinstance(text, str)), None)
-    return Choice(
-        text=storable(content or refusal or ""),
-        finish_reason=storable(choice.get("finish_reason") or ""),
-        refused=bool(refusal),
-        tokens=_tokens(choice.get("logprobs")),
-        reasoning=reasoning,
-    )
+    text = storable(content or refusal or "")
+    end, unknown = _end(storable(choice.get("finish_reason") or ""), text, choice.get("error"))
+    return Choice(text, end, bool(refusal), _tokens(choice.get("logprobs")), reasoning, unknown)
 
 
 def _joined(parts: Any) -> str:

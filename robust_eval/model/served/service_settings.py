@@ -46,6 +46,8 @@ class ServiceSettings(ModelConfig):
     null: found by asking."""
     highest_temperature: float | None = None
     """Of a service that takes higher ones and makes this of them in silence; null: found by asking."""
+    deterministic: bool = False
+    """true: the service gives one reply to a prompt, whatever the seed, and is asked once at one temperature."""
     max_completion_tokens: int | None = None
     """Tokens of a reply, reasoning and answer together; null: those that the sampler allows an answer."""
     reasoning_effort: str | None = None
@@ -199,7 +201,7 @@ class ServiceSettings(ModelConfig):
         from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
 
         known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
-        if known is None or not known.tells_of(wanted):
+        if known is None or not known.tells_of(wanted) or not known.faithful:
             return None
         return known.temperatures(self.highest_temperature)
 

@@ -304,6 +304,17 @@ def test_what_a_file_leaves_out_is_filled_in(tmp_path: Path):
     }
 
 
+def test_ends_of_replies_are_sorted_whatever_a_file_calls_them(tmp_path: Path):
+    ends = {"END_TURN": "stop", "maxTokens": "length", "SAFETY": "filter", "network_error": "error", "closed": "closed"}
+    rows = [
+        {"question_id": f"q{number}", "temperature": 1, "text": "Os", "finish_reason": end}
+        for number, end in enumerate([*ends, None])
+    ]
+    table = AnswerFile(write(tmp_path / "a.jsonl", *rows), {}).read(None)
+    assert table["finish_reason"].to_pylist() == [*ends.values(), None]
+    assert table["outcome"].to_pylist() == ["ok", "ok", "filtered_reply", "error", "ok", "ok"]
+
+
 def test_ids_may_be_numbers_where_a_table_says_so_and_empty_text_is_no_missing_text(tmp_path: Path):
     (tmp_path / "a.csv").write_text('question_id,text,temperature\n1,"",1e-1\n2,,1\n3,"two\nlines, NA",1\n4,None,1\n')
     table = AnswerFile(tmp_path / "a.csv", {}).read(None)

@@ -140,8 +140,8 @@ def test_an_error_has_its_status_and_its_code(faulty: Ask, fault: str, status: i
 
 
 def test_there_is_a_test_of_each_fault() -> None:
-    assert len(FAULTS) == len(set(FAULTS)) == 1 + 7 + 4 + 3
-    assert (len(INSTEAD), len(CHANGED)) == (7, 4)
+    assert len(FAULTS) == len(set(FAULTS)) == 1 + 7 + 5 + 3
+    assert (len(INSTEAD), len(CHANGED)) == (7, 5)
 
 
 def test_the_time_to_wait_is_told_in_seconds_as_a_date_or_not_at_all(faulty: Ask) -> None:
@@ -198,6 +198,16 @@ def test_a_filtered_reply_is_empty_and_the_other_choices_stay(faulty: Ask, good:
         "finish_reason": "content_filter",
         "message": {"role": "assistant", "content": "", "refusal": None},
     }
+    assert [choice["message"] for choice in others] == [choice["message"] for choice in good.choices[1:]]
+
+
+def test_a_reply_that_is_broken_off_has_half_of_its_text_and_the_other_choices_stay(
+    faulty: Ask, good: Received
+) -> None:
+    first, *others = faulty("broken_off", CHAT | {"logprobs": True}).choices
+    whole = good.choices[0]["message"]["content"]
+    assert first["message"]["content"] == whole[: len(whole) // 2]
+    assert (first["finish_reason"], first["error"]["code"], "logprobs" in first) == ("error", 502, False)
     assert [choice["message"] for choice in others] == [choice["message"] for choice in good.choices[1:]]
 
 

@@ -305,5 +305,5 @@ def test_a_grader_reads_letters_as_its_setting_says(letter: str, label: str | No
 
 
 def test_another_way_of_reading_letters_is_refused():
-    with pytest.raises(ValueError, match=r"^letter must be anchored or strict, not loose$"):
+    with pytest.raises(ValueError, match=r"^grader.letter must be anchored or strict, got loose$"):
         Matching(letter="loose")

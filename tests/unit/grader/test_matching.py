@@ -137,7 +137,7 @@ def test_only_whole_words_can_be_looked_for_while_an_answer_is_written():
 def test_contains_takes_only_its_three_values():
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         Matching(contains="exact")
-    assert str(caught.value) == "contains must be word, substring or equal, not exact"
+    assert str(caught.value) == "grader.contains must be word, substring or equal, got exact"
 
 
 def test_whole_words_are_the_default():
@@ -361,8 +361,8 @@ def test_accents_tell_answers_apart_where_they_are_kept():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"spelling": "loose"}, "spelling must be lenient or strict, not loose"),
-        ({"accents": "drop"}, "accents must be fold or keep, not drop"),
+        ({"spelling": "loose"}, "grader.spelling must be lenient or strict, got loose"),
+        ({"accents": "drop"}, "grader.accents must be fold or keep, got drop"),
     ],
 )
 def test_settings_take_only_their_values(setting, message):

@@ -68,6 +68,19 @@ def test_batches_are_joined_by_custom_id_and_prompts_are_questions(tmp_path: Pat
     assert [str(t) for t in found.answers["temperature"].to_pylist()] == ["nan", "0.7", "0.7", "0.7", "0.0", "0.7"]
 
 
+def test_ends_of_replies_are_sorted_whatever_a_batch_calls_them(tmp_path: Path):
+    asked = written(
+        tmp_path / "in.jsonl", *(request(f"q-{end}", f"{end}?") for end in ("MAX_TOKENS", "abort", "SAFETY"))
+    )
+    came = written(
+        tmp_path / "out.jsonl",
+        *(output(f"q-{end}", "Par", finish_reason=end) for end in ("MAX_TOKENS", "abort", "SAFETY")),
+    )
+    (found,) = collect([came, asked])
+    ends = found.answers.select(["outcome", "finish_reason"]).to_pylist()
+    assert [tuple(row.values()) for row in ends] == [(None, "length"), ("error", "error"), ("filtered_reply", "filter")]
+
+
 def state(named: str, text: str, *replies: str, perturbed: bool = False, **request: object) -> dict:
     instance = {
         "id": named,

@@ -1,14 +1,13 @@
 import asyncio
 import itertools
 import math
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, ScriptedServer, scripted_server, words
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
@@ -74,7 +73,8 @@ class Kind:
         choices = []
         for index in range(min(body.get("n", 1), self.most_choices)):
             drawn = f"{number} {index}" if seed is None else str(seed + index)
-            text = self.text or f"Animal {zlib.crc32(drawn.encode())}"
+            heat = body.get("temperature", 1.0)
+            text = self.text or words(f"{drawn} {heat}" if heat else "greedy")
             shown = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
             choices.append({"index": index, "finish_reason": "length", "logprobs": self.logprobs(body, chat), **shown})
         return {"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": len(choices)}}
@@ -123,7 +123,7 @@ def found(kind: Kind, chat: bool = True, temperature: float = 1.0) -> tuple[Capa
         async with Service(url, "m", None, chat, 2) as service:
             return await probe(service.ask, NAME, chat, temperature)
 
-    with scripted_server(kind) as server:
+    with scripted_server(kind, honest=False) as server:
         return asyncio.run(ask(server.url)), server
 
 
@@ -135,14 +135,14 @@ REASONING = Kind(
 @pytest.mark.parametrize(
     ("kind", "chat", "temperature", "expected", "requests"),
     [
-        pytest.param(Kind(), True, 1.0, ALL, 11, id="everything"),
-        pytest.param(Kind(), False, 1.0, ALL, 11, id="everything, plain"),
+        pytest.param(Kind(), True, 1.0, ALL, 14, id="everything"),
+        pytest.param(Kind(), False, 1.0, ALL, 14, id="everything, plain"),
         pytest.param(
             Kind(unknown=("top_k", "min_p"), most_choices=128),
             True,
             2.0,
             replace(ALL, truncation_off={"top_p": 1.0}),
-            14,
+            17,
             id="OpenAI",
         ),
         pytest.param(
@@ -150,7 +150,7 @@ REASONING = Kind(
             True,
             1.0,
             replace(ALL, truncation_off=OFF | {"top_k": -1}),
-            13,
+            16,
             id="top_k is off at -1",
         ),
         pytest.param(
@@ -158,7 +158,7 @@ REASONING = Kind(
             True,
             1.0,
             replace(ALL, limit="max_completion_tokens"),
-            14,
+            17,
             id="max_completion_tokens",
         ),
         pytest.param(
@@ -172,59 +172,66 @@ REASONING = Kind(
             21,
             id="reasoning",
         ),
-        pytest.param(Kind(system_role=False), True, 1.0, replace(ALL, system_role=False), 15, id="no system role"),
-        pytest.param(Kind(system_role=False), False, 1.0, ALL, 11, id="no system role, plain"),
-        pytest.param(Kind(most_choices=1, cut_choices=True), True, 1.0, replace(ALL, choices=1), 17, id="n is dropped"),
-        pytest.param(Kind(most_choices=1), True, 1.0, replace(ALL, choices=1), 17, id="n is refused"),
-        pytest.param(Kind(unknown=("n",)), True, 1.0, replace(ALL, choices=1), 17, id="n is unknown"),
-        pytest.param(Kind(most_choices=10), True, 1.0, replace(ALL, choices=10), 13, id="ten slots"),
-        pytest.param(Kind(most_choices=3, cut_choices=True), True, 1.0, replace(ALL, choices=3), 11, id="three of n"),
-        pytest.param(Kind(tempered=True), True, 1.0, replace(ALL, tempered_logprobs=True), 11, id="tempered"),
-        pytest.param(Kind(tempered=True), False, 1.0, replace(ALL, tempered_logprobs=True), 11, id="tempered, plain"),
-        pytest.param(Kind(noise=0.04), True, 1.0, ALL, 11, id="noise"),
-        pytest.param(Kind(seeds=False), True, 1.0, replace(ALL, seed=False), 11, id="seeds are dropped"),
+        pytest.param(Kind(system_role=False), True, 1.0, replace(ALL, system_role=False), 18, id="no system role"),
+        pytest.param(Kind(system_role=False), False, 1.0, ALL, 14, id="no system role, plain"),
+        pytest.param(Kind(most_choices=1, cut_choices=True), True, 1.0, replace(ALL, choices=1), 19, id="n is dropped"),
+        pytest.param(Kind(most_choices=1), True, 1.0, replace(ALL, choices=1), 19, id="n is refused"),
+        pytest.param(Kind(unknown=("n",)), True, 1.0, replace(ALL, choices=1), 19, id="n is unknown"),
+        pytest.param(Kind(most_choices=10), True, 1.0, replace(ALL, choices=10), 16, id="ten slots"),
+        pytest.param(Kind(most_choices=3, cut_choices=True), True, 1.0, replace(ALL, choices=3), 14, id="three of n"),
+        pytest.param(Kind(tempered=True), True, 1.0, replace(ALL, tempered_logprobs=True), 14, id="tempered"),
+        pytest.param(Kind(tempered=True), False, 1.0, replace(ALL, tempered_logprobs=True), 14, id="tempered, plain"),
+        pytest.param(Kind(noise=0.04), True, 1.0, ALL, 14, id="noise"),
+        pytest.param(Kind(seeds=False), True, 1.0, replace(ALL, seed=False), 13, id="seeds are dropped"),
         pytest.param(
-            Kind(unknown=("seed",)), True, 1.0, replace(ALL, seed=False, takes_seed=False), 11, id="seeds are refused"
-        ),
-        pytest.param(Kind(text="A cat."), True, 1.0, replace(ALL, seed=False), 11, id="always the same answer"),
-        pytest.param(
-            Kind(temperatures=lambda t: t <= 1), True, 1.5, replace(ALL, highest_temperature=1.0), 13, id="up to 1"
+            Kind(unknown=("seed",)), True, 1.0, replace(ALL, seed=False, takes_seed=False), 13, id="seeds are refused"
         ),
         pytest.param(
-            Kind(temperatures=lambda t: t <= 5), True, 4.0, replace(ALL, highest_temperature=4.0), 11, id="up to 4"
+            Kind(text="A cat."),
+            True,
+            1.0,
+            replace(ALL, seed=False, deterministic=True),
+            12,
+            id="always the same answer",
         ),
-        pytest.param(Kind(), True, 4.0, ALL, 12, id="not up to 4"),
-        pytest.param(Kind(most_logprobs=5), True, 1.0, replace(ALL, top_logprobs=5), 13, id="five are taken"),
         pytest.param(
-            Kind(most_logprobs=5, cut_logprobs=True), True, 1.0, replace(ALL, top_logprobs=5), 11, id="five are given"
+            Kind(temperatures=lambda t: t <= 1), True, 1.5, replace(ALL, highest_temperature=1.0), 15, id="up to 1"
         ),
-        pytest.param(Kind(most_logprobs=5), False, 1.0, replace(ALL, top_logprobs=5), 13, id="five, plain"),
+        pytest.param(
+            Kind(temperatures=lambda t: t <= 5), True, 4.0, replace(ALL, highest_temperature=4.0), 14, id="up to 4"
+        ),
+        pytest.param(Kind(), True, 4.0, ALL, 15, id="not up to 4"),
+        pytest.param(Kind(most_logprobs=5), True, 1.0, replace(ALL, top_logprobs=5), 16, id="five are taken"),
+        pytest.param(
+            Kind(most_logprobs=5, cut_logprobs=True), True, 1.0, replace(ALL, top_logprobs=5), 14, id="five are given"
+        ),
+        pytest.param(Kind(most_logprobs=5), False, 1.0, replace(ALL, top_logprobs=5), 16, id="five, plain"),
         pytest.param(
             Kind(logits=LOGITS[:3]),
             True,
             1.0,
             replace(ALL, top_logprobs=3, whole_vocabulary=True),
-            11,
+            14,
             id="all of 3",
         ),
         pytest.param(
-            Kind(added=3.0), True, 1.0, replace(ALL, top_logprobs=0), 20, id="log-probabilities that cannot be"
+            Kind(added=3.0), True, 1.0, replace(ALL, top_logprobs=0), 23, id="log-probabilities that cannot be"
         ),
         pytest.param(
-            Kind(added=3.0), False, 1.0, replace(ALL, top_logprobs=0), 20, id="log-probabilities that cannot be, plain"
+            Kind(added=3.0), False, 1.0, replace(ALL, top_logprobs=0), 23, id="log-probabilities that cannot be, plain"
         ),
         pytest.param(
-            Kind(unknown=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 12, id="logprobs are refused"
+            Kind(unknown=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 15, id="logprobs are refused"
         ),
         pytest.param(
-            Kind(ignored=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 12, id="logprobs are dropped"
+            Kind(ignored=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 15, id="logprobs are dropped"
         ),
         pytest.param(
             Kind(ignored=("logprobs", "seed", "n", "top_k", "min_p", "repetition_penalty")),
             True,
             1.0,
             replace(ALL, top_logprobs=0, choices=1, seed=False),
-            18,
+            19,
             id="all is dropped",
         ),
     ],
@@ -239,7 +246,7 @@ def test_finds_out_what_a_server_can_do_with_few_requests(
 
 def test_asks_for_little_text() -> None:
     _, server = found(Kind())
-    assert sum(body["max_tokens"] * body.get("n", 1) for body in server.bodies) == 6 + 32 - 1 + 5 * 12
+    assert sum(body["max_tokens"] * body.get("n", 1) for body in server.bodies) == 6 + 32 - 1 + (7 + 4) * 48
 
 
 def test_knows_tempered_log_probabilities_of_a_model_that_is_sure() -> None:

@@ -100,7 +100,7 @@ def test_a_request_is_sent_in_the_words_of_inspect_and_read_whole(monkeypatch: p
 
 
 def test_a_filter_a_refusal_and_an_error_are_told_apart(monkeypatch: pytest.MonkeyPatch):
-    assert asked(lambda *_: output("…", "content_filter"), monkeypatch).choices[0].finish_reason == "content_filter"
+    assert asked(lambda *_: output("…", "content_filter"), monkeypatch).choices[0].finish_reason == "filter"
     refused = [ContentText(text="I will not", refusal=True)]
     assert asked(lambda *_: output(refused), monkeypatch).choices[0].refused
     with pytest.raises(UnansweredError, match=r"^mockllm/m sent no choices$") as nothing:

@@ -35,9 +35,10 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model import reply_tables
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.calls import calls
-from robust_eval.model.served import client, served_model
+from robust_eval.model.served import client, patience, served_model
 from robust_eval.model.served.background import Background
 from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.draw_watch import CERTAIN
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import FEW
 from robust_eval.prompt.prompt import Prompt
@@ -586,6 +587,49 @@ def test_outcomes_are_kept_apart_and_only_errors_are_asked_again(store: SqliteSt
     assert seen == ["q3"]
 
 
+def test_a_reply_that_an_error_breaks_off_is_an_error_when_all_repetitions_do(store: SqliteStore):
+    """And never a half reply that is graded; the replies before it are kept."""
+    seen: Counter[str] = Counter()
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        number = re.findall(r"\d+", body["messages"][-1]["content"])[0]
+        seen[number] += 1
+        reply = good(body, content="Helsinki")
+        if number == "1" or (number == "2" and seen["2"] == 1):
+            reply["choices"][-1]["finish_reason"] = "insufficient_system_resource"
+            reply["choices"][-1]["message"]["content"] = "Helsi"
+        if number == "3":
+            reply["choices"][0]["finish_reason"] = "MAX_TOKENS"
+        return 200, reply
+
+    with scripted(says) as url:
+        table = ask(config(url, retries=2, max_error_rate=1), store, questions(4, temperatures=(1.0,), trials=2))
+    assert table["outcome"].to_pylist() == ["ok", "ok", "ok", "error", "ok", "ok", "ok", "ok"]
+    assert set(table["text"].to_pylist()) == {"Helsinki", ""}
+    assert table["finish_reason"].to_pylist() == ["stop", "stop", "stop", None, "stop", "stop", "length", "stop"]
+    assert seen == {"0": 1, "1": 4, "2": 2, "3": 1}
+
+
+def test_a_word_for_the_end_that_is_in_no_dialect_is_said_once_and_recorded(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+):
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        reply = good(body)
+        for choice in reply["choices"]:
+            choice["finish_reason"] = "ran_dry\n"
+        return 200, reply
+
+    with scripted(says) as url:
+        model = config(url)
+        table = ask(model, store, questions(5))
+    assert set(table["finish_reason"].to_pylist()) == {"stop"}
+    (spoken,) = [each.getMessage() for each in caplog.records if "finish_reason" in each.getMessage()]
+    assert "ends replies with finish_reason='ran_dry\\\\n', which is not known: they are taken as whole" in spoken
+    with store.open() as entries:
+        described = StoredModel(model, Local(), entries, Stopwatch()).description()
+    assert described["unknown_finish_reasons"] == "ran_dry\\n"
+
+
 def test_a_question_that_is_too_long_stops_nobody_else(proxy: Proxy, store: SqliteStore, caplog: Any):
     requests = questions(30, temperatures=(1.0,), trials=1)
     long = replace(requests[5], prompt=Prompt("", (), "Name an animal. " * 300))
@@ -682,7 +726,7 @@ LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply may be of a megabyte, and what is asked again is asked at once."""
     monkeypatch.setattr(client, "LARGEST_REPLY", 2**20)
-    monkeypatch.setattr(served_model, "backoff", lambda *_: 0.0)
+    monkeypatch.setattr(patience, "backoff", lambda *_: 0.0)
 
 
 @pytest.mark.usefixtures("small")
@@ -917,11 +961,69 @@ def test_a_server_is_asked_once_a_day_what_it_can_do(proxy: Proxy):
     assert model.capabilities(1.0) == replace(LLAMA, probed_for=1.0)
     sent = len(proxy.bodies)
     assert 10 <= sent <= 25
-    assert sum(body["max_tokens"] * body.get("n", 1) for body in proxy.bodies) <= 130
+    assert sum(body["max_tokens"] * body.get("n", 1) for body in proxy.bodies) <= 600
     config(proxy.base_url).load().check(questions(1), False)
     assert len(proxy.bodies) == sent
     config(proxy.base_url, model="other").load().check(questions(1), False)
     assert len(proxy.bodies) == 2 * sent
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_server_that_draws_as_it_is_asked_to_passes_every_test_of_its_draws(proxy: Proxy, caplog: Any):
+    model = config(proxy.base_url).load()
+    requests = questions(8, temperatures=(0.5, 2.0), trials=6, max_new_tokens=8)
+    model.check(requests, False)
+    replies = [reply for block in model.complete(requests, {each.item for each in requests}) for reply in block]
+    assert sum(len(reply.completions) for reply in replies) == 8 * 2 * 6
+    can, watch = model.capabilities(2.0), model._watch
+    assert (can.faithful, can.seed, can.choices) == (True, True, 10)
+    assert watch is not None
+    assert watch.repetition() < 0
+    assert max(watch._bets.values()) < 0  # its draws speak against each other temperature
+    assert watch._bets[0.5] < -CERTAIN
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.usefixtures("probing")
+@pytest.mark.parametrize(
+    ("answered", "reason"), [(0, "does not answer"), (4, "failed while it was asked what it can do")]
+)
+def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_within_one_limit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answered: int, reason: str
+):
+    for name, seconds in (("LEAST", 1.5), ("LAST", 0.2), ("SAID_AFTER", 0.3)):
+        monkeypatch.setattr(patience, name, seconds)
+    seen, gone = [], threading.Event()
+    caplog.set_level(logging.INFO, "robust_eval")
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        seen.append(body)
+        if len(seen) > answered:
+            gone.wait(20)
+        return 200, good(body)
+
+    with scripted(says) as url, deadline(10):
+        model = config(url, request_seconds=3).load()
+        began = time.monotonic()
+        with pytest.raises(UserError) as problem:
+            model.check(questions(1), False)
+        seconds = time.monotonic() - began
+        gone.set()
+    late = r"no answer within 1\.5 s \(a model\.request_seconds above 4 waits longer\)"
+    assert re.fullmatch(rf"{url} {reason}: {late}", str(problem.value))
+    assert (len(seen), seconds < 4) == (answered + 1, True)
+    (spoken,) = [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
+    assert spoken == f"{url} has not answered for 0 s: it is asked what it can do, and waited for up to 2 s"
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_server_that_asks_to_come_back_much_later_is_a_sentence_at_once():
+    with (
+        scripted(lambda body, _: (429, refusal("slow down"), {"retry-after": "3600"})) as url,
+        deadline(5),
+        pytest.raises(UserError, match=r"429 slow down \(it asks to come back in 3[67]\d\d s\)$"),
+    ):
+        config(url).load().check(questions(1), False)
 
 
 @pytest.mark.usefixtures("probing")

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ def test_sends_no_organization_of_the_environment_to_a_server_that_wants_no_key(
                 [
                     Choice("first", "stop", False, None),
                     Choice("", "", False, None),
-                    Choice("third", "content_filter", False, None),
+                    Choice("third", "filter", False, None),
                 ],
                 7,
                 9,
@@ -186,6 +187,22 @@ def test_reads_choices_in_their_order_and_what_was_counted(
     server: ScriptedServer, body: Body, answered: Answered
 ) -> None:
     assert asked(server, replied(body)) == answered
+
+
+ENDS = json.loads(Path(__file__).with_name("ends.json").read_text())
+"""Choices of replies, and what becomes of them."""
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_the_end_of_a_reply_says_what_becomes_of_it(server: ScriptedServer, case: str) -> None:
+    choices, chat = ENDS[case]["choices"], "message" in ENDS[case]["choices"][0]
+    answer = replied({"choices": choices, "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+    if "choices_read" in ENDS[case]:
+        read = [(each.text, each.finish_reason, each.unknown_reason) for each in asked(server, answer, chat).choices]
+        assert read == [tuple(each) for each in ENDS[case]["choices_read"]]
+    else:
+        problem = unanswered(server, answer, chat=chat)
+        assert [problem.kind, problem.reason] == ENDS[case]["unanswered"]
 
 
 CHAT_LOGPROBS = {
@@ -356,7 +373,6 @@ def test_passes_on_how_long_the_server_asks_to_wait(
         error(),
         {"choices": None},
         {"choices": ["Paris"]},
-        {"choices": [{"message": {"content": "Paris"}}]},
         {"choices": [{"index": 0, "text": "Paris"}]},
         {"choices": [{"index": 0, "message": None}]},
         {"choices": [said("Paris"), said("Rome", index=None)]},  # type: ignore[arg-type]

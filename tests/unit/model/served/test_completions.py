@@ -153,14 +153,14 @@ def one(
 
 def test_answers_are_those_of_the_trials_in_order() -> None:
     answered = Answered(
-        [choice("Paris."), choice(" ", "length"), choice("", "content_filter"), choice("I can't.", refused=True)],
+        [choice("Paris."), choice(" ", "length"), choice("", "filter"), choice("I can't.", refused=True)],
         20,
         11,
     )
     assert completions(call((4, 5, 6, 7)), (4, 5, 6, 7), answered, "chat") == [
         completion(4, "Paris.", prompt_tokens=20, completion_tokens=2 + 3),
         completion(5, "", "length", completion_tokens=2),
-        completion(6, "", "content_filter", outcome="filtered_reply", completion_tokens=2),
+        completion(6, "", "filter", outcome="filtered_reply", completion_tokens=2),
         completion(7, "I can't.", outcome="refused", completion_tokens=2),
     ]
 
@@ -258,7 +258,7 @@ def test_an_answer_is_the_first_line_or_all_of_a_reply(style: str, first_line: b
         ("chat", True, "Paris \nIt", "length", "stop"),
         ("chat", False, "1. a\n2. b", "length", "length"),
         ("chat", True, "", "length", "length"),
-        ("chat", True, "Paris", "", ""),
+        ("chat", True, "Paris", "", None),
         pytest.param(
             "plain",
             True,
@@ -276,7 +276,7 @@ def test_an_answer_is_the_first_line_or_all_of_a_reply(style: str, first_line: b
     ],
 )
 def test_an_answer_that_ends_with_its_line_is_not_cut(
-    style: str, first_line: bool, text: str, reason: str, finish_reason: str
+    style: str, first_line: bool, text: str, reason: str, finish_reason: str | None
 ) -> None:
     assert one(text, style, first_line, reason=reason).finish_reason == finish_reason
 

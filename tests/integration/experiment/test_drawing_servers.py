@@ -1,0 +1,172 @@
+"""Runs that ask servers which do not draw as they are asked to: each is refused, or warned of, with what helps."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from drawing_server import DrawingServer
+from experiments import run_experiment
+from fading_server import asked_of
+from scripted_server import ScriptedServer, scripted_server
+
+from robust_eval.error import UserError
+from robust_eval.record.result import Result
+from robust_eval.report.warnings import warnings
+
+FRS = [
+    "experiment=frs",
+    "dataset.limit=24",
+    "sampler.temperature_sweep.trials=5",
+    "sampler.temperature_sweep.selection=contains",
+]
+GRID = ["sampler.temperature_sweep.temperatures=[0.5,1,2]"]
+SPOKEN = ("ignores the temperature", "in silence", "copies of one", "repeats itself", "in a row", "as if at")
+
+
+def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
+    folder.mkdir()
+    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "tracking=none"]
+    return run_experiment(folder, *served, f"paths.mlruns={folder.parent}", *overrides)
+
+
+def ran(server: DrawingServer, folder: Path, *overrides: str) -> Result:
+    with scripted_server(server, honest=False) as scripted:
+        return ask(scripted, folder, *FRS, *GRID, *overrides)
+
+
+def refused(server: DrawingServer, folder: Path, *overrides: str) -> str:
+    with scripted_server(server, honest=False) as scripted, pytest.raises(UserError) as problem:
+        ask(scripted, folder, *overrides)
+    assert not any(asked_of(body) for body in scripted.bodies)
+    return str(problem.value).replace(scripted.url, "URL")
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was warned of that is about draws."""
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    return [message for message in messages if any(words in message for words in SPOKEN)]
+
+
+def in_report(result: Result) -> list[str]:
+    return [warned.what for warned in warnings(result) if any(words in warned.what for words in (*SPOKEN, "makes"))]
+
+
+@pytest.mark.parametrize("takes_seeds", [True, False])
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_server_that_draws_is_asked_and_nothing_is_said_against_it(
+    takes_seeds: bool, shows: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    k = ["metric.frs.k=10"] if shows else ["experiment=certainty", "dataset.limit=24", "sampler.repetition.trials=5"]
+    overrides = [*FRS, *GRID, *k] if shows else k
+    with scripted_server(DrawingServer(takes_seeds, shows), honest=False) as server:
+        result = ask(server, tmp_path / "run", *overrides)
+    assert (said(caplog), in_report(result)) == ([], [])
+    assert len(result.kept) >= 20
+    assert "questions.equal_in_a_row" not in result.summary()
+    assert result.description["loaded.capability.seed"] is takes_seeds
+
+
+def test_a_server_that_gives_one_reply_is_refused(tmp_path: Path):
+    for shows in (True, False):
+        reason = refused(DrawingServer(deterministic=True, shows=shows), tmp_path / f"{shows}", *FRS[:2], *CERTAIN)
+        assert reason.startswith("URL gives the same reply whatever the seed: asked for sixteen random words at ")
+        assert "model.deterministic=true" in reason
+
+
+CERTAIN = ["experiment=certainty"]
+
+
+def test_a_server_that_is_said_to_give_one_reply_is_asked_each_wording_once_and_nothing_else(tmp_path: Path):
+    server, own = DrawingServer(deterministic=True, shows=True), ["model.deterministic=true"]
+    for number, overrides in enumerate(([*FRS, *GRID], [*CERTAIN, "dataset.limit=3"])):
+        reason = refused(server, tmp_path / f"refused{number}", *overrides, *own)
+        assert reason.startswith("model.deterministic=true says that all replies to a prompt are the same, and the ")
+        assert "a sweep or repetition would find every answer unbroken" in reason
+    with scripted_server(server, honest=False) as scripted:
+        multiqa = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]
+        result = ask(scripted, tmp_path / "multiqa", *multiqa, *own)
+    assert result.kept
+
+
+def test_greedy_answers_alone_are_asked_of_a_server_that_gives_one_reply(tmp_path: Path):
+    """A judge and a writer of rewrites are asked at temperature 0."""
+    from robust_eval.model.base import Request
+    from robust_eval.model.served.openai import OpenAI
+    from robust_eval.prompt.prompt import Prompt
+
+    with scripted_server(DrawingServer(deterministic=True), honest=False) as scripted:
+        model = OpenAI("m", "m", base_url=scripted.url, key_variable=None).load()
+        model.check([Request("q", 0, Prompt("", (), "An animal?"), (0.0,), 1, 8, 1)], curves=False)
+
+
+@pytest.mark.parametrize("takes_seeds", [True, False])
+def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_its_own(
+    takes_seeds: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    server = DrawingServer(takes_seeds, shows=True, ignores=True)
+    reason = refused(server, tmp_path / "sweep", *FRS)
+    assert "takes none but its own" in reason
+    assert "experiment=certainty" in reason
+    (spoken,) = said(caplog)
+    assert "ignores the temperature: its replies at 0 are those at 2" in spoken
+    assert "model.takes_temperature=false" in spoken
+    with scripted_server(server, honest=False) as scripted:
+        result = ask(scripted, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
+        assert not any("temperature" in body for body in scripted.bodies if asked_of(body))
+    assert "The server ignores the temperature: replies are those of its own." in in_report(result)
+
+
+@pytest.mark.parametrize(("cap", "asked_at"), [(1.0, {0.5, 1.0}), (1.5, {0.5, 1.0})])
+def test_a_server_that_caps_the_temperature_is_asked_up_to_there(
+    cap: float, asked_at: set[float], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    result = ran(DrawingServer(shows=True, cap=cap), tmp_path / "run")
+    assert set(result.graded["temperature_sweep"]["temperature"].to_pylist()) == asked_at
+    assert any(f"makes {cap:g} of higher temperatures in silence" in each for each in said(caplog))
+    assert f"The server makes {cap:g} of higher temperatures in silence." in in_report(result)
+
+
+@pytest.mark.parametrize("cap", [0.5, 1.0])
+def test_a_cap_that_no_seed_shows_is_found_by_log_probabilities(
+    cap: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    result = ran(DrawingServer(takes_seeds=False, shows=True, cap=cap), tmp_path / "run")
+    (spoken,) = said(caplog)
+    assert f"draws at temperature 2 as if at about {cap:g}" in spoken
+    assert f"model.highest_temperature={cap:g}" in spoken
+    assert any(f"as if at about {cap:g}" in each for each in in_report(result))
+
+
+@pytest.mark.parametrize("takes_seeds", [True, False])
+def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(
+    takes_seeds: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with scripted_server(DrawingServer(takes_seeds, shows=True, copies=True), honest=False) as scripted:
+        result = ask(scripted, tmp_path / "run", *FRS, *GRID)
+    assert not any("n" in body for body in scripted.bodies if asked_of(body))
+    (spoken,) = said(caplog)
+    assert "answers a request for several replies (n) with copies of one: it is asked for one at a time" in spoken
+    assert in_report(result) == []
+
+
+def test_replies_that_are_equal_against_their_log_probabilities_stop_the_run(tmp_path: Path):
+    with pytest.raises(UserError, match="repeats itself: its replies at temperature 2 are equal so often") as problem:
+        ran(DrawingServer(shows=True, caches_facts=True, sure=3), tmp_path / "run")
+    assert "Turn off greedy decoding and the cache of replies" in str(problem.value)
+
+
+def test_equal_replies_to_twenty_questions_in_a_row_are_warned_of_where_no_log_probability_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    certainty = ["experiment=certainty", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=3"]
+    with scripted_server(DrawingServer(caches_facts=True), honest=False) as scripted:
+        result = ask(scripted, tmp_path / "run", *certainty, "dataset=facts", "dataset.limit=24")
+        again = ask(scripted, tmp_path / "again", *certainty, "dataset=facts", "dataset.limit=24")
+    assert again.prompts_asked == 0
+    for each, folder in ((result, "run"), (again, "again")):
+        row = json.loads((tmp_path / folder / "summary.json").read_text())["questions.equal_in_a_row"]
+        assert 20 <= row <= 24
+        expected = f"All replies to {row:.0f} questions in a row are equal at the highest temperature"
+        assert expected in " ".join(capsys.readouterr().out.split()) or folder == "again"
+        assert any(expected in said for said in in_report(each))
