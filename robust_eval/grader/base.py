@@ -269,9 +269,9 @@ class Grader(ABC):
         form = normalize(graded.answer, self.accents)
         affirmed = tuple(each for each in accepted if not is_denial(each))
         denied = self._says(scopes.answer, tuple(each for each in accepted if is_denial(each)))
-        certain, whole = (denied or self._says(text, affirmed) for text in (scopes.certain, scopes.whole))
+        certain, wide = (denied or self._says(text, affirmed) for text in (scopes.certain, scopes.whole))
         searched = self._forms(scopes.answer if denied else scopes.graded)
-        return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not whole)
+        return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not wide)
 
     def _says(self, text: str, accepted: tuple[str, ...]) -> bool:
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))

@@ -134,12 +134,15 @@ def record_of(entry: Any, line: str) -> Record:
 
 
 def _of_evouna(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of EVOUNA with the fields of ours; ValueError names the first field that is missing or unknown."""
+    """Return a record of EVOUNA in the fields of ours; ValueError names a field that is missing or unknown."""
     if missing := [name for name in EVOUNA_FIELDS if name not in entry]:
         raise ValueError(f"field {missing[0]!r} is missing; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
     if unknown := sorted(set(entry) - set(EVOUNA_FIELDS)):
         raise ValueError(f"unknown field {unknown[0]!r}; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
     return {
-        **{"question": entry["question"], "answers": entry["accepted"], "reply": entry["reply"]},
-        **{"correct": entry["human"], "slice": f"{entry['set']}, {entry['model']}"},
+        "question": entry["question"],
+        "answers": entry["accepted"],
+        "reply": entry["reply"],
+        "correct": entry["human"],
+        "slice": f"{entry['set']}, {entry['model']}",
     }

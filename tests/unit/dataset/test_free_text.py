@@ -50,7 +50,7 @@ def test_squad(load):
         {"id": "s2", "question": "When did it burn?", "answers": spans("1832"), "is_impossible": False},
         {"id": "s3", "question": "Why?", "answers": [], "plausible_answers": spans("1832"), "is_impossible": True},
         {"id": "s1", "question": "Which mill?", "answers": spans("the mill")},
-        {"id": "s4", "question": "Who?", "answers": spans(" ", "The")},
+        {"id": "s4", "question": "Who?", "answers": spans(" ", "")},
         {"id": "s5", "question": None, "answers": spans("1832")},
         {"id": "s6", "question": "Which river?", "answers": spans("x" * 100_001)},
     ]
@@ -102,7 +102,7 @@ def test_trivia_qa(load):
                 "Answer": {"Value": "Yard", "Aliases": ["The yard", "yd", "Yard"], "NormalizedAliases": ["yard"]},
             },
             {"QuestionId": "tc_2", "Question": lost.text, "Answer": {"Value": "it's a yard", "Aliases": []}},
-            {"QuestionId": "tc_3", "Question": "Who?", "Answer": {"Value": "A", "Aliases": []}},
+            {"QuestionId": "tc_3", "Question": "Who?", "Answer": {"Value": " ", "Aliases": []}},
         ],
         "Domain": "Web",
     }
@@ -119,7 +119,7 @@ def test_trivia_qa(load):
     table = (
         "Which unit has three feet?\t['Yard', 'The yard', 'yd']\r\n"
         'What does \'yd\' mean?\t"[""it\'s a yard""]"\r\n'
-        "Who?\t['A', '---']\r\n"
+        "Who?\t['', ' ']\r\n"
         "Who else?\tnobody\r\n"
     )
     dpr = load("trivia_qa", "dpr.tsv", table.encode())
