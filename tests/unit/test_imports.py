@@ -25,4 +25,4 @@ def test_a_run_imports_no_library_that_takes_long_before_it_needs_it():
 
 def test_no_module_lies_beside_the_rooms_but_the_nouns_that_everybody_knows():
     beside = {file.stem for file in (PROJECT / "robust_eval").glob("*.py")}
-    assert beside == {"__init__", "__main__", "question", "answer", "error", "normalization", "api"}
+    assert beside == {"__init__", "__main__", "question", "answer", "error", "normalization", "numerals", "api"}
