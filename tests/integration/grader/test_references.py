@@ -91,11 +91,17 @@ def test_it_is_the_side_with_the_largest_cosine(vectors, reply, correct, incorre
     question = replace(
         GUM, answers=tuple(TEXTS[place] for place in correct), incorrect=tuple(TEXTS[place] for place in incorrect)
     )
-    expected = max(near[place] for place in correct) > max(near[place] for place in incorrect)
-    assert right(question, TEXTS[reply]) is bool(expected)
+    nearer = max(near[place] for place in correct) > max(near[place] for place in incorrect)
+    assert right(question, TEXTS[reply]) is bool(nearer or reply in correct)  # an accepted answer is right as it stands
 
 
-@pytest.mark.parametrize("reply", ["It passes through the body.", "it passes through the body", "Cheese"])
+@pytest.mark.parametrize("reply", ["It passes through the body.", "it passes through the body"])
+def test_an_accepted_answer_is_right_as_it_stands_even_where_it_is_an_incorrect_reference_as_well(reply):
+    both = ("It passes through the body.",)
+    assert right(replace(GUM, answers=both, incorrect=both), reply) is True
+
+
+@pytest.mark.parametrize("reply", ["It passes through a body in a day.", "Cheese"])
 def test_a_tie_is_wrong(reply):
     both = ("It passes through the body.",)
     assert right(replace(GUM, answers=both, incorrect=both), reply) is False
@@ -110,7 +116,7 @@ def test_what_equals_a_reference_in_normal_form_is_that_reference_however_it_is_
     ]
 
 
-@pytest.mark.parametrize("incorrect", [(), ("?", "The")])
+@pytest.mark.parametrize("incorrect", [(), (" ", "")])
 def test_a_question_without_incorrect_references_is_named_before_anything_is_asked(incorrect):
     bare = replace(GUM, id="bare", incorrect=incorrect)
     for ask in (lambda: References(MODEL).unusable_aliases([YEAR, bare]), lambda: right(bare, "It passes.")):
@@ -123,7 +129,7 @@ def test_a_question_without_incorrect_references_is_named_before_anything_is_ask
 
 
 def test_letters_and_questions_without_gold_need_no_incorrect_references():
-    questions = [FORCE, OPEN, replace(OPEN, id="unusable", answers=("?",)), replace(GUM, answers=(*GUM.answers, "."))]
+    questions = [FORCE, OPEN, replace(OPEN, id="unusable", answers=(" ",)), replace(GUM, answers=(*GUM.answers, ""))]
     assert References(MODEL).unusable_aliases(questions) == {"unusable": 1, "gum": 1}
     assert verdicts((FORCE, "B", "ok"), (FORCE, "newton", "ok"), (OPEN, "Blue", "ok")) == [
         ("B", True, True, "ok"),
@@ -133,7 +139,7 @@ def test_letters_and_questions_without_gold_need_no_incorrect_references():
 
 
 def test_a_reply_that_answers_nothing_is_wrong_and_a_failed_request_has_no_verdict():
-    assert verdicts((YEAR, "1945", "refused"), (YEAR, "1945", "error"), (YEAR, "", "empty"), (YEAR, ".", "ok")) == [
+    assert verdicts((YEAR, "1945", "refused"), (YEAR, "1945", "error"), (YEAR, "", "empty"), (YEAR, " ", "ok")) == [
         (None, False, False, "refused"),
         (None, None, None, "error"),
         (None, False, False, "empty"),
