@@ -53,7 +53,8 @@ _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in
 class AnswerMatcher:
     """The accepted answers to one question, as normal forms; a reply is right if it contains one as whole words."""
 
-    def __init__(self, accepted: tuple[str, ...], accents: str = "fold", lenient: bool = True) -> None:
+    def __init__(self, accepted: Sequence[str], accents: str = "fold", lenient: bool = True) -> None:
+        accepted = tuple(accepted)
         self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
         self._compounds = compounds(accepted) if lenient else ()
         accepted = with_spellings(accepted) if lenient else accepted

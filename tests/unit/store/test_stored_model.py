@@ -166,6 +166,7 @@ def test_a_completion_is_a_row_of_the_answer_table():
         "reason": None,
         "cached_tokens": None,
         "form": None,
+        "uncertain": None,
     }
     assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
     assert curves == CURVES.empty_table()
