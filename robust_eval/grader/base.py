@@ -1,4 +1,4 @@
-"""What every grader does alike, and what each has to say for itself: whether a free-text reply is right."""
+"""Interface of graders, and the steps that all graders share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,11 +36,11 @@ class Verdict:
     correct: bool | None
     exact: bool | None
     missing: bool = False
-    """Whether nobody could say whether it is right, although there is an accepted answer."""
+    """No verdict is available, although the question has accepted answers."""
     uncertain: bool = False
-    """Whether the scopes of the reply disagree on right or wrong."""
+    """The scopes of the reply disagree on right or wrong."""
     identical: bool = False
-    """Whether all of the reply is an accepted answer."""
+    """The whole reply is an accepted answer."""
 
 
 class _Graded(NamedTuple):
@@ -63,10 +63,10 @@ class FreeReply(NamedTuple):
     searched: Sequence[str]
     """The normal forms in which accepted answers are searched: those of the answer without its asides."""
     identical: bool = False
-    """Whether all of the reply, as it stands or in normal form, is an accepted answer."""
+    """The whole reply, as it stands or in normal form, is an accepted answer."""
     uncertain: bool = False
-    """Whether the narrow and the wide scope of the reply disagree on right or wrong by comparison with the accepted
-    answers: such a reply is the first to be judged or labelled."""
+    """The narrow and the wide scope of the reply disagree on right or wrong, by comparison with the accepted answers:
+    such a reply is the first to be judged or labelled."""
 
     @property
     def exact(self) -> bool:

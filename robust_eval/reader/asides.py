@@ -1,4 +1,4 @@
-"""Asides of a reply: what it denies, supposes or says of others, and candidates among which it does not decide.
+"""Asides of a reply: denials, suppositions, beliefs of others, and undecided candidates.
 
 Patterns in English, German, French, Spanish, Italian, Chinese and Japanese. They err on the side of doubt: an answer
 that stands in an aside alone is not taken for the reply's own, and the reading is marked uncertain.

@@ -1,4 +1,4 @@
-"""What every reader does: it says of a reply what its answer is, by which rule, or why there is none."""
+"""Interface of readers: a reader extracts the answer of a reply, with the rule, or the reason that there is none."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Reader(ABC):
     """A way of reading replies. It asks no model, so stored replies can be read anew."""
 
     whole_reply = True
-    """Whether it needs all of a reply, and not its first line alone."""
+    """The reader needs the whole reply, and not its first line alone."""
 
     def of(self, chat: bool) -> "Reader":
         """Return the reader for a model that is prompted by conversation (``chat``) or by plain text: this one."""
@@ -40,4 +40,4 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, reply: str, question: Question) -> Reading:
-        """Return what a reply to a question answers."""
+        """Return the answer of a reply to a question."""

@@ -123,7 +123,7 @@ def read_free_text(reply: str) -> FreeText:
     """Return the answer of a reply without reasoning and template marks; all texts are empty where there is none.
 
     >>> read_free_text("Emma is a novel. So the answer is: J. Austen. She was born in 1775.")[:2]
-    ('J. Austen', 'stated answer')
+    ('J. Austen', 'explicit answer')
     """
     whole = one_line(plain(reply))
     reply = bounded(reply)
@@ -131,13 +131,13 @@ def read_free_text(reply: str) -> FreeText:
         answer = one_line(plain(found[-1]))
         return FreeText(answer, "marked answer", answer, answer, whole)
     text = plain(reply)
-    if (stated := stated_answer(text)) is not None:
+    if (stated := explicit_answer(text)) is not None:
         graded = one_line(without_denials(stated))
         tail = _TAIL.search(graded)
         head = graded[: tail.start()] if tail and tail.start() else graded
         first = "".join(sentences(head)[:1]) or stated
         certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
-        return FreeText(one_line(first).removesuffix("."), "stated answer", head, certain, whole)
+        return FreeText(one_line(first).removesuffix("."), "explicit answer", head, certain, whole)
     text = _OPENING.sub("", text).strip() or text
     graded = without_denials(text)
     if len(_WORD.findall(text)) <= WORDS:
@@ -204,7 +204,7 @@ def _as_text(value: Any) -> str:
     return str(value)
 
 
-def stated_answer(text: str) -> str | None:
+def explicit_answer(text: str) -> str | None:
     """Return the last answer behind a label at the beginning of a line, else that of the last statement; None where
     there is neither.
     """

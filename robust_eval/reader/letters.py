@@ -13,7 +13,7 @@ from robust_eval.normalization import has_words, normal_form
 from robust_eval.question import LETTERS
 from robust_eval.reader.asides import is_denial, without_denials
 from robust_eval.reader.base import NO_LETTER, Reading
-from robust_eval.reader.free_text import bounded, marked_answers, stated_answer
+from robust_eval.reader.free_text import bounded, explicit_answer, marked_answers
 from robust_eval.reader.letter_lists import listed_letters, only_letters
 from robust_eval.reader.markup import compatible, plain
 from robust_eval.reader.phrases import (
@@ -201,7 +201,7 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     reading = _read(affirmed, choices)
     if not reading.answer and any(is_denial(normal_form(choice)) for choice in choices):
         found = _stated_texts(whole, choices)
-        reading = _decided(whole, found, choices, "stated text") if found else _by_text(whole, choices)
+        reading = _decided(whole, found, choices, "explicit text") if found else _by_text(whole, choices)
     named = _UNMARKED.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
     if not reading.answer:
         return reading._replace(uncertain=named and reading.reason != BEYOND)
@@ -264,9 +264,9 @@ def _letter_of_mark(mark: str) -> str:
 def _read(text: str, choices: Sequence[str]) -> Reading:
     """Return what a text with marks chooses by the first rule that finds anything."""
     for rule, find in (
-        ("stated letter", _explicit),
+        ("explicit letter", _explicit),
         ("letter called right", _called_right),
-        ("stated text", lambda text: _stated_texts(text, choices)),
+        ("explicit text", lambda text: _stated_texts(text, choices)),
         ("letter of a line", _in_lines),
         (ONLY, lambda text: [each for each in _named(text) if each.letters & set(LETTERS[: len(choices)])]),
     ):
@@ -424,7 +424,7 @@ def _named(text: str) -> list[_Statement]:
 def _by_text(text: str, choices: Sequence[str]) -> Reading:
     """Return the letter of the one choice whose text the reply says that the answer is, or names in one sentence."""
     text = _unmarked(text)
-    if (answer := stated_answer(text)) and (letter := _beginning(answer, choices)):
+    if (answer := explicit_answer(text)) and (letter := _beginning(answer, choices)):
         return Reading(letter, TEXT)
     parts = sentences(text)
     for part in (*parts[-1:], *parts[:1]):

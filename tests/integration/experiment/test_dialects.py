@@ -194,7 +194,7 @@ def test_what_was_read_stands_beside_the_reply(tmp_path: Path):
     with scripted_server(DIALECTS["tags"]) as server:
         ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
     graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pylist()
-    assert {row["rule"] for row in graded} <= {"whole reply", "stated answer"}
+    assert {row["rule"] for row in graded} <= {"whole reply", "explicit answer"}
     for row in graded:
         assert row["text"].startswith(f"<think>\n{THOUGHT}\n</think>\n\n")
         assert row["answer"] in (*FACTS_SAID, "Xanadu", "It is Xanadu.")

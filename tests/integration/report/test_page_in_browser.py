@@ -55,7 +55,7 @@ def doubted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row,
         text="The answer is **answer 5**. Many say otherwise.",
         answer="<b>answer 5</b>",
-        rule="stated answer",
+        rule="explicit answer",
         uncertain=True,
     )
     baseline = changed(result.baseline, result.baseline["question_id"].to_pylist().index("q3"), uncertain=True)
@@ -257,7 +257,7 @@ def test_an_opened_question_shows_what_was_extracted_of_a_reply_and_marks_uncert
     assert listed(page) == [3, 5]  # one is uncertain in its greedy answer alone
     page.get_by_text("What is fact 5?").first.click()
     (line,) = page.locator(".detail tbody small.read", has_text="uncertain").all()
-    assert line.inner_text() == "extracted: <b>answer 5</b> (rule: stated answer) uncertain"
+    assert line.inner_text() == "extracted: <b>answer 5</b> (rule: explicit answer) uncertain"
     note = "Uncertain replies, whose extracted answer and whole text disagree on right or wrong: 1."
     assert page.locator(".detail .note", has_text="Uncertain").all_inner_texts() == [note]
     assert page.evaluate("document.documentElement.scrollWidth") == width

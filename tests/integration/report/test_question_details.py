@@ -96,7 +96,7 @@ def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_tha
     long = "It is said to be " + "very " * 200 + "so."
     table = pa.concat_tables(
         [
-            answers("It is: yes", "It is: yes", answer="yes", rule="stated answer", uncertain=True),
+            answers("It is: yes", "It is: yes", answer="yes", rule="explicit answer", uncertain=True),
             answers(" no ", answer="no", rule="whole reply", uncertain=False),
             answers(long, answer=long, rule="whole reply"),
             answers("perhaps"),  # of a run that did not record it
@@ -108,7 +108,7 @@ def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_tha
     assert shown["greedy_read"] == ["first word", "Yes", 1]
     found = shown["samplers"]["repetition"]
     assert dict(zip([line[1][:12] for line in found["rows"]], found["read"], strict=True)) == {
-        "It is: yes": ["stated answer", "yes", 1],
+        "It is: yes": ["explicit answer", "yes", 1],
         "no": ["whole reply", "", 0],
         "It is said t": ["whole reply", "", 0],
         "perhaps": [],

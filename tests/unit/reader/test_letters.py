@@ -109,14 +109,14 @@ def test_a_sentence_that_does_not_answer_changes_no_letter():
     ("reply", "rule", "reason"),
     [
         (r"\boxed{C}", "marked letter", ""),
-        ("I would go with C.", "stated letter", ""),
+        ("I would go with C.", "explicit letter", ""),
         ("C) iron", "letter of a line", ""),
         ("Hm, C?", "only letter", ""),
         ("iron", "text of a choice", ""),
         ("A or B", "letter of a line", "several letters"),
-        ("The answer is A. The answer is B.", "stated letter", "several letters"),
-        ("The answer is G.", "stated letter", "a letter beyond the choices"),
-        ("The answer is C) lead", "stated letter", "letter and text differ"),
+        ("The answer is A. The answer is B.", "explicit letter", "several letters"),
+        ("The answer is G.", "explicit letter", "a letter beyond the choices"),
+        ("The answer is C) lead", "explicit letter", "letter and text differ"),
         ("I do not know.", "", "no letter"),
     ],
 )
