@@ -8,7 +8,7 @@ accepted answer about, or undo it, are judged one by one, and by the same rule a
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
