@@ -150,6 +150,7 @@ def test_how_fast_how_often_and_for_how_much_it_is_asked_is_no_part_of_the_answe
         "budget": 1.0,
         "takes_temperature": True,
         "highest_temperature": 1.0,
+        "deterministic": True,
     }
     same = {"model", "base_url", "prompt_style", "generation"}
     where_given = {"max_completion_tokens", "reasoning_effort", "thinking_token_budget", "top_logprobs"}
