@@ -325,16 +325,24 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
 
 def _explicit(text: str) -> list[_Statement]:
     """Return the statements that choose letters, a first line that is one and corrections that affirm one included."""
-    first = _WHOLE.match(text.strip().partition("\n")[0].strip())
-    alone = first is not None and re.match(f"[{_MARK}]", first[1]) is not None
-    ticked = re.search("[✗✘❌✓✔✅☑]", text) is not None
-    opening = [_Statement(0, frozenset(_letter_of_mark(first[1])))] if first and alone and not ticked else []
+    opening = [] if re.search("[✗✘❌✓✔✅☑]", text) else _opening(text)
     found = [*opening, *_stated(text)]
     last = found[-1].place if found else len(text)
     corrections = [
         each for each in _called_right(text) if each.place > last and _CORRECTION.search(text[last : each.place])
     ]
     return [*found, *corrections]
+
+
+def _opening(text: str) -> list[_Statement]:
+    """Return the letter that a reply begins with, unless it lists the choices or is about that choice."""
+    line = text.strip().partition("\n")[0].strip()
+    whole, first = _WHOLE.match(line), _FIRST.match(line)
+    if whole is not None and re.match(f"[{_MARK}]", whole[1]):
+        return [_Statement(0, frozenset(_letter_of_mark(whole[1])))]
+    if first is None or _listed(text) or _REMARK.match(line[first.end() :]) or _denied_after(line[first.end() :]):
+        return []
+    return [_Statement(0, frozenset({_letter(first)[2]}))] if _stated(text) else []
 
 
 def _stated(text: str) -> list[_Statement]:
