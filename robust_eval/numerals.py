@@ -49,8 +49,8 @@ war" alone.
 """
 _STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
 _ORDINAL = re.compile(r"(\d{1,40})(?:st|nd|rd|th)")
-_POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d{1,6})")
-_SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d{1,6})")
+_POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d+)")
+_SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d+)")
 _FRACTION = re.compile(r"(-?\d{1,3})/(\d{1,3})")
 _POWER_OF_TEN = re.compile(r"10\^([+-]?\d{1,2})")
 _MAX_DIGITS = 28
@@ -115,6 +115,8 @@ def value_of(word: str) -> str | None:
     if fraction := _FRACTION.fullmatch(word):
         return _as_fraction(int(fraction[1]), int(fraction[2])) or word
     if power := _POWER.fullmatch(word) or _SCIENTIFIC.fullmatch(word):
+        if len(power[2]) > _MAX_DIGITS:
+            return word
         base, exponent = (Decimal(power[1]), int(power[2])) if "^" in word else (Decimal(10), int(power[2]))
         if not base or abs(exponent) * len(str(base)) > _MAX_DIGITS:
             return word

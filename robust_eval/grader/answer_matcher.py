@@ -6,6 +6,7 @@ for all that go on with the last word and one that stands for all that begin ano
 accepted answer about, or undo it, are judged one by one, and by the same rule as a whole reply.
 """
 
+import bisect
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +47,8 @@ _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """What may stand between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
+_ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
+_NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _BINDING = r"[+#^/×*·'’.-]"
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 
@@ -127,7 +130,12 @@ class AnswerMatcher:
             return True
         letters = _ALPHANUMERIC_RUNS.sub("", text)  # of a word, signs and spaces may be left out
         number = self._delicate and _NUMBER_WORD.search(letters) is not None
-        return number or any(word in letters for word in (*self._needed, *self._compounds))
+        if number or any(word in letters for word in (*self._needed, *self._compounds)):
+            return True
+        if not (self._compounds and _ARTICLE.search(text)):
+            return False
+        joined = normalize(text, self._accents).replace(" ", "")
+        return any(word in joined for word in self._compounds)
 
     def _judged(self, reply: str) -> tuple[bool, bool]:
         """Return whether a reply is right, and whether it stays so whatever follows."""
@@ -184,13 +192,13 @@ class AnswerMatcher:
 
     def _compounding(self, text: str, texts: TokenTexts) -> Iterable[int]:
         """Yield the tokens that end a word which may be written with spaces inside."""
-        written = _ALPHANUMERIC_RUNS.sub("", unified(text[-64:]))
+        end = text[-64:]
+        written = {_ALPHANUMERIC_RUNS.sub("", unified(end)), normalize(end, self._accents).replace(" ", "")}
         for word in self._compounds:
             yield from texts.with_word(word)
             for length in range(1, len(word)):
-                if written.endswith(word[:length]):
-                    for between in ("", " ", "-", "'"):
-                        yield from texts.starting_with(between + word[length:])
+                if any(each.endswith(word[:length]) for each in written):
+                    yield from _lexicon(texts).beginning_with(word[length:])
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
         """Return tokens that begin an accepted answer or go on with one without ending it: the likeliest to end
@@ -238,6 +246,16 @@ class _Lexicon:
     def binding_ids(self) -> list[int]:
         """Tokens that begin with a sign that belongs to the word before it."""
         return _ids(self._texts.matching(re.compile(_BINDING)))
+
+    def beginning_with(self, text: str) -> list[int]:
+        """Return the tokens whose first letters and digits are a text, whatever stands before them."""
+        keys, ids = self._bare
+        return ids[bisect.bisect_left(keys, text) : bisect.bisect_left(keys, text + "\U0010ffff")]
+
+    @cached_property
+    def _bare(self) -> tuple[list[str], list[int]]:
+        bare = sorted((key.lstrip(_NO_LETTERS), token) for token, key in enumerate(self._texts.keys))
+        return [key for key, _ in bare], [token for _, token in bare]
 
     @cached_property
     def apostrophe_ids(self) -> list[int]:

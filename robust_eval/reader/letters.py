@@ -152,7 +152,7 @@ _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 # --- lines ------------------------------------------------------------------------------------------------------------
 _WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}])\s*[^\w{_MARK}{_SMALL_MARK}=<>+°%²³\n]*\Z")
 _FIRST = re.compile(
-    rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([{_MARK}])\s*[)\]]|([{_MARK}])\s*[).:\]](?!\s*[A-Z{_MARK}]\.)"
+    rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([{_MARK}])\s*[)\]]|([{_MARK}])\s*(?:[):\]]|\.(?!\s*[A-Z{_MARK}]\.))"
     rf"|([{_MARK}])(?=\s+[-–—]\s|\s*[,，、。（(]))"
 )
 _ONLY_LETTERS = re.compile(rf"[^\w{_MARK}]*[{_MARK}](?:(?:{JOIN}|\s)*[{_MARK}])+[^\w{_MARK}]*")
@@ -340,7 +340,13 @@ def _opening(text: str) -> list[_Statement]:
     whole, first = _WHOLE.match(line), _FIRST.match(line)
     if whole is not None and re.match(f"[{_MARK}]", whole[1]):
         return [_Statement(0, frozenset(_letter_of_mark(whole[1])))]
-    if first is None or _listed(text) or _REMARK.match(line[first.end() :]) or _denied_after(line[first.end() :]):
+    if (
+        first is None
+        or first.lastindex == 3
+        or _listed(text)
+        or _REMARK.match(line[first.end() :])
+        or _denied_after(line[first.end() :])
+    ):
         return []
     return [_Statement(0, frozenset({_letter(first)[2]}))] if _stated(text) else []
 

@@ -119,7 +119,6 @@ def test_letters_empty_replies_failures_and_questions_without_gold_are_as_with_e
         Levenshtein(),
         (FORCE, "B) newton", "ok"),
         (FORCE, "newton", "ok"),
-        (PROCESS, " ", "ok"),
         (PROCESS, "", "empty"),
         (PROCESS, "photosynthesis", "refused"),
         (PROCESS, "photosynthesis", "error"),

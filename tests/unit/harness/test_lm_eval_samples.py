@@ -68,7 +68,7 @@ def test_answers_without_a_key_are_counted_by_reason(tmp_path: Path):
         tmp_path,
         generated(0, "Rome", "Rome", "Milan"),
         generated(1, "C", "C", "C"),
-        generated(2, "the", "a", "an"),
+        generated(2, "\u200b", "a", "an"),
         generated(3, " ", "x", "y"),
     )
     assert found.ungraded == {

@@ -185,4 +185,4 @@ def test_bytes_that_no_further_ones_complete_are_not_counted(text: bytes):
 
 def test_white_space_punctuation_and_symbols_end_words():
     assert all(map(is_boundary, " \t\n\u00a0.,-–'’\"()_+$€°\u2028"))
-    assert not any(map(is_boundary, "aZé東ß0٣²\u0301"))
+    assert not any(map(is_boundary, "aZéß0٣²\u0301"))
