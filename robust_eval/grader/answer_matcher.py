@@ -58,6 +58,7 @@ class AnswerMatcher:
 
     def __init__(self, accepted: Sequence[str], accents: str = "fold", lenient: bool = True) -> None:
         accepted = tuple(accepted)
+        self._strict = accepted
         self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
         self._compounds = compounds(accepted) if lenient else ()
         accepted = with_spellings(accepted) if lenient else accepted
@@ -120,6 +121,7 @@ class AnswerMatcher:
                 possible = self._possible(begun + key)
                 judged[key] = self._judged(text + key) if possible else (False, False)
             right[token], closed[token] = judged[key]
+        closed &= ~_lexicon(texts).power  # what stands behind "^" is a part of the word before it
         return NextTokens(right, closed, self._begun(text, texts))
 
     def _possible(self, text: str) -> bool:
@@ -206,7 +208,7 @@ class AnswerMatcher:
         """
         reply = normalize(text, self._accents)
         tokens: set[int] = set()
-        for form in self._accepted:
+        for form in self._strict:
             tokens.update(_lexicon(texts).beginning(form))
             for done in range(1, len(form)):
                 if reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " "):
@@ -241,6 +243,11 @@ class _Lexicon:
             if begun and (len(begun.group(1)) < 2 or any(word.startswith(begun.group(1)) for word in words)):
                 mask[token] = True
         return mask
+
+    @cached_property
+    def power(self) -> Mask:
+        """Tokens that hold the sign of a power."""
+        return np.array(["^" in key for key in self._texts.keys], dtype=bool)
 
     @cached_property
     def binding_ids(self) -> list[int]:

@@ -139,7 +139,7 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
     assert answers.schema.equals(SCHEMA.append(pa.field("sampler", pa.string())))
     assert set(answers["sampler"].to_pylist()) == {"greedy", "temperature_sweep"}
     assert answers.num_rows == 12 + 12 * 10 * 3
-    grading = ["label", "correct", "exact", "answer", "rule", "reason"]
+    grading = ["label", "correct", "exact", "answer", "rule", "reason", "uncertain"]
     assert answers.drop_columns(grading) == graded.drop_columns([*grading, "ensemble"])
     summary = json.loads((folder / "summary.json").read_text())
     assert summary == result.summary()
@@ -406,7 +406,7 @@ def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
 
 def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     file = tmp_path / "quiz.csv"
-    file.write_text("question,answers\nWho drew the maps?,Karl\nWho?,\nWhere?,---\nWhen was it?,1832\n")
+    file.write_text("question,answers\nWho drew the maps?,Karl\nWho?,\nWhere?,\u200b\nWhen was it?,1832\n")
     with caplog.at_level("INFO"):
         result, _ = measure("dataset=local", f"dataset.path={file}", "dataset.max_unusable=0.5")
     recorded = {name: value for name, value in result.description.items() if name.startswith("loaded.dataset.")}

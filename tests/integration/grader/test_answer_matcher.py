@@ -9,7 +9,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.token_texts import TokenTexts
-from robust_eval.normalization import normalize, unified
+from robust_eval.normalization import forms, normalize, unified
 from robust_eval.question import Question
 
 BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")
@@ -162,7 +162,7 @@ def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
     rule = matcher(*answers)
     reply = normalize(prefix.decode("utf-8", "replace"))
     left = set()
-    for form in map(normalize, answers):
+    for form in (form for answer in answers for form in forms(answer)):
         cuts = [cut for cut in range(len(form)) if f" {reply}".endswith(f" {form[:cut]}") or not cut]
         left |= {form[cut:] for cut in cuts}
     for token in rule.next_tokens(prefix, texts).begun:
