@@ -19,7 +19,7 @@ Row = tuple[int, list[str]]
 """The line in which a row begins, and its fields."""
 _SEPARATORS = (",", ";", "\t", "|")
 _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
-"""The first line by which Excel is told the separator."""
+"""The first line that names the separator for Excel."""
 _UNNAMED = re.compile(r"(?:Unnamed: \d.*)?")
 """The name of a column without one, as it is or as pandas writes it."""
 _WHOLE_FLOAT = re.compile(r"-?\d+\.0")
@@ -43,7 +43,7 @@ class DelimitedTable:
     encoding: str = "utf-8"
     header: Sequence[str] = ()
     quoted: bool = True
-    """Whether fields may stand in double quotes."""
+    """Fields may be in double quotes."""
 
     def records(self) -> Iterator[dict[str, str]]:
         """Yield the rows under the names of their columns, without blank rows and columns without a name.

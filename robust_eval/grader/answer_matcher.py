@@ -38,13 +38,13 @@ _WORDS_OF_A_NUMBER = "|".join((*_WORDS_OF_NUMBERS, *MONTH_NAMES))
 _MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.]$")
 _NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
 _DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
-"""What may become something else by what follows: a number, a single letter, a sign."""
+"""Forms that later text may change: a number, a single letter, a sign."""
 _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no letter or digit stands beside it
 _NUMBER_WORD = re.compile(rf"\d|{'|'.join(_WORDS_OF_NUMBERS)}")
 _WHOLE_NUMBER_WORD = re.compile(rf"\d|{_WHOLE.format('|'.join(_WORDS_OF_NUMBERS))}")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
-"""What may stand between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
+"""Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
 _ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
@@ -145,7 +145,7 @@ class AnswerMatcher:
         return right, right and self._stays_right(reply)
 
     def _stays_right(self, reply: str) -> bool:
-        """Return whether the reply is right whatever follows; False also where that is not certain."""
+        """Return whether the reply is certain to stay right."""
         if self._settled(reply + _LETTER):
             return True
         return self._delicate and all(self.right(reply + more) for more in (_LETTER, _NEXT_WORD, *_goes_on(reply)))

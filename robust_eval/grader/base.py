@@ -281,7 +281,7 @@ class Grader(ABC):
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))
 
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
-        """Return whether a normal form holds an accepted one, as far as comparison can say."""
+        """Return whether a normal form holds an accepted one by the rule of this grader."""
         return holds(form, accepted)
 
     def _forms(self, text: str) -> list[str]:

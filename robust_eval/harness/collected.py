@@ -44,7 +44,7 @@ class Collected:
     left_out: int
     """Answers at temperature 0 beyond the first of a question."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why a question has no key, by its id, as far as the log tells."""
+    """Reason why a question has no key, by question id."""
 
     @property
     def keyed(self) -> int:

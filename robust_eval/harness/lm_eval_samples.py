@@ -33,7 +33,7 @@ class _Task:
     name: str
     config: Mapping[str, Any] | None = None
     chat: bool = False
-    """Whether the prompts went through a chat template."""
+    """The prompts went through a chat template."""
 
 
 @dataclass

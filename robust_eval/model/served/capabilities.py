@@ -71,18 +71,18 @@ class Capabilities:
     whole_vocabulary: bool = False
     """Whether ``top_logprobs`` are all tokens that the model has."""
     own_temperature: bool = False
-    """Whether it takes no temperature but its own, as many reasoning models do, or ignores what is sent."""
+    """It takes no temperature but its own, as many reasoning models do, or ignores what is sent."""
     deterministic: bool = False
-    """Whether all replies to a prompt are the same, whatever the seed, at the highest temperature that it takes."""
+    """All replies to a prompt are the same, whatever the seed, at the highest temperature that it takes."""
     copies: bool = False
-    """Whether several answers to one request are copies of one; ``choices`` is then 1."""
+    """Several answers to one request are copies of one; ``choices`` is then 1."""
     ignores_temperature: bool = False
     capped: bool = False
-    """Whether it makes ``highest_temperature`` of higher ones in silence."""
+    """It lowers higher temperatures to ``highest_temperature`` without saying so."""
 
     @property
     def faithful(self) -> bool:
-        """Whether it draws as it is asked to."""
+        """It draws as requested."""
         return not (self.deterministic or self.copies or self.ignores_temperature or self.capped)
 
     def tells_of(self, temperature: float) -> bool:
