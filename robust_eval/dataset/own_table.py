@@ -50,7 +50,7 @@ class Table(Selection):
     correct: str = "letter"
     """How the column correct names the right choice: letter, from_0, from_1 (its number), or text."""
     separator: str | None = None
-    """What parts the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON,
+    """Separator of the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON,
     Python or numpy. It must be given where half of the cells hold a ; or a | or a /, or one a line break ("\\n")."""
     encoding: str = "utf-8"
     """Of a file of text: latin-1, cp1252 and so on."""

@@ -29,7 +29,7 @@ _Part = TypeVar("_Part", Reader, Grader)
 class GradedReply:
     """The verdict on one reply.
 
-    ``correct`` is True or False, or None where nothing says what is right. ``label`` is the letter of the chosen
+    ``correct`` is True or False, or None without an accepted answer. ``label`` is the letter of the chosen
     option, or the normalised answer; None where there is no answer. ``answer`` is the text that was extracted and
     ``rule`` the rule that extracted it, both empty where there is none; ``reason`` then says why. ``uncertain`` is
     True where the extracted answer and the whole reply disagree on right or wrong (docs/methods.md, §6).

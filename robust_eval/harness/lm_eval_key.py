@@ -194,7 +194,7 @@ def _labelled(target: str, listed: tuple[str, ...]) -> Key:
     if target in listed or int(target) >= len(listed):
         return Key(
             unknown="the target may be the index of a choice, which the task's configuration would tell: put the file "
-            "results_*.json of the run beside the samples"
+            "results_*.json of the run in the folder of the samples"
         )
     return _chosen(listed, int(target))
 

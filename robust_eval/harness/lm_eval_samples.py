@@ -27,7 +27,7 @@ _NO_REPLIES = "leave the file out, or log the task with output_type: generate_un
 
 @dataclass(frozen=True)
 class _Task:
-    """Model and task of a file; ``config`` is the task's configuration, None where no results lie beside the file."""
+    """Model and task of a file; ``config`` is the task's configuration, None without a results file."""
 
     model: str
     name: str
@@ -90,7 +90,7 @@ def _id(record: Any, taken: set[str], where: str) -> str:
 
 
 def _task(file: Path) -> _Task:
-    """Return what the name of a file, and the results beside it, say of its model and task."""
+    """Return the model and the task of a file, by its name and the results file of its folder."""
     named, _, date = file.stem.removeprefix("samples_").rpartition("_")
     task = _Task(file.parent.name or "recorded", named or file.stem)
     results = file.with_name(f"results_{date}.json")

@@ -93,9 +93,7 @@ _LAST_CLAUSE = re.compile(r"[,;:=，]\s*")
 _SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
 _ALMOST = re.compile(r"\b(?i:almost|nearly|partly|partially|half|close to|fast|beinahe|presque|casi)\b")
 _ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
-_REMARK = re.compile(
-    r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives|has)\b"
-)
+_REMARK = re.compile(r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives)\b")
 """What follows the letter of a choice that a line is about, and does not choose."""
 _ARTICLE_OR_LETTER = re.compile(r"(?<=[a-z:] )A\b")
 """A capital A within a sentence, taken for an article by what follows."""
