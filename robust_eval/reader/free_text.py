@@ -46,6 +46,12 @@ _LABEL = re.compile(
     r"|^[ \t]*(?:最终|正确)?(?:答案|回答|答え)\s*[:：][ \t]*(?P<chinese>\S[^\n]*|\n\s*\S[^\n]*)",
     re.I | re.M,
 )
+_HEADING = re.compile(
+    rf"^[ \t]*(?:(?:the|my|your|die|la)[ \t]+)?(?:{_QUALITY}[ \t]+)?"
+    r"(?:answer|solution|response|Antwort|Lösung|réponse|respuesta|solución|risposta|答案|回答|答え)[ \t]*\n"
+    r"(?:[ \t]*(?:=|-){3,}[ \t]*\n)?\s*(?=[^\n]*[^\W_])",
+    re.I | re.M,
+)
 _GAP = r"(?:(?!\b(?:no|nicht|pas|non)\b)[^.:!?\n]){0,60}?"
 _STATEMENT = re.compile(
     rf"(?<![^\W_])(?:(?:the|my)\s+(?:{_QUALITY}\s+(?:and\s+{_QUALITY}\s+)?)?(?:answer|solution)"
@@ -138,6 +144,8 @@ def read_free_text(reply: str) -> FreeText:
         first = "".join(sentences(head)[:1]) or stated
         certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
         return FreeText(one_line(first).removesuffix("."), "explicit answer", head, certain, whole)
+    if headings := deque(_HEADING.finditer(text), maxlen=1):
+        text = text[headings[0].end() :]
     text = _OPENING.sub("", text).strip() or text
     graded = without_denials(text)
     if len(_WORD.findall(text)) <= WORDS:
