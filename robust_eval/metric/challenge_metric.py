@@ -86,7 +86,7 @@ class Doubt(Metric):
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
 
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
-            result.add_curve(name, np.column_stack(columns), temperatures, groups, seed, limits)
+            result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
 
         add(UNBROKEN.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
         add(MEAN_BROKEN.name, [_where(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))

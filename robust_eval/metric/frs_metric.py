@@ -126,15 +126,15 @@ class FactualRobustness:
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
         result = Score(question_ids=ids, settings=settings, declared=self.figures)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
-        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed, SHARE)
+        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
         result.of_questions["frs"] = _defined(scores[self.d[0]])
         for d, values in scores.items():
-            result.add_share(f"frs.d{d:g}", values, groups, seed)
+            result.add_share(f"frs.d{d:g}", values, groups)
         _add_breaks(result, entropy, estimates[headline], temperatures, groups, seed)
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
         if undecided is None:  # trials that stopped early are biased, and those above the break were not asked
-            result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups, seed)
-        result.add_curve(SURVIVAL.name, survival, temperatures, groups, seed)
+            result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
+        result.add_curve(SURVIVAL.name, survival, temperatures, groups)
 
         columns = {
             "question_id": ids,
@@ -150,7 +150,7 @@ class FactualRobustness:
             if name == "offgrid":
                 for end in ("lower", "upper"):
                     bound = curve_column(ids, measured.curves, temperatures, end)
-                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed, SHARE)
+                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
         if measured.uncurved:
             self._add_uncurved(result, measured.uncurved, temperatures)
         result.tables["frs"] = pa.table(columns)
@@ -176,14 +176,14 @@ class FactualRobustness:
     ) -> dict[str, Floats]:
         """Add the figures of another way of telling where facts break; return its columns of the table of questions."""
         for d, values in self._scores(entropy, found).items():
-            result.add_share(f"frs.{name}.d{d:g}", values, groups, seed)
+            result.add_share(f"frs.{name}.d{d:g}", values, groups)
         mean, median = (f"frs.{name}.breaking_temperature.{figure}" for figure in ("mean_broken", "median"))
-        result.add_mean(mean, _broken(found.breaking), groups, seed, (0.0, found.last))
+        result.add_mean(mean, _broken(found.breaking), groups, (0.0, found.last))
         result.values[median] = _median(found.breaking)
         result.of_questions[median] = _defined(found.breaking)
         column = f"breaking_temperature_{name}"
         if name != "offgrid":
-            result.add_curve(f"accuracy_{name}", found.accuracy, temperatures, groups, seed, SHARE)
+            result.add_curve(f"accuracy_{name}", found.accuracy, temperatures, groups, SHARE)
         return {column: found.breaking, **{f"{column}_{end}": value for end, value in found.interval.items()}}
 
     def _add_uncurved(self, result: Score, reason: str, temperatures: Floats) -> None:
@@ -295,11 +295,11 @@ def _add_breaks(
     """Add where facts break, how many do, and how that goes with the initial entropy."""
     breaking = found.breaking
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-    result.add_share(UNBROKEN.name, unbroken, groups, seed)
-    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed, (0.0, found.last))
+    result.add_share(UNBROKEN.name, unbroken, groups)
+    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, found.last))
     result.values["frs.breaking_temperature.median"] = _median(breaking)
     result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
-    result.add_share("frs.entropy.mean", entropy, groups, seed)
+    result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
     result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))

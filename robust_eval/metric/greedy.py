@@ -34,7 +34,7 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     presentation = Presentation("Greedy answers", columns=[])
     score = Score([question.id for question in asked], declared=[FIGURE], presentation=presentation)
     accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
-    score.add_share(FIGURE.name, accuracy, question_groups(asked), seed)
+    score.add_share(FIGURE.name, accuracy, question_groups(asked))
     if not np.isnan(score.values[FIGURE.name].value):
         presentation.claims = [f"knows {score.formatted(FIGURE.name, '.0%')} of what it was asked"]
     return score

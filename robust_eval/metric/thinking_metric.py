@@ -115,7 +115,7 @@ class ThoughtAndAnswer(Metric):
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:
-            result.add_curve(name, np.column_stack(columns), temperatures, groups, seed)
+            result.add_curve(name, np.column_stack(columns), temperatures, groups)
 
         accuracy = np.stack([each.accuracy for each in traced], axis=2)
         add(ACCURACY.name, list(accuracy[:, -1].T))
@@ -200,10 +200,10 @@ class ThoughtAndAnswer(Metric):
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of
             entropy = np.full(len(breaking), np.nan)
-        result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups, seed)
-        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups, seed)
+        result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups)
+        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups)
         broken = _where(np.isfinite(breaking), breaking)
-        result.add_mean(BROKEN_AT.name, broken, groups, seed, (0.0, float(grid[-1])))
+        result.add_mean(BROKEN_AT.name, broken, groups, (0.0, float(grid[-1])))
 
 
 def budgets_of(graded: pa.Table) -> list[Budget]:

@@ -271,7 +271,7 @@ def test_what_is_printed_says_the_headline(two: tuple[Evaluation, Evaluation]):
     assert lines[1].split("  ")[-1] == " questions" or lines[1].endswith("questions")
     assert any(line.split()[:5] == ["error", "rate", "at", "t", "="] and " 0.500 " in line for line in lines)
     assert lines[-2:] == [
-        "Some intervals rest on 2 questions alone: with fewer than 30 they are too narrow to be trusted.",
+        "Some intervals rest on 2 questions alone: with fewer than 30 they are rough.",
         f"folder: {run.folder}",
     ]
 

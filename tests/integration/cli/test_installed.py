@@ -168,7 +168,7 @@ class Halves(robust_eval.Metric):
     def score(self, questions, measured, seed):
         score = Score([question.id for question in questions], declared=[Figure("halves", "what a plugin counts")])
         right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
-        score.add_mean("halves", right * self.weight, None, 0)
+        score.add_mean("halves", right * self.weight, None)
         return score
 """
 
