@@ -81,7 +81,7 @@ class ChoiceOrder(Metric):
             if len(asked) > 1 and not np.isnan(shares).all():
                 result.add_curve(FORM[form].name, shares, temperatures, groups)
         for t, places in by_temperature.items():
-            test = cochran_q(places.first)
+            test = cochran_q(places.first, groups, seed)
             for name, value in test._asdict().items():
                 if name != "questions":
                     result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))

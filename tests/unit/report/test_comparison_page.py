@@ -210,10 +210,7 @@ TABLES = [
     ],
     [
         ["figure", "shared questions", "first", "second", "first minus second"],
-        [
-            *("accuracy of all greedy answers", "4", "1.000", "1.000"),
-            *("0.000 (-0.490 to +0.490)"),
-        ],
+        ["accuracy of all greedy answers", "4", "1.000", "1.000", "0.000 (-0.490 to +0.490)"],
         ["mean FRS, d = 1", "2", "0.625", "0.375", "+0.250 (-0.802 to +0.881)"],
         ["share of unbroken facts (each scores 1)", "2", "0.000", "0.000", "0.000 (-0.725 to +0.725)"],
         ["accuracy at t = 0.5", "2", "1.000", "0.500", "+0.500 (-0.763 to +0.921)"],
