@@ -87,7 +87,7 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
     widths: dict[str, list[float]] = {name: [] for name in ("corrected", "labels alone")}
     ids = np.repeat(np.arange(questions), len(GRID))
     grid = np.tile(GRID, questions)
-    for seed in range(simulations):
+    for _ in range(simulations):
         data = DataSet.draw(generator, questions, falling(generator, generator.uniform(0.7, 0.95, 2)))
         labels = some_labels(generator, data.right)
         verdicts = data.verdicts.ravel()
