@@ -409,6 +409,15 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, tracking="none"),
         "_town gives no log-probabilities: choose sampler=repetition or sampler=perturbation, without metric=frs",
     ),
+    "a function for a conversation": (
+        lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),
+        "sampler=challenge goes on with a conversation, and model _town is asked with plain text: choose a model that "
+        "was trained for conversations, with model.prompt_style=chat",
+    ),
+    "a function for thoughts": (
+        lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),
+        "sampler=thinking has the model think as in a conversation, and model _town is asked with plain text: ",
+    ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),
         "the function <lambda> must take a list of prompts, and may take a temperature: missing a required ",
