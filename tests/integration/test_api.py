@@ -411,8 +411,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function for a conversation": (
         lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=challenge goes on with a conversation, and model _town is asked with plain text: choose a model that "
-        "was trained for conversations, with model.prompt_style=chat",
+        "sampler=challenge goes on with a conversation, and model _town is asked with plain text: choose a model that ",
     ),
     "a function for thoughts": (
         lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),

