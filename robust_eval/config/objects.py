@@ -66,8 +66,13 @@ def to_config(composed: DictConfig) -> Config:
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
-    judge = config.grader.asked or config.model
-    if config.grader.asks and judge.recorded:
+    judge = config.grader.asked
+    if config.grader.asks and judge is None:
+        raise UserError(
+            "grader=judge needs a model that judges: name it with grader.model=NAME, an option of the group model; the "
+            "measured model judges itself only where it is named"
+        )
+    if judge is not None and judge.recorded:
         raise UserError(
             f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
             "choose a model that judges, grader.model=…"
