@@ -1,7 +1,7 @@
 """The objects that a composed configuration describes, and what is refused before anything is loaded."""
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import chain
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
@@ -12,8 +12,8 @@ from robust_eval.config.repeatable import schemas_of
 from robust_eval.config.schema import SCHEMAS, Schema
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
-from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.figure import declared
+from robust_eval.metric.answer_sources import names_of, sources
+from robust_eval.metric.figure import Figure, is_name
 from robust_eval.record.settings import SEVERAL
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -167,21 +167,42 @@ def _check_asked(config: Config, asked: str) -> None:
 
 def _check_until(config: Config) -> None:
     """Raise UserError where questions cannot be taken until a figure is known, as far as its declaration tells."""
-    if config.until and config.recorded is not None:
+    if not config.until:
+        return
+    if config.recorded is not None:
         raise UserError(
             "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
-    figures = [getattr(metric, "figures", ()) for metric in config.metric.values()]  # somebody's own may say none
-    known = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ()), *chain(*figures)]
+    read = sources(config.metric, config.sampler)
+    figures: dict[str, Sequence[Figure]] = {
+        name: getattr(metric, "figures", ()) for name, metric in config.metric.items()
+    }  # somebody's own may say none
+    declared_by = {figure: name for name, own in figures.items() for figure in own}
+    common = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ())]
+    known = [*common, *declared_by]
+
+    def names(figure: Figure) -> list[str]:
+        metric = declared_by.get(figure)
+        if metric is None:
+            return [figure.name]
+        return names_of(figure, config.metric[metric], config.sampler[read[metric]].temperatures)
+
+    measured = [name for figure in known if figure.mean for name in names(figure)]
     for name in config.until:
-        about = declared(name, known)
-        means = ", ".join(figure.name for figure in known if figure.mean)
-        if about is None and all(figures):
-            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, means.split(', '))}")
-        if about is not None and not about.mean:
+        figure = next((each for each in known if each.named(name)), None)
+        if figure is None and all(figures.values()):
+            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, measured)}")
+        if figure is not None and not figure.mean:
+            label = (figure.named(name) or figure).label
             raise UserError(
-                f"until names {name} ({about.label}), which is no mean over questions, as an interval that ends a run "
-                f"must be; these are: {means}"
+                f"until names {name} ({label}), which is no mean over questions, as an interval that ends a run must "
+                f"be; these are: {', '.join(measured).replace('{}', 'N')}"
+            )
+        if figure is not None and (own := names(figure)) and not any(is_name(name, each) for each in own):
+            shown = [each.replace("{}", "N") for each in own]
+            raise UserError(
+                f"until names {name}, which this run does not measure{nearest(name, shown)}; it measures "
+                f"{', '.join(shown)}"
             )
 
 

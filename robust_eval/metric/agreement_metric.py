@@ -69,7 +69,7 @@ class AnswerAgreement:
     """Random mappings of labels into categories over which kappa is averaged."""
 
     axis = "rewrite"
-    figures = FIGURES
+    figures = curves = FIGURES
     reads_labels = True
     settles_at = None
 

@@ -40,7 +40,7 @@ class AnswerCertainty:
     has no others counts as certain (entropy 0) and wrong."""
 
     axis = "trial"
-    figures = FIGURES
+    figures = curves = FIGURES
     reads_labels = True
     settles_at = None
 

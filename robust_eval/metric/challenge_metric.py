@@ -58,7 +58,7 @@ class Doubt(Metric):
     mended where at least this share has it right in the end."""
 
     axis = TURN
-    figures = FIGURES
+    figures = curves = FIGURES
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:

@@ -74,6 +74,7 @@ class FactualRobustness:
 
     axis = "temperature"
     figures = FIGURES
+    curves = (ACCURACY, SURVIVAL)
     reads_labels = False
 
     def __post_init__(self) -> None:

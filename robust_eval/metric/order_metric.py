@@ -42,7 +42,7 @@ class ChoiceOrder(Metric):
     """Position bias, and what the form of the choices does, at every temperature apart."""
 
     axis = ORDER
-    figures = FIGURES
+    figures = curves = FIGURES
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless there are answers that can be counted."""

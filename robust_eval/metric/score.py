@@ -209,6 +209,11 @@ class Metric(Protocol):
         """What the metric declares of its figures; by default nothing before they are there."""
         return ()
 
+    @property
+    def curves(self) -> Sequence[Figure]:
+        """Which of them there are at each temperature, as far as that is declared; by default none."""
+        return ()
+
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError, before anything is sampled, if a sampler brings no answers that this metric can score."""
 

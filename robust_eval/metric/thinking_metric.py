@@ -88,6 +88,7 @@ class ThoughtAndAnswer(Metric):
 
     axis = THOUGHT
     figures = FIGURES
+    curves = tuple(figure for figure in FIGURES if figure not in (FRS, UNBROKEN, BROKEN_AT))
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:

@@ -144,6 +144,7 @@ MISTAKES = {
     "~tracking": "~tracking: a setting is changed, and cannot be left out: write tracking=…",
     "seed=${oc.env:NOWHERE_SET}": "seed: the environment variable NOWHERE_SET is not set",
     "dataset=[facts,physics]": "dataset takes one option, not 'dataset=[facts,physics]'",
+    "labels=nowhere.parquet": "labels=nowhere.parquet: there is no such file; it must be labels.parquet of a run",
     "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
     "model=smollm2_135m,gpt5": f"there is no model=gpt5; there are {MODELS}",
     "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "
@@ -577,9 +578,10 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
             ["experiment=multiqa", "until={agreement.kappa.t1: 0.1}"],
             (
                 "until names agreement.kappa.t1 (Fleiss' κ, labels mapped at random), which is no mean over questions, "
-                "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy, "
-                "agreement.plurality, agreement.difficulty, agreement.worst, agreement.best, "
-                "agreement.base_minus_difficulty, agreement.certainty, agreement.m2, agreement.semantic_entropy"
+                "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy.t1, "
+                "agreement.plurality.t1, agreement.difficulty.t1, agreement.worst.t1, agreement.best.t1, "
+                "agreement.base_minus_difficulty.t1, agreement.certainty.t1, agreement.m2.t1, "
+                "agreement.semantic_entropy.t1"
             ),
         ),
         (
@@ -598,6 +600,32 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
             ["until={agreement.worst.t1: 0.1}"],
             "until names agreement.worst.t1, which is no figure of this run",
         ),
+        (
+            ["until={frs.d9: 0.1}"],
+            (
+                "until names frs.d9, which this run does not measure (did you mean frs.d5?); it measures frs.d1, frs.d2, "
+                "frs.d5, frs.d10, frs.d50"
+            ),
+        ),
+        (["until={frs.d1.t0.2: 0.1}"], "until names frs.d1.t0.2, which this run does not measure"),
+        (
+            ["experiment=certainty", "until={certainty.entropy: 0.1}"],
+            (
+                "until names certainty.entropy, which this run does not measure (did you mean certainty.entropy.t0.7?); it "
+                "measures certainty.entropy.t0.7"
+            ),
+        ),
+        (
+            ["experiment=certainty", "until={certainty.error_rate.t1: 0.1}"],
+            "until names certainty.error_rate.t1, which this run does not measure",
+        ),
+        (
+            ["experiment=order", "until={order.bias.place1: 0.1}"],
+            (
+                "until names order.bias.place1, which this run does not measure (did you mean order.bias.placeN.t1?); it "
+                "measures order.bias.placeN.t1"
+            ),
+        ),
         (["until={frs.d1: 0}"], "until={frs.d1: 0}: the half-width of an interval must be a number above 0"),
         (["until={frs.d1: wide}"], "until={frs.d1: wide}: the half-width of an interval must be a number above 0"),
         (["until=0.02"], "until=0.02: it must name figures, as until={frs.d1: 0.02} does"),
@@ -606,6 +634,20 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
 )
 def test_a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked(overrides: list[str], expected: str):
     assert message(*overrides).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["metric.d=9", "until={frs.d9: 0.1}"],
+        ["until={accuracy.t0.6: 0.1, frs.survival.t2: 0.1, frs.entropy.mean: 0.1}"],
+        ["experiment=certainty", "until={certainty.entropy.t0.7: 0.1, certainty.error_rate.own: 0.1}"],
+        ["experiment=order", "until={order.bias.place1.t1: 0.1, order.one_choice.t1: 0.1}"],
+        ["experiment=thinking", "until={thinking.frs: 0.1, thinking.accuracy.b64.t1: 0.1}"],
+    ],
+)
+def test_figures_that_a_run_measures_can_end_it(overrides: list[str]):
+    assert checked_overrides(overrides).config.until
 
 
 def test_recorded_answers_are_not_taken_until_a_figure_is_known(tmp_path: Path):
