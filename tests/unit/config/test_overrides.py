@@ -603,16 +603,16 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
         (
             ["until={frs.d9: 0.1}"],
             (
-                "until names frs.d9, which this run does not measure (did you mean frs.d5?); it measures frs.d1, frs.d2, "
-                "frs.d5, frs.d10, frs.d50"
+                "until names frs.d9, which this run does not measure (did you mean frs.d5?); it measures frs.d1, "
+                "frs.d2, frs.d5, frs.d10, frs.d50"
             ),
         ),
         (["until={frs.d1.t0.2: 0.1}"], "until names frs.d1.t0.2, which this run does not measure"),
         (
             ["experiment=certainty", "until={certainty.entropy: 0.1}"],
             (
-                "until names certainty.entropy, which this run does not measure (did you mean certainty.entropy.t0.7?); it "
-                "measures certainty.entropy.t0.7"
+                "until names certainty.entropy, which this run does not measure (did you mean certainty.entropy.t0.7?); "
+                "it measures certainty.entropy.t0.7"
             ),
         ),
         (
@@ -622,8 +622,8 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
         (
             ["experiment=order", "until={order.bias.place1: 0.1}"],
             (
-                "until names order.bias.place1, which this run does not measure (did you mean order.bias.placeN.t1?); it "
-                "measures order.bias.placeN.t1"
+                "until names order.bias.place1, which this run does not measure (did you mean order.bias.placeN.t1?); "
+                "it measures order.bias.placeN.t1"
             ),
         ),
         (["until={frs.d1: 0}"], "until={frs.d1: 0}: the half-width of an interval must be a number above 0"),
