@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from rapidfuzz.distance import OSA
 
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.dataset.delimited_table import DelimitedTable
@@ -179,12 +181,21 @@ class AnswerFile:
         """
         if not there:
             raise UserError(f"{self.path} holds no answers")
-        listed = ", ".join(there if shown is None else shown)
+        shown = there if shown is None else shown
+        listed = ", ".join(shown)
         for name in ("question_id", "text", *self.columns):
             if self._names.get(name) not in there:
                 raise UserError(
                     f"{self.path} has no column {self._theirs(name)!r} for {name}, but {listed}: name the right one, "
                     f"sampler.recorded.columns={{{name}: …}}"
+                )
+        others = [theirs for theirs in shown if theirs not in _SCHEMA.names and theirs not in self.columns.values()]
+        lacking = [name for name, theirs in self._names.items() if theirs not in there and len(name) > len("text")]
+        for theirs, name in product(others, lacking):
+            if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
+                raise UserError(
+                    f"{self.path} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
+                    f"sampler.recorded.columns={{{name}: {theirs}}}"
                 )
         wanted = [theirs for theirs in self._names.values() if theirs in there]
         for theirs in wanted:

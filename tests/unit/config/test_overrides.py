@@ -611,8 +611,8 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
         (
             ["experiment=certainty", "until={certainty.entropy: 0.1}"],
             (
-                "until names certainty.entropy, which this run does not measure (did you mean certainty.entropy.t0.7?); "
-                "it measures certainty.entropy.t0.7"
+                "until names certainty.entropy, which this run does not measure (did you mean "
+                "certainty.entropy.t0.7?); it measures certainty.entropy.t0.7"
             ),
         ),
         (
