@@ -219,8 +219,12 @@ def how_asked(path: Path) -> HowAsked | None:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name."""
+    """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name.
+
+    What has that name is removed: in a folder of somebody else it may be a link to a file elsewhere.
+    """
     partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
     pq.write_table(table, partial, compression="zstd")
     os.replace(partial, path)
 
@@ -228,6 +232,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 def write_text(text: str, path: Path) -> None:
     """Write a text as :func:`write_parquet` writes a table."""
     partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
 

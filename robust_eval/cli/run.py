@@ -20,7 +20,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
 from robust_eval.cli.help import chosen_words, print_overview
-from robust_eval.cli.repeat import repeated_run, repeating_arguments
+from robust_eval.cli.repeat import repeated_run, repeating_overrides
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
@@ -81,7 +81,7 @@ def main() -> None:
         if known.shell_completion:
             raise UserError("what makes Tab work is printed by robust-eval completion bash, zsh or fish")
         dry, cancelling = (_taken_out(known, name) for name in (DRY_RUN, CANCEL))
-        repeats = any(line.startswith("repeat=") for line in known.overrides)
+        repeats = [line for line in known.overrides if line.startswith("repeat=")]
         if not repeats:
             given = known.overrides
             known.overrides = with_own_options(given, known.config_dir and Path(known.config_dir))
@@ -99,8 +99,13 @@ def main() -> None:
             return
         if repeats:
             with TemporaryDirectory() as copy:
-                sys.argv[1:] = repeating = repeating_arguments(known.overrides, Path(copy))
-                composed_in(Path(copy), [line for line in repeating if "=" in line])  # Hydra's errors are no sentences
+                lines = repeating_overrides(known.overrides, Path(copy))
+                try:
+                    composed_in(Path(copy), lines)  # it says in a sentence what Hydra says in many lines
+                except UserError as problem:
+                    raise UserError(f"{repeats[-1]}: {problem}") from problem
+                of_hydra = ["--config-path", copy, "--config-name", "config", f"hydra.searchpath=[file://{CONF}]"]
+                sys.argv[1:] = [*of_hydra, *lines]
                 launch()
             return
         checked = checked_overrides(known.overrides)
