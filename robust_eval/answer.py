@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
+from robust_eval.runtime.file_limits import read_parquet
 
 OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
 """The possible outcomes of a request (docs/methods.md, §0)."""
@@ -243,9 +244,11 @@ def read_answers(path: Path) -> pa.Table:
     UserError where the file is no answer table.
     """
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
         if SAMPLER not in table.column_names:
             table = table.append_column(SAMPLER, pa.nulls(table.num_rows, pa.string()))
         return validated(table.drop_columns(SAMPLER)).append_column(SAMPLER, table[SAMPLER])
+    except UserError:
+        raise
     except (OSError, ValueError) as problem:
         raise UserError(f"{path} is no answer table: {problem}") from problem

@@ -22,6 +22,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
+from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
@@ -115,8 +116,7 @@ class AnswerFile:
         return table
 
     def _read_parquet(self) -> pa.Table:
-        with pq.ParquetFile(self.path) as file:
-            return file.read(columns=self._wanted(file.schema_arrow.names))
+        return read_parquet(self.path, self._wanted(pq.read_schema(self.path).names))
 
     def _read_csv(self) -> pa.Table:
         """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
