@@ -41,8 +41,8 @@ class Table(NamedTuple):
     unpacked: int
 
 
-QUESTIONS = Table(0.25, UNPACKED)
-"""Questions, each of which has its own text."""
+QUESTIONS = Table(2, UNPACKED)
+"""Questions, each of which has its own text: of a million that are numbered, each takes a byte and a half."""
 ANSWERS = Table(8, 512 * 2**20)
 """Answers, of which two million can be alike, and take 300 MB."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}

@@ -31,6 +31,9 @@ PROOFS = {
     "A data set is read as data": "unit/dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
     "A file that is no regular file": "unit/dataset/test_jsonl.py::"
     "test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for",
+    "A data set, a table of answers, a log": "integration/runtime/test_file_limits.py::"
+    "test_bombs_cost_little_and_are_refused_in_a_sentence",
+    "Ordinary large files are read": "integration/runtime/test_file_limits.py::test_what_is_alike_and_no_bomb_is_read",
     "Weights that are pickled code": "integration/model/local/test_transformers.py::"
     "test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run",
     "Code that a model brings does not run": "integration/model/local/test_transformers.py::"
