@@ -133,6 +133,14 @@ FIGURES = (
     Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
     Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
     Figure(
+        "frs.count.unknown",
+        "facts not known",
+        shown=DETAIL,
+        form=".0f",
+        mean=False,
+        left_out="questions asked again are no known facts, since the greedy answer is wrong: they have no FRS",
+    ),
+    Figure(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,
@@ -158,12 +166,13 @@ def presentation(
     d, first = next(iter(FRS.among(score.values).items()))
     levels = [float(t) for t in temperatures]
     columns = [
-        Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first]),
+        Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first], of_known=True),
         Column(
             "entropy",
             "H",
             f"initial entropy of the {k} most probable tokens at each position of the greedy answer, 0 to 1",
             entropy,
+            of_known=True,
         ),
         Column(
             "breaking",
@@ -172,15 +181,11 @@ def presentation(
             breaking,
             max(len(f"{t:g}".partition(".")[2]) for t in levels),
             levels,
+            of_known=True,
         ),
     ]
-    frs, kept = score.values[first], len(score.question_ids)
-    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
-    interval += "" if score.n(first) == kept else f", n = {score.n(first):,}"
-    sentence = (
-        f"at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
-    )
+    frs = score.values[first]
+    sentence = _sentence(score, first, d)
     claims = [*_half(breaking, levels), *_firmest(score.by_question[first], types)]
     scale = Scale(
         f"mean Factual Robustness Score (FRS), d = {d:g}",
@@ -190,6 +195,21 @@ def presentation(
         _anchors(levels, d, score.settings["unbroken"]),
     )
     return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"], claims, scale)
+
+
+def _sentence(score: Score, first: str, d: float) -> str:
+    """Say the mean of the score ``first``, for d, and how many facts never broke."""
+    frs, kept, unknown = score.values[first], len(score.question_ids), score.values.get("frs.count.unknown")
+    known = kept if unknown is None else kept - int(unknown.value)
+    if not known:
+        return "at rising temperature. None of them is known, so there is no FRS."
+    start = ":" if known == kept else f". {known:,} of them are known:"
+    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
+    interval += "" if score.n(first) == known else f", n = {score.n(first):,}"
+    return (
+        f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
+        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
+    )
 
 
 def _half(breaking: Floats, levels: Sequence[float]) -> list[str]:

@@ -9,7 +9,7 @@ from robust_eval.metric.correction import add_corrected_curve, corrected_figure
 from robust_eval.metric.figure import Figure
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Presentation
-from robust_eval.metric.score import Correction, Score, grid, question_groups
+from robust_eval.metric.score import Correction, Floats, Score, grid, question_groups, verdicts
 from robust_eval.question import Question
 
 FIGURE = Figure(
@@ -23,6 +23,15 @@ FIGURE = Figure(
 )
 
 CORRECTED = "accuracy.greedy_corrected"
+
+
+def greedy_verdicts(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
+    """Return (n,) 1 for each question whose greedy answer is right, 0 where it is wrong, NaN where that is not known.
+
+    A question with 0 is no fact that the model knows, whatever was asked of it later.
+    """
+    found = dict(zip(baseline["question_id"].to_pylist(), verdicts(baseline).tolist(), strict=True))
+    return np.array([found.get(question_id, np.nan) for question_id in question_ids])
 
 
 def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) -> Score:

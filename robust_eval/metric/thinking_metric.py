@@ -18,6 +18,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one, point
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.score import Floats, Measured, Metric, Score, estimate, question_groups, share_of, verdicts
 from robust_eval.metric.thinking_presentation import (
     ACCURACY,
@@ -193,10 +194,11 @@ class ThoughtAndAnswer(Metric):
         seed: int,
     ) -> None:
         """Add FRS of the answers after thought, whose accuracy (n, T) is a mean over thoughts, with the entropy of the
-        greedy answer.
+        greedy answer, of the facts that the greedy answer has right.
         """
         grid = np.array(temperatures)
-        breaking = breaking_temperature(accuracy, grid, self.threshold)
+        known = greedy_verdicts(result.question_ids, baseline) != 0
+        breaking = _where(known, breaking_temperature(accuracy, grid, self.threshold))
         try:
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of

@@ -3,10 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from robust_eval.answer import rows
 from robust_eval.reader.base import NOT_ENDED
 from robust_eval.record.result import Result
+from robust_eval.report.question_details import cut
 from robust_eval.report.question_status import WHY_NOT, standings
+from robust_eval.report.wording import FEWEST
 
+LONGEST = 100
+"""Characters of a question and of an answer in the list of what is not known."""
 _NO_ANSWER = {
     "filtered_prompt": "prompts filtered",
     "filtered_reply": "replies filtered",
@@ -47,6 +52,20 @@ def _not_asked_again(result: Result) -> Iterator[str]:
     why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
     for standing, number in why.most_common():
         yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
+
+
+def not_known(result: Result) -> Iterator[str]:
+    """Yield each question whose greedy answer is no right one, with that answer, where so few were asked that a person
+    wants to see them.
+    """
+    if len(result.asked) >= FEWEST:
+        return
+    answers = dict(rows(result.baseline, "question_id", "text"))
+    for question, standing in zip(result.asked, standings(result), strict=True):
+        if standing.endswith((", wrong", "no exact match")):
+            why = "no exact match" if standing.endswith("match") else "not known"
+            asked, answer = (cut(" ".join(text.split()), LONGEST) for text in (question.title, answers[question.id]))
+            yield f"{why}: {asked} → {answer}"
 
 
 def unasked(result: Result) -> str:

@@ -30,7 +30,7 @@ class KnownFacts:
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
     """Which questions go on: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
-    (none: no selection)."""
+    (none: no selection, for curves; a question that is answered wrong has no FRS)."""
     max_questions: int = 1000
     """Questions that go on at most, taken in seeded order."""
     min_confidence: float = 0.0

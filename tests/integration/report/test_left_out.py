@@ -10,7 +10,8 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
-from robust_eval.report.left_out import left_out, unread
+from robust_eval.report.left_out import left_out, not_known, unread
+from robust_eval.report.terminal import print_summary
 
 DENOMINATOR = "What a filter kept back and what failed is in no denominator."
 
@@ -74,6 +75,26 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
         "2 replies cut by the length limit, and graded as far as they go.",
         "3 questions have no answer entropy: none of their replies answers anything.",
     ]
+
+
+def test_of_few_questions_those_that_are_not_known_are_listed_with_their_answers(
+    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    baseline = changed(result.baseline, correct={1: True}, exact={1: False}, text={1: "well,\x1b[31m\nanswer 1", 7: ""})
+    run = replace(result, baseline=baseline, kept=[question for question in result.kept if question.id != "q1"])
+    print_summary(run, tmp_path, "store", None)
+    listed = [line for line in capsys.readouterr().out.splitlines() if " → " in line]
+    assert listed == [
+        "not known: What is fact 0? → wrong 0",
+        "no exact match: What is fact 1? → well,\\x1b[31m answer 1",
+        "not known: What is fact 7? → ",
+        "not known: What is fact 14? → wrong 4",
+        "not known: What is fact 21? → wrong 1",
+    ]
+
+
+def test_of_thirty_questions_those_that_are_not_known_are_counted_alone(result: Result):
+    assert list(not_known(replace(result, asked=[*result.asked, *result.asked[:2]]))) == []
 
 
 def test_replies_without_an_answer_are_counted_by_what_they_lack():
