@@ -16,7 +16,7 @@ from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.uncertain import remedy, uncertain
-from robust_eval.report.warnings import of_draws
+from robust_eval.report.warnings import of_draws, of_letters
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
@@ -41,7 +41,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(warning)
     if said := unasked(result):
         console.print(said)
-    for warned in of_draws(result):
+    for warned in (*of_letters(result), *of_draws(result)):
         console.print(f"{warned.what} {warned.mend}")
     for score in result.scores.values():
         print_tables(score, console)

@@ -1,12 +1,13 @@
 import math
+import re
 
 import numpy as np
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.greedy import greedy_accuracy
+from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
 from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.question import Question
+from robust_eval.question import LETTERS, Question
 
 NAN = math.nan
 
@@ -100,3 +101,72 @@ def test_the_seed_makes_the_interval():
     answers = [("ok", place % 3 == 0) for place in range(50)]
     assert score(answers, seed=1).values == score(answers, seed=1).values
     assert score(answers, seed=1).values != score(answers, seed=2).values
+
+
+def multiple_choice(keys, labels, choices=5):
+    """Questions whose right letters are ``keys``, and the graded answers ``labels`` to them (None: no letter)."""
+    texts = tuple(f"choice {place}" for place in range(choices))
+    asked = [
+        Question(f"q{place}", f"{place}?", choices=texts, correct=LETTERS.index(key)) for place, key in enumerate(keys)
+    ]
+    rows = [
+        {"question_id": question.id, "rewrite": 0, "temperature": 0.0, "trial": 0, "text": label or "", "weight": 1.0}
+        | {"label": label, "outcome": "ok" if label else "invalid", "correct": label == key}
+        for question, key, label in zip(asked, keys, labels, strict=True)
+    ]
+    return asked, answer_table(rows)
+
+
+# Of 40 questions C is right in 13, and the model answers it to 38.
+KEYS = "C" * 13 + "A" * 9 + "B" * 9 + "D" * 5 + "E" * 4
+MOSTLY_C = "C" * 38 + "EE"
+
+
+def test_accuracy_with_choices_stands_beside_chance_and_the_best_constant_answer():
+    found = greedy_accuracy(*multiple_choice(KEYS, MOSTLY_C), 0)
+    values = {name: found.values[name].value for name in ("accuracy.greedy", "accuracy.guessing", "accuracy.constant")}
+    assert values == pytest.approx({"accuracy.greedy": 15 / 40, "accuracy.guessing": 0.2, "accuracy.constant": 13 / 40})
+    assert (found.n("accuracy.guessing"), found.n("accuracy.constant")) == (40, 40)
+    (claim,) = found.presentation.claims
+    assert re.fullmatch(
+        r"answers 38% \(\d+% to \d+%\) of what it was asked right, where guessing gets 20%, and C as the answer to "
+        r"each 33%",
+        claim,
+    )
+
+
+def test_of_questions_with_and_without_choices_those_with_choices_have_a_sentence_of_their_own():
+    asked, baseline = multiple_choice("AB", "AA", choices=2)
+    free = [Question(f"f{place}", "?", answers=("x",)) for place in range(2)]
+    right = [
+        {**row, "question_id": each.id, "correct": True} for each, row in zip(free, baseline.to_pylist(), strict=True)
+    ]
+    found = greedy_accuracy([*asked, *free], answer_table([*baseline.to_pylist(), *right]), 0)
+    first, second = found.presentation.claims
+    assert re.fullmatch(r"knows 75% \(\d+% to \d+%\) of what it was asked", first)
+    assert second == (
+        "answers 50% of the 2 questions with choices right, where guessing gets 50%, and A as the answer to each 50%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "labels", "expected"),
+    [
+        (KEYS, MOSTLY_C, Dominant("C", 38, 40, 13)),
+        (KEYS, "C" * 30 + "A" * 5 + "ABDEB", Dominant("C", 30, 40, 13)),
+        (KEYS, [*"C" * 30, *[None] * 10], Dominant("C", 30, 30, 13)),
+        (KEYS, KEYS, None),
+        (KEYS, "C" * 20 + "AB" * 10, None),
+        ("C" * 38 + "AB", "C" * 40, None),  # it is nearly always right
+        ("AB", "AA", None),  # too few to tell
+        (KEYS, [None] * 40, None),
+    ],
+)
+def test_a_letter_dominates_that_is_answered_far_more_often_than_it_is_right(keys, labels, expected):
+    assert dominant_letter(*multiple_choice(keys, labels)) == expected
+
+
+def test_no_letter_dominates_free_text():
+    asked = [Question("q", "?", answers=("C",))]
+    _, baseline = multiple_choice("C", "C")
+    assert dominant_letter(asked, baseline) is None
