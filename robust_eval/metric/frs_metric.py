@@ -172,7 +172,7 @@ class FactualRobustness:
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
         _add_types(result, scores[self.d[0]], types, groups, seed)
-        result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types)
+        result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types, groups)
         if undecided is not None:
             result.presentation.left_out = [UNDECIDED]
         return result
