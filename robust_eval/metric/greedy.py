@@ -65,7 +65,7 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     keyed = [row for row, question in enumerate(asked) if question.choices and question.correct is not None]
     chosen = [row for row in keyed if not np.isnan(accuracy[row])]
     if not chosen:
-        presentation.claims = [f"knows {told} of what it was asked"]
+        presentation.claims = [f"answers {told} of what it was asked right"]
         return score
     guessed = float(np.mean([1 / len(asked[row].choices) for row in chosen]))
     ((place, often),) = Counter(asked[row].correct for row in chosen).most_common(1)
@@ -80,7 +80,7 @@ def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) ->
     else:
         share = number(float(accuracy[chosen].mean()), ".0%")
         presentation.claims = [
-            f"knows {told} of what it was asked",
+            f"answers {told} of what it was asked right",
             f"answers {share} of the {len(chosen):,} questions with choices right, {beside}",
         ]
     return score

@@ -161,7 +161,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
     every = score.formatted((FIRM_IN_ALL if others else FIRM).name, ".0%")
-    claims = [f"holds {every} of those facts under every pressure"] if known.any() else []
+    claims = [f"holds {every} of the known facts under every pressure"] if known.any() else []
     title = f"All {('three', 'four', 'five', 'six')[len(others)]} methods"
     score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
     return score

@@ -295,7 +295,9 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluati
     verdict, what, _ = repr(compared).splitlines()
     assert verdict.startswith("paris and rome share too few independent questions for a verdict (30 are needed). ")
     assert what == "2 runs of paris and rome on local."
-    assert compared._repr_html_().startswith("<p>paris and rome share too few independent questions for a verdict (30 are needed). ")
+    assert compared._repr_html_().startswith(
+        "<p>paris and rome share too few independent questions for a verdict (30 are needed). "
+    )
     (tmp_path / "beside" / "comparison.html").read_text()
 
 

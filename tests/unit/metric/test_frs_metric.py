@@ -301,7 +301,7 @@ def test_the_sentences_are_of_the_facts_that_are_known(without_b):
     assert without_b.presentation.sentence.startswith(
         "at rising temperature. 4 of them are known: their mean Factual Robustness Score is 0.667 ("
     )
-    assert without_b.presentation.claims == ["has lost half of those facts by t = 1"]
+    assert without_b.presentation.claims == ["has lost half of the 4 known facts by t = 1"]
 
 
 def test_where_no_fact_is_known_nothing_is_said_of_firmness():

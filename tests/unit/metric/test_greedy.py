@@ -143,7 +143,7 @@ def test_of_questions_with_and_without_choices_those_with_choices_have_a_sentenc
     ]
     found = greedy_accuracy([*asked, *free], answer_table([*baseline.to_pylist(), *right]), 0)
     first, second = found.presentation.claims
-    assert re.fullmatch(r"knows 75% \(\d+% to \d+%\) of what it was asked", first)
+    assert re.fullmatch(r"answers 75% \(\d+% to \d+%\) of what it was asked right", first)
     assert second == (
         "answers 50% of the 2 questions with choices right, where guessing gets 50%, and A as the answer to each 50%"
     )
