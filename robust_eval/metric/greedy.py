@@ -48,7 +48,7 @@ def greedy_verdicts(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
     return np.array([found.get(question_id, np.nan) for question_id in question_ids])
 
 
-def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table, seed: int) -> Score:
+def greedy_accuracy(asked: Sequence[Question], baseline: pa.Table) -> Score:
     """Return the share of right greedy answers, ``accuracy.greedy``; NaN where nothing has a gold answer.
 
     A question is kept for the temperatures only if its greedy answer passes the sampler's selection as well, which may
