@@ -92,6 +92,7 @@ HEADER = {
 
 def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
     """Each file with what reads it."""
+    import inspect_ai.log  # noqa: F401 once, and not in the process of each log
     import zipfile_zstd  # noqa: F401 registers the compression of inspect_ai's newer logs
 
     from robust_eval.dataset.own_table import Table

@@ -14,7 +14,6 @@ from robust_eval.sampler.answer_file import AnswerFile
 
 
 def test_bombs_cost_little_and_are_refused_in_a_sentence(tmp_path: Path):
-    """What importing inspect_ai takes is in it."""
     process = subprocess.run(
         [sys.executable, bombs.__file__, str(tmp_path)], capture_output=True, text=True, check=True
     )
