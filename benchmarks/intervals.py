@@ -84,7 +84,7 @@ def main() -> None:
     command.add_argument("--simulations", type=int, default=2000)
     options = command.options(simulations=20)
     kinds = [share(0.5), share(0.9), share(0.97), mean_frs(0.3), mean_frs(0.9)]
-    figures: dict[str, float] = {"simulations": options.simulations, "correlation": CORRELATION}
+    figures: dict[str, float] = {"simulations": options.simulations, "correlation": CORRELATION, "level": 0.95}
     print(f"coverage of 95 % intervals, {options.simulations} simulations (in brackets the percentile bootstrap)")
     print("| figure | " + " | ".join(f"{n}" if size == 1 else f"{n} in groups of {size}" for n, size in ASKED) + " |")
     print("| --- " * (1 + len(ASKED)) + "|")
@@ -92,7 +92,8 @@ def main() -> None:
         cells = []
         for n, size in ASKED:
             ours, others = coverage(kind, n, size, options.simulations)
-            figures |= {f"{kind.name}.{n}.{size}": ours, f"{kind.name}.{n}.{size}.bootstrap": others}
+            asked = f"{kind.name}, {n} questions, groups of {size}"
+            figures |= {asked: ours, f"{asked}, bootstrap": others}
             cells.append(f"{ours:.1%} ({others:.1%})")
         print(f"| {kind.name} | " + " | ".join(cells) + " |", flush=True)
     write_figures(options.json, figures)
