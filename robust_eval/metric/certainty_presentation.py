@@ -63,10 +63,11 @@ FIGURES = (
     ),
     Figure(
         "certainty.count.invalid",
-        "repeated replies without an answer",
+        "replies that answer nothing",
         shown=RUN,
         form=".0f",
         mean=False,
+        left_out="replies answer nothing (of choices: no letter)",
     ),
 )
 

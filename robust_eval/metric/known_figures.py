@@ -23,7 +23,7 @@ KNOWN_FIGURES = (
     *challenge_presentation.FIGURES,
     *thinking_presentation.FIGURES,
     *profile.FIGURES,
-    *greedy.FIGURES,
+    greedy.FIGURE,
 )
 
 _ADDED = ("holds", "breaks", "measures", "setting", "comparison")

@@ -77,16 +77,14 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
     for dataset, end in zip(datasets, ends, strict=True):
         yield from _curves(compared, dataset, end)
     if compared.types:
-        ranked = [(pooled.subject, share_estimates(pooled.shares)) for pooled in compared.types]
-        shares = {subject: found for subject, found in ranked if found}
+        shares = {pooled.subject: share_estimates(pooled.shares) for pooled in compared.types}
         caption = "Question types among the most robust facts"
-        if shares:
-            yield Drawing(
-                "most_robust_by_type",
-                "question_types",
-                caption,
-                lambda axes: plot.most_robust_by_type(axes, shares, caption),
-            )
+        yield Drawing(
+            "most_robust_by_type",
+            "question_types",
+            caption,
+            lambda axes: plot.most_robust_by_type(axes, shares, caption),
+        )
     yield from _differences(compared)
     yield from _by_dataset(compared)
     for dataset, end in zip(datasets, ends, strict=True):
