@@ -39,16 +39,18 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _QUALITY = (
     r"(?:correct|right|final|short|best|true|proper|full|exact|expected|accepted|most likely|only|definitive|overall)"
 )
+_NOUN = "answer|solution|Antwort|Lösung|réponse|respuesta|solución|risposta"
 _LABEL = re.compile(
     r"^[ \t]*(?:(?:so|thus|therefore|hence|in short|in summary)[,:]?\s+)?(?:(?:the|my|your)\s+)?(?:\w+\s+){0,2}?"
-    r"(?:answer|solution|Antwort|Lösung|réponse|respuesta|solución|risposta)(?:\s+(?:final|correcta|correcte|finale))?"
+    rf"(?:{_NOUN})"
+    r"(?:\s+(?:final|correcta|correcte|finale))?"
     r"\s*(?:is\s*)?[:：=→][ \t]*(?P<answer>\S[^\n]*|\n\s*\S[^\n]*)"
     r"|^[ \t]*(?:最终|正确)?(?:答案|回答|答え)\s*[:：][ \t]*(?P<chinese>\S[^\n]*|\n\s*\S[^\n]*)",
     re.I | re.M,
 )
 _HEADING = re.compile(
     rf"^[ \t]*(?:(?:the|my|your|die|la)[ \t]+)?(?:{_QUALITY}[ \t]+)?"
-    r"(?:answer|solution|response|Antwort|Lösung|réponse|respuesta|solución|risposta|答案|回答|答え)[ \t]*\n"
+    rf"(?:{_NOUN}|response|答案|回答|答え)[ \t]*\n"
     r"(?:[ \t]*(?:=|-){3,}[ \t]*\n)?\s*(?=[^\n]*[^\W_])",
     re.I | re.M,
 )
