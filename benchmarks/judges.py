@@ -87,14 +87,14 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
     widths: dict[str, list[float]] = {name: [] for name in ("corrected", "labels alone")}
     ids = np.repeat(np.arange(questions), len(GRID))
     grid = np.tile(GRID, questions)
-    for seed in range(simulations):
+    for _ in range(simulations):
         data = DataSet.draw(generator, questions, falling(generator, generator.uniform(0.7, 0.95, 2)))
         labels = some_labels(generator, data.right)
         verdicts = data.verdicts.ravel()
         found = {
             "corrected": corrected_mean(verdicts, labels, grid, questions=ids)[1:],
             "labels alone": corrected_mean(np.zeros(labels.size), labels, grid, questions=ids)[1:],
-            "uncorrected": mean_interval(data.verdicts.mean(axis=1), (0, 1), seed=seed),
+            "uncorrected": mean_interval(data.verdicts.mean(axis=1), (0, 1)),
         }
         for name, (low, high) in found.items():
             held[name].append(bool(low <= truth.mean() <= high))
@@ -103,7 +103,7 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
         curve = corrected_curve(verdicts, labels, grid, questions=ids)
         for place, (t, accuracy) in enumerate(zip(GRID, truth, strict=True)):
             at["corrected"].append(bool(curve[float(t)].low <= accuracy <= curve[float(t)].high))
-            low, high = mean_interval(data.verdicts[:, place], (0, 1), seed=seed)
+            low, high = mean_interval(data.verdicts[:, place], (0, 1))
             at["uncorrected"].append(bool(low <= accuracy <= high))
     narrower = float(np.mean(np.array(widths["corrected"]) < np.array(widths["labels alone"])))
     ratio = float(np.mean(widths["corrected"]) / np.mean(widths["labels alone"]))

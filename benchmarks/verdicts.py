@@ -1,4 +1,4 @@
-"""How often verdicts are wrong: FAILs of a candidate at the margin, and those found where it is twice as far away.
+"""How often verdicts are wrong: FAILs and PASSes of a candidate at the margin, FAILs where it is twice as far away.
 
     python benchmarks/verdicts.py [--simulations 2000] [--facts 2000] [--quick] [--json FILE]
 
@@ -64,6 +64,7 @@ def main() -> None:
         found = measured(kind, options.simulations, options.facts)
         print(f"{name.replace('_', ' ')}: {found['facts']} facts a verdict")
         print(f"  false FAILs of the verdict     {found['false_fails']:7.2%}, at most {MOST_FALSE:.1%}")
+        print(f"  false PASSes of the verdict    {found['false_passes']:7.2%}, at most {MOST_FALSE:.1%}")
         print(f"  false FAILs of the sequence    {found['sequence_false_fails']:7.2%}, at most {MOST_FALSE:.1%}")
         print(f"  FAILs at twice the margin      {found['fails_found']:7.2%}, at least {LEAST_FOUND:.0%}")
         print(f"  the sequence holds at all times {found['sequence_coverage']:6.2%}", flush=True)
@@ -82,11 +83,12 @@ def frs_sizes() -> Floats:
 def measured(kind: Differences, simulations: int, facts: int) -> dict[str, float]:
     generator = np.random.default_rng(0)
     needed = facts_needed(kind.variance(-2 * MARGIN))
-    counts = {"false_fails": 0, "fails_found": 0, "sequence_false_fails": 0, "sequence_coverage": 0}
-    for seed in range(simulations):
+    counts = {"false_fails": 0, "false_passes": 0, "fails_found": 0, "sequence_false_fails": 0, "sequence_coverage": 0}
+    for _ in range(simulations):
         at_margin, beyond = (kind.draw(generator, mean, needed) for mean in (-MARGIN, -2 * MARGIN))
-        counts["false_fails"] += verdict(at_margin, MARGIN, seed=seed).outcome == "FAIL"
-        counts["fails_found"] += verdict(beyond, MARGIN, seed=seed).outcome == "FAIL"
+        counts["false_fails"] += verdict(at_margin, MARGIN).outcome == "FAIL"
+        counts["false_passes"] += verdict(at_margin, MARGIN).outcome == "PASS"
+        counts["fails_found"] += verdict(beyond, MARGIN).outcome == "FAIL"
         low, high = confidence_sequence(kind.draw(generator, -MARGIN, facts))
         counts["sequence_false_fails"] += bool((high[BLOCK - 1 :: BLOCK] < -MARGIN).any())
         counts["sequence_coverage"] += bool(((low <= -MARGIN) & (high >= -MARGIN)).all())

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
+from robust_eval.runtime.file_limits import read_parquet
 
 OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
 """The possible outcomes of a request (docs/methods.md, §0)."""
@@ -219,8 +220,12 @@ def how_asked(path: Path) -> HowAsked | None:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name."""
+    """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name.
+
+    What has that name is removed: in a folder of somebody else it may be a link to a file elsewhere.
+    """
     partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
     pq.write_table(table, partial, compression="zstd")
     os.replace(partial, path)
 
@@ -228,6 +233,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 def write_text(text: str, path: Path) -> None:
     """Write a text as :func:`write_parquet` writes a table."""
     partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
 
@@ -238,9 +244,11 @@ def read_answers(path: Path) -> pa.Table:
     UserError where the file is no answer table.
     """
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
         if SAMPLER not in table.column_names:
             table = table.append_column(SAMPLER, pa.nulls(table.num_rows, pa.string()))
         return validated(table.drop_columns(SAMPLER)).append_column(SAMPLER, table[SAMPLER])
+    except UserError:
+        raise
     except (OSError, ValueError) as problem:
         raise UserError(f"{path} is no answer table: {problem}") from problem

@@ -48,8 +48,8 @@ _UNSUPERVISED = {
 _SUPERVISED = {
     "accuracy": "answer to the question as asked (Base)",
     "plurality": "answer that was voted for (Mode)",
-    "worst": "worst rater (Worst)",
-    "best": "best rater (Best)",
+    "worst": "every rater right (Worst)",
+    "best": "some rater right (Best)",
     "difficulty": "share of raters that are right (μ_D)",
 }
 

@@ -1,7 +1,6 @@
 """Cancel the batches of a run that is no more (``cancel_batches=true``)."""
 
-from robust_eval.config.overrides import Checked, jobs
-from robust_eval.error import UserError
+from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import stages_of
 from robust_eval.report.terminal import terminal
 from robust_eval.runtime.logs import log_plainly
@@ -13,7 +12,7 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
     What was answered by then comes with the next run. Raises UserError where nothing can be under way.
     """
     if checked.swept and not multirun:
-        raise UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m")
+        raise several_values(checked)
     log_plainly()
     console = terminal()
     said: dict[str, None] = {}

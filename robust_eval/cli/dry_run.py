@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from robust_eval.config.overrides import Checked, jobs
-from robust_eval.error import UserError
+from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import Stage, asking_less, duration, in_words, stages_of, total, unplanned
 from robust_eval.model.workload import Terms, Workload
 from robust_eval.report.terminal import terminal, titled
@@ -15,7 +14,7 @@ from robust_eval.runtime.logs import log_plainly
 def dry_run(checked: Checked, multirun: bool) -> None:
     """Show what would be asked. Nothing is asked, and no file is written."""
     if checked.swept and not multirun:
-        raise UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m")
+        raise several_values(checked)
     log_plainly()
     planned: dict[bytes, set[tuple[float, int]]] = {}
     stages = {", ".join(telling): unplanned(stages_of(config), planned) for telling, config in jobs(checked.overrides)}

@@ -148,8 +148,6 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
     if checked.jobs > 1:
         raise UserError(f"one grader at a time: {', '.join(checked.swept)} has several values")
     config = checked.config
-    if config.grader.asks and config.grader.asked is None:
-        raise UserError("name the model that judges: grader.model=NAME")
     name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
     with config.store.open() as entries, config.engine.open():
         config = Models(config, entries, Stopwatch()).judging(config)

@@ -133,11 +133,11 @@ def chosen_words(group: str, options: Sequence[str]) -> str:
 
 
 def _unknown(word: str, known: Catalogue) -> str:
-    from robust_eval.config.objects import nearest
+    from robust_eval.config.composition_errors import nearest
 
     name = word.partition("=")[0]
     having = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
-    said = f" (did you mean {having[0]}?)" if having else nearest(name, list(known.groups))
+    said = f" (did you mean {having[0]}?)" if having else nearest(name, [*known.groups, *COMMANDS])
     return f"there is no group {name}{said}; there are {', '.join(known.groups)}"
 
 

@@ -48,7 +48,7 @@ def main() -> None:
             _take(arguments.read, labelled, file)
         else:
             _label(arguments, labelled, file)
-        _finish(labelled, file)
+        _finish(labelled, file, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--labeller", metavar="NAME", help="who labels; where two do, it says how they agree")
     parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
     parser.add_argument("--read", type=Path, metavar="FILE", help="add labels that were made elsewhere")
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
     return parser
 
 
@@ -161,7 +163,7 @@ def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
     terminal().print(f"{taken.num_rows:,} labels taken, of {number_of:,} answers: {file}")
 
 
-def _finish(labelled: LabelledRun, file: Path) -> None:
+def _finish(labelled: LabelledRun, file: Path, arguments: argparse.Namespace) -> None:
     """Say how labellers agree; write and show the figures that the labels correct."""
     console = terminal()
     if not file.is_file():
@@ -176,20 +178,27 @@ def _finish(labelled: LabelledRun, file: Path) -> None:
     if score is None:
         return
     write_corrected(labelled.folder, score)
-    _record(labelled, score)
+    _record(labelled, score, arguments.uri, arguments.mlruns)
     print_tables(score, console)
 
 
-def _record(labelled: LabelledRun, score: Score) -> None:
-    """Record the corrected figures with the run in MLflow; a tracker that is away stops nothing."""
+def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) -> None:
+    """Record the corrected figures with the run in MLflow; a tracker that is away stops nothing.
+
+    The command says where that is: the folder of a run may be somebody else's.
+    """
     tracked = labelled.folder / TRACKED
     if not tracked.is_file():
+        return
+    theirs, folder = (labelled.run.settings.get(name) for name in ("tracking.uri", "paths.mlruns"))
+    if uri is None and store_at(theirs, Path(str(folder))) != store_at(None, mlruns):
+        wanted = f"--uri {theirs}" if theirs else f"--mlruns {folder}"
+        log.warning("the corrected figures are not in MLflow: if they are to go where the run is, add %s", wanted)
         return
     mlflow = mlflow_library()
     from mlflow.exceptions import MlflowException
 
-    settings = labelled.run.settings
-    uri = store_at(settings.get("tracking.uri"), Path(str(settings.get("paths.mlruns"))))
+    uri = store_at(uri, mlruns)
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
         log.warning("the corrected figures are not in MLflow: there is no %s", uri)
         return

@@ -1,5 +1,6 @@
 """The command ``robust-eval``: ``robust-eval [COMMAND] …``, which is ``python run.py …`` in a clone."""
 
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -45,14 +46,19 @@ def main() -> None:
     """
     collect_seldom()
     name = next(iter(sys.argv[1:]), "run")
-    if name in ("--help", "-h"):
+    if name in ("--help", "-h", "--version"):
         sys.argv[1:] = []
-        name = "help"
+        name = "version" if name == "--version" else "help"
     elif name in COMMANDS:
         sys.argv[1:2] = []
-    elif name.isidentifier():
+    elif re.fullmatch(r"\w[\w-]*", name):
+        from robust_eval.config.composition_errors import nearest  # it takes a moment
+
         with command():
-            raise UserError(f"{name} is no command; there are {', '.join(COMMANDS)}, and settings are KEY=VALUE")
+            commands = ", ".join(COMMANDS)
+            raise UserError(
+                f"{name} is no command{nearest(name, list(COMMANDS))}; there are {commands}, and settings are KEY=VALUE"
+            )
     command_name = name if name in COMMANDS else "run"
     if command_name == "run" and _is_recorded(sys.argv[1:]):
         tracker_process.start()

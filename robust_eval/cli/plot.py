@@ -17,6 +17,8 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.output or arguments.run / "gallery"
     with command():
+        if arguments.output is None and any(path.is_symlink() for path in (folder, *folder.rglob("*"))):
+            raise UserError(f"{folder} holds a link, and no folder is trusted to say where files go: name --output")
         try:
             page = write_gallery(arguments.run, folder)
         except OSError as problem:

@@ -1,11 +1,14 @@
 """Run an earlier run again from its folder (``repeat=FOLDER``). Somebody else may have written the folder."""
 
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robust_eval.config.overrides import as_meant
+import yaml
+
+from robust_eval.config.overrides import as_meant, as_override
 from robust_eval.config.repeatable import configuration_file
 from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.error import UserError
@@ -15,43 +18,51 @@ from robust_eval.record.settings import SEVERAL, flat
 
 _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""
-_TRUSTED = {
+ADDRESSES = {
     "trust_remote_code": False,
     "key_variable": OpenAI.key_variable,
     "base_url": OpenAI.base_url,
     "model_args": None,
+    "address": None,
     "uri": None,
 }
-"""Settings that run code of others, or say where prompts, keys and results go, with the values that need no consent."""
+"""Settings that run code of others, or are addresses of servers, with the values that need no consent."""
+READ = (
+    *("path", "hub", "subsets", "split", "revision", "file", "originals", "prompts", "challenges"),
+    *("cross_encoder", "sentences", "question_types", "labels"),
+)
+"""Settings that name what is read: files, and models and data sets of a hub."""
+_OF_MODELS = ("aggregator.model", "grader.model")
+"""The same, where the value is a text: elsewhere a model is an option, and what a server calls it."""
+_STORE = "${paths.mlruns}/store"
+"""Where the answers are kept by default."""
+_BUILTIN = re.compile(r"builtin:[\w-][\w.-]*")
 
 
-def repeating_arguments(overrides: Sequence[str], place: Path) -> list[str]:
-    """Write a checked copy of an earlier run's configuration into ``place``; return the arguments for Hydra to use it.
+def repeating_overrides(overrides: Sequence[str], place: Path) -> list[str]:
+    """Write a checked copy of an earlier run's configuration into ``place``; return the other overrides.
 
     Hydra is not given the folder itself, because it would run what a file there says (a logger or a launcher). Raises
     UserError where the folder holds no finished run, where its configuration holds anything but settings, and where it
-    has a setting that must be repeated on the command line: code of a model that would run, an address that would
-    receive prompts and a key, a folder elsewhere that would be written to.
+    has a setting that must be repeated on the command line (:func:`_refuse_places`).
     """
     *_, named = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
-    others = [as_meant(line) for line in overrides if not line.startswith("repeat=")]
     folder = Path(named).resolve()
     for name in (CONFIG, ANSWERS):
         if not (folder / name).is_file():
             lacking = f"no {name} of a finished run in it" if folder.is_dir() else "no such folder"
             raise UserError(f"repeat={named}: there is {lacking}; name a folder such as mlruns/runs/DATE/TIME")
-    whole = read_configuration(folder / CONFIG)
-    _refuse_interpolations(whole, folder / CONFIG)
-    schemas = list(_schemas(whole.pop("defaults", None), folder / CONFIG))
-    whole.pop("hydra", None)
-    _refuse_unless_said(folder, flat(whole), {line.partition("=")[0].lstrip("+") for line in others})
+    schemas, whole = _settings(folder / CONFIG)
+    others = [_full(line, whole) for line in overrides if not line.startswith("repeat=")]
+    given = {_key(line): line.partition("=")[2] for line in others}
+    _refuse_places(folder, schemas, whole, given.keys(), Path(given.get("paths.mlruns", "mlruns").strip("'\"")))
     (place / CONFIG).write_text(configuration_file(schemas, whole), encoding="utf-8")
     (place / _FOLDER).write_text(str(folder), encoding="utf-8")
-    return ["--config-path", str(place), "--config-name", "config", f"hydra.searchpath=[file://{CONF}]", *others]
+    return others
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:
-    """Return the folder of the earlier run, if Hydra read a copy that :func:`repeating_arguments` made; else None.
+    """Return the folder of the earlier run, if Hydra read a copy that :func:`repeating_overrides` made; else None.
 
     ``sources`` are the places where Hydra looks for configurations.
     """
@@ -64,25 +75,23 @@ def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, place:
     of it, as ``lines`` say.
 
     The candidate has a store and a tracker of its own, in ``mlruns``. Where an option is chosen (``model=NAME``), none
-    of the settings of the baseline's option are left. Raises UserError as :func:`repeating_arguments` does.
+    of the settings of the baseline's option are left. Raises UserError as :func:`repeating_overrides` does.
     """
     said = [*(line for line in ("store=sqlite", "tracking=mlflow") if not _chosen(line, lines)), *lines]
-    chosen = {line.partition("=")[0].lstrip("+") for line in said} & SCHEMAS.keys()
-    whole = read_configuration(folder / CONFIG)
-    _refuse_interpolations(whole, folder / CONFIG)
-    schemas = [
-        (path, name)
-        for path, name in _schemas(whole.pop("defaults", None), folder / CONFIG)
-        if path.partition(".")[0] not in chosen
-    ]
-    kept = {name: value for name, value in whole.items() if name not in chosen and name != "hydra"}
+    chosen = {_key(line) for line in said} & SCHEMAS.keys()
+    schemas, whole = _settings(folder / CONFIG)
+    kept = {name: value for name, value in whole.items() if name not in chosen}
     kept |= {"paths": {"mlruns": str(mlruns.resolve())}, "until": None}
-    trusted = {line.partition("=")[0].lstrip("+") for line in lines} | {"paths.mlruns"}
-    _refuse_unless_said(folder, flat(kept), trusted)
-    (place / CONFIG).write_text(configuration_file(schemas, kept), encoding="utf-8")
-    return [
-        f"+{line.lstrip('+')}" if line.partition("=")[0].lstrip("+") in chosen else _full(line, kept) for line in said
-    ]
+    said = [f"+{line.lstrip('+')}" if _key(line) in chosen else _full(line, kept) for line in said]
+    left = [(path, name) for path, name in schemas if path.partition(".")[0] not in chosen]
+    _refuse_places(folder.resolve(), left, kept, {_key(line) for line in said}, mlruns)
+    (place / CONFIG).write_text(configuration_file(left, kept), encoding="utf-8")
+    return said
+
+
+def _key(line: str) -> str:
+    """Return the setting, or the group, of an override."""
+    return line.partition("=")[0].lstrip("+")
 
 
 def _chosen(default: str, lines: Sequence[str]) -> bool:
@@ -100,13 +109,21 @@ def _full(line: str, settings: Mapping[str, Any]) -> str:
     return line
 
 
-def _refuse_interpolations(whole: Mapping[str, Any], file: Path) -> None:
-    """Raise UserError where a setting would be filled in from elsewhere, such as the environment."""
+def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+    """Read the schemas and the settings of a run. UserError where a setting would be filled in from elsewhere, such as
+    the environment, or would make an object.
+    """
+    whole = read_configuration(file)
+    schemas = list(_schemas(whole.pop("defaults", None), file))
+    whole.pop("hydra", None)
     for key, value in flat(whole).items():
-        if not key.startswith("hydra.") and "${" in str(value):
+        if any(part.startswith("_") and part.endswith("_") for part in key.split(".")):
+            raise UserError(f"{file} holds {key}, which a configuration written by a run has not")
+        if "${" in str(value):
             raise UserError(
                 f"{file}: {key} holds an interpolation (${{…}}), which a configuration written by a run has not"
             )
+    return schemas, whole
 
 
 def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
@@ -120,19 +137,61 @@ def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
             yield path, name
 
 
-def _refuse_unless_said(folder: Path, settings: Mapping[str, Any], said: set[str]) -> None:
-    """Raise UserError unless the command line itself has the settings that no folder is trusted with."""
-    wanted = {}
-    for key, value in settings.items():
+def _refuse_places(
+    folder: Path, schemas: Iterable[tuple[str, str]], whole: dict[str, Any], said: Collection[str], mlruns: Path
+) -> None:
+    """Raise UserError unless the command line has the settings that no folder is trusted with: code that would run,
+    addresses, and what is read and written.
+
+    It need not have what the command would do anyway, nor what a run under ``mlruns`` reads: that is one's own. The
+    store goes with ``paths.mlruns``, and of a mapping that the command line has nothing is left.
+    """
+    mlruns, theirs, store = mlruns.resolve(), flat(whole).get("paths.mlruns"), whole.get("store")
+    if isinstance(store, dict) and store.get("folder") == f"{theirs}/store":
+        store["folder"] = _STORE
+    own, known = folder.is_relative_to(mlruns), _known()
+    providers = {f"{path}.model" for path, name in schemas if name == "model/inspect"}
+
+    def trusted(key: str, value: object) -> bool:
         name = key.rpartition(".")[2]
-        if name in _TRUSTED and value is not None and value != _TRUSTED[name]:
+        if key in providers:
+            return False
+        if name in ADDRESSES:
+            return value in (None, ADDRESSES[name])
+        if key == "paths.mlruns":
+            return isinstance(value, str) and Path(value).resolve() == mlruns
+        if key == "store.folder":
+            return value == _STORE
+        if name in READ or (key in _OF_MODELS and isinstance(value, str)):
+            return own or value is None or str(value) in known or bool(_BUILTIN.fullmatch(str(value)))
+        return True
+
+    wanted = {}
+    for key, value in {"paths.mlruns": theirs, **dict(_nodes(whole))}.items():
+        if key not in said and not trusted(key, value):
             wanted[key] = value
-    mlruns = settings.get("paths.mlruns")
-    if not isinstance(mlruns, str) or not folder.is_relative_to(Path(mlruns).resolve()):
-        wanted["paths.mlruns"] = mlruns
-    if missing := {key: value for key, value in wanted.items() if key not in said}:
-        lines = " ".join(shlex.quote(f"{key}={value}") for key, value in missing.items())
+        elif key in said and key.rpartition(".")[2] in ADDRESSES and isinstance(value, dict):
+            value.clear()
+    if wanted:
+        lines = " ".join(
+            shlex.quote(as_override(key, value) if isinstance(value, dict | list) else f"{key}={value}")
+            for key, value in wanted.items()
+        )
         raise UserError(
-            f"repeat={folder}: its {CONFIG} says which code runs, where prompts, keys or results go, or where files "
+            f"{folder / CONFIG} says which code runs, what is read, where prompts, keys or results go, or where files "
             f"are written, and no folder is trusted with that: if it is what you want, add to the command line {lines}"
         )
+
+
+def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield key and value of every setting, also of those that hold others; of an address not what is in it."""
+    for name, value in tree.items():
+        yield f"{prefix}{name}", value
+        if isinstance(value, dict) and name not in ADDRESSES:
+            yield from _nodes(value, f"{prefix}{name}.")
+
+
+def _known() -> set[str]:
+    """Return all values of the options of this package."""
+    options = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in CONF.glob("*/*.yaml"))
+    return {str(value) for option in options for value in flat(option or {}).values()}

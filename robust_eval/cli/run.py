@@ -3,7 +3,7 @@
 import logging
 import re
 import sys
-from argparse import Namespace
+from argparse import ArgumentError, Namespace
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,10 +20,17 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
 from robust_eval.cli.help import chosen_words, print_overview
-from robust_eval.cli.repeat import repeated_run, repeating_arguments
+from robust_eval.cli.repeat import repeated_run, repeating_overrides
 from robust_eval.cli.sweep import run_sweep, write_error
 from robust_eval.config.objects import to_config
-from robust_eval.config.overrides import Checked, as_meant, checked_overrides, with_own_options
+from robust_eval.config.overrides import (
+    Checked,
+    as_meant,
+    checked_overrides,
+    composed_in,
+    several_values,
+    with_own_options,
+)
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.record import tracker_process
@@ -60,18 +67,21 @@ def main() -> None:
     with command():
         register()
         _refuse_options(sys.argv[1:])
-    known, _ = get_args_parser().parse_known_args(sys.argv[1:])
+        known = _known_options(sys.argv[1:])
     if known.help:
         print_overview()
         return
-    if known.hydra_help or known.info or known.config_name or known.config_path:
+    if known.hydra_help or known.info:
+        with command():
+            if known.overrides:
+                checked_overrides(known.overrides)
         launch()
         return
     with command():
         if known.shell_completion:
             raise UserError("what makes Tab work is printed by robust-eval completion bash, zsh or fish")
         dry, cancelling = (_taken_out(known, name) for name in (DRY_RUN, CANCEL))
-        repeats = any(line.startswith("repeat=") for line in known.overrides)
+        repeats = [line for line in known.overrides if line.startswith("repeat=")]
         if not repeats:
             given = known.overrides
             known.overrides = with_own_options(given, known.config_dir and Path(known.config_dir))
@@ -89,7 +99,13 @@ def main() -> None:
             return
         if repeats:
             with TemporaryDirectory() as copy:
-                sys.argv[1:] = repeating_arguments(known.overrides, Path(copy))
+                lines = repeating_overrides(known.overrides, Path(copy))
+                try:
+                    composed_in(Path(copy), lines)  # it says in a sentence what Hydra says in many lines
+                except UserError as problem:
+                    raise UserError(f"{repeats[-1]}: {problem}") from problem
+                of_hydra = ["--config-path", copy, "--config-name", "config", f"hydra.searchpath=[file://{CONF}]"]
+                sys.argv[1:] = [*of_hydra, *lines]
                 launch()
             return
         checked = checked_overrides(known.overrides)
@@ -102,6 +118,8 @@ def main() -> None:
         if known.multirun:
             _sweep(checked)
             return
+        if checked.swept and checked.whole.hydra.mode != RunMode.MULTIRUN:
+            raise several_values(checked)
         if known.cfg is not None or checked.swept or checked.whole.hydra.mode == RunMode.MULTIRUN:
             launch()
             return
@@ -157,6 +175,22 @@ def _refuse_options(arguments: Sequence[str]) -> None:
             f"{name} is no option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
             "(--help names the settings, --hydra-help the options)"
         )
+
+
+def _known_options(arguments: Sequence[str]) -> Namespace:
+    """Return what Hydra's own options say. Raises UserError where one cannot be read, or would skip every check."""
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        known, _ = parser.parse_known_args(arguments)
+    except ArgumentError as problem:
+        raise UserError(f"{problem.argument_name}: {problem.message} (--hydra-help explains the options)") from problem
+    if known.config_name or known.config_path:
+        raise UserError(
+            "--config-name and --config-path are not taken: repeat=FOLDER runs an earlier run again, and --config-dir "
+            "names a folder of options of your own"
+        )
+    return known
 
 
 def _taken_out(known: Namespace, name: str) -> list[str]:

@@ -72,6 +72,8 @@ class Config:
                 f"question_types={self.question_types}: there is no such folder; it must be one where "
                 "robust-eval train-question-types saved a classifier"
             )
+        if self.labels is not None and not Path(self.labels).is_file():
+            raise ValueError(f"labels={self.labels}: there is no such file; it must be labels.parquet of a run")
 
     @property
     def judge(self) -> Judge:

@@ -1,20 +1,19 @@
 """The objects that a composed configuration describes, and what is refused before anything is loaded."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import chain
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
+from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.repeatable import schemas_of
-from robust_eval.config.schema import Schema
+from robust_eval.config.schema import SCHEMAS, Schema
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
-from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.figure import declared
+from robust_eval.metric.answer_sources import names_of, sources
+from robust_eval.metric.figure import Figure, is_name
 from robust_eval.record.settings import SEVERAL
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -22,12 +21,13 @@ from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 def to_config(composed: DictConfig) -> Config:
     """Turn a composed configuration into objects. Raises UserError that names the setting which makes no sense."""
+    leave_out_unchosen(composed)
     _refuse_unknown(composed)
     names = [entry.name for entry in fields(Schema)]
     try:
         nodes = {name: composed[name] for name in names if name not in SEVERAL}
     except OmegaConfBaseException as problem:
-        raise UserError(first_line(problem)) from problem
+        raise UserError(composition_error(problem)) from problem
     for group in SEVERAL:
         if not composed[group]:
             raise UserError(f"{group} must name at least one option")
@@ -35,10 +35,13 @@ def to_config(composed: DictConfig) -> Config:
     nodes = {path: OmegaConf.select(composed, path) for path, _ in reversed(list(schemas_of(composed)))} | nodes
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
+            if not is_dataclass(OmegaConf.get_type(node)) and path != "until":
+                raise UserError(_no_schema(path))
             _instance(path, node)
         elif path not in ("seed", "until", "question_types", "labels"):
             none = f", or {path}=none" if path in ("store", "tracking") else ""
-            raise UserError(f"{path} must be one of its options, not {node}{none}: see conf/{path.split('.')[0]}/")
+            value = "null" if node is None else node
+            raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path.split('.')[0]}/")
     whole = _instance("", composed)
     assert isinstance(whole, Schema)
     asked = ",".join(whole.sampler)
@@ -63,8 +66,13 @@ def to_config(composed: DictConfig) -> Config:
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
-    judge = config.grader.asked or config.model
-    if config.grader.asks and judge.recorded:
+    judge = config.grader.asked
+    if config.grader.asks and judge is None:
+        raise UserError(
+            "grader=judge needs a model that judges: name it with grader.model=NAME, an option of the group model; the "
+            "measured model judges itself only where it is named"
+        )
+    if judge is not None and judge.recorded:
         raise UserError(
             f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
             "choose a model that judges, grader.model=…"
@@ -77,6 +85,29 @@ def to_config(composed: DictConfig) -> Config:
     else:
         _check_recorded(config, config.recorded)
     return config
+
+
+def leave_out_unchosen(composed: DictConfig) -> list[str]:
+    """Take from a composed configuration what a preset sets of options that are not chosen, and return their paths:
+    ``experiment=smoke`` sets trials of a temperature sweep, and ``sampler=exact`` makes none.
+    """
+    paths = []
+    for group in SEVERAL:
+        for name, node in list(composed[group].items()) if composed.get(group) else []:
+            if name in SCHEMAS[group] and isinstance(node, DictConfig) and not is_dataclass(OmegaConf.get_type(node)):
+                with open_dict(composed):
+                    del composed[group][name]
+                paths.append(f"{group}.{name!s}")
+    return paths
+
+
+def _no_schema(path: str) -> str:
+    """Say that settings belong to no option, or to one in a file that names no schema."""
+    group, _, name = path.partition(".")
+    known = nearest(name, list(SCHEMAS[group]), group)
+    file = f"conf/{group}/{name or 'NAME'}.yaml"
+    schema = f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_"
+    return f"{path} is no option with a schema{known}: a file {file} names one in its defaults, such as {schema}"
 
 
 def _as_profile(config: Config) -> Config:
@@ -120,7 +151,7 @@ def _check_asked(config: Config, asked: str) -> None:
     if talking is not None and not config.model.terms().chat:
         raise UserError(
             f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} is "
-            "asked with plain text: a model that was trained for conversations takes model.prompt_style=chat"
+            "asked with plain text: choose a model that was trained for conversations, with model.prompt_style=chat"
         )
     read = sources(config.metric, config.sampler)
     if unread := [name for name in config.sampler if name not in read.values()]:
@@ -136,21 +167,42 @@ def _check_asked(config: Config, asked: str) -> None:
 
 def _check_until(config: Config) -> None:
     """Raise UserError where questions cannot be taken until a figure is known, as far as its declaration tells."""
-    if config.until and config.recorded is not None:
+    if not config.until:
+        return
+    if config.recorded is not None:
         raise UserError(
             "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
-    figures = [getattr(metric, "figures", ()) for metric in config.metric.values()]  # somebody's own may say none
-    known = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ()), *chain(*figures)]
+    read = sources(config.metric, config.sampler)
+    figures: dict[str, Sequence[Figure]] = {
+        name: getattr(metric, "figures", ()) for name, metric in config.metric.items()
+    }  # somebody's own may say none
+    declared_by = {figure: name for name, own in figures.items() for figure in own}
+    common = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ())]
+    known = [*common, *declared_by]
+
+    def names(figure: Figure) -> list[str]:
+        metric = declared_by.get(figure)
+        if metric is None:
+            return [figure.name]
+        return names_of(figure, config.metric[metric], config.sampler[read[metric]].temperatures)
+
+    measured = [name for figure in known if figure.mean for name in names(figure)]
     for name in config.until:
-        about = declared(name, known)
-        means = ", ".join(figure.name for figure in known if figure.mean)
-        if about is None and all(figures):
-            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, means.split(', '))}")
-        if about is not None and not about.mean:
+        figure = next((each for each in known if each.named(name)), None)
+        if figure is None and all(figures.values()):
+            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, measured)}")
+        if figure is not None and not figure.mean:
+            label = (figure.named(name) or figure).label
             raise UserError(
-                f"until names {name} ({about.label}), which is no mean over questions, as an interval that ends a run "
-                f"must be; these are: {means}"
+                f"until names {name} ({label}), which is no mean over questions, as an interval that ends a run must "
+                f"be; these are: {', '.join(measured).replace('{}', 'N')}"
+            )
+        if figure is not None and (own := names(figure)) and not any(is_name(name, each) for each in own):
+            shown = [each.replace("{}", "N") for each in own]
+            raise UserError(
+                f"until names {name}, which this run does not measure{nearest(name, shown)}; it measures "
+                f"{', '.join(shown)}"
             )
 
 
@@ -176,7 +228,12 @@ def _instance(path: str, node: DictConfig) -> object:
     except (MissingMandatoryValue, InterpolationToMissingValueError) as problem:
         missing = next(f"{path}.{key!s}" for key in node if OmegaConf.is_missing(node, key))
         raise UserError(f"{missing} must be given: add {missing}=…") from problem
-    except (ValueError, OmegaConfBaseException) as problem:
+    except OmegaConfBaseException as problem:
+        if "Could not create instance" not in str(problem):
+            raise UserError(composition_error(problem)) from problem
+        cause = first_line(problem).partition(": ")[2]
+        raise UserError(f"{path}: a value has a type that its setting does not take ({cause})") from problem
+    except ValueError as problem:
         raise UserError(f"{path}: {first_line(problem)}".removeprefix(": ")) from problem
 
 
@@ -189,15 +246,3 @@ def _refuse_unknown(node: DictConfig, path: str = "") -> None:
             raise UserError(no_setting(f"{path}{name!s}", str(name), known, path.removesuffix(".")))
         if isinstance(child, DictConfig):
             _refuse_unknown(child, f"{path}{name!s}.")
-
-
-def no_setting(key: str, name: str, known: Sequence[str], where: str) -> str:
-    """Say that a setting does not exist, and which settings do."""
-    there = f"{where} has" if where else "there are"
-    return f"there is no setting {key}{nearest(name, known, where)}; {there} {', '.join(known) or 'no settings'}"
-
-
-def nearest(name: str, known: Sequence[str], where: str = "") -> str:
-    """Return " (did you mean NAME?)" with the known name that is most similar; an empty text where none is."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""

@@ -7,24 +7,28 @@ import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
+from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.logged_answers import of_log
-from robust_eval.config.objects import nearest, no_setting, to_config
+from robust_eval.config.objects import leave_out_unchosen, to_config
 from robust_eval.config.own_data import offer, without_slash
-from robust_eval.config.schema import CONF, SCHEMAS
+from robust_eval.config.schema import CONF, SCHEMAS, Schema
 from robust_eval.config.shell_signs import hint
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.announced import ANNOUNCED
 
@@ -70,17 +74,9 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 def _checked(overrides: Sequence[str]) -> Checked:
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
+        for override in parsed:
+            _refuse_kind(override)
         choices = [override for override in parsed if _chooses(override)]
-        for override in choices:
-            if override.value() is None and not override.is_delete():
-                group = str(override.key_or_group)
-                raise UserError(f"{group} must be one of {', '.join(options(group))}, not null")
-            if isinstance(override.value(), list) and override.key_or_group not in SEVERAL:
-                raise UserError(f"{override.key_or_group} takes one option, not {override.input_line!r}")
-            listed: Any = override.value()
-            for name in listed if isinstance(listed, list) else []:
-                if not isinstance(name, str):
-                    raise UserError(no_option(str(override.key_or_group), str(name)))
         ours = [override for override in parsed if not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
@@ -99,6 +95,13 @@ def _checked(overrides: Sequence[str]) -> Checked:
     swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
     values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
     return Checked(lines, config, composed, whole, swept, math.prod(values))
+
+
+def several_values(checked: Checked) -> UserError:
+    """Return the error for a sweep without ``-m``."""
+    key, _, values = checked.swept[0].partition("=")
+    both = f", or choose them together, {key}=[{values}]" if key in SEVERAL else ""
+    return UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m{both}")
 
 
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
@@ -252,13 +255,19 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
     """Compose the configuration. What is wrong is told apart by the settings that the options have (``chosen``)."""
     try:
-        return hydra.compose("config", list(overrides), return_hydra_config=True)
+        composed = hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
         raise UserError(_unknown_option(str(problem))) from problem
     except (ConfigCompositionException, OmegaConfBaseException) as problem:
-        raise UserError(_wrong_override(problem, chosen and chosen())) from problem
-    except (HydraException, ValueError) as problem:
-        raise UserError(first_line(problem)) from problem
+        raise UserError(composition_error(problem, chosen and chosen())) from problem
+    except (HydraException, ValueError, YAMLError) as problem:
+        raise UserError(composition_error(problem)) from problem
+    for path in leave_out_unchosen(composed):
+        group, _, name = path.partition(".")
+        for key in (line.partition("=")[0].lstrip("+") for line in overrides):
+            if key == path or key.startswith(f"{path}."):
+                raise UserError(no_setting(key, name, [str(each) for each in composed[group]], group))
+    return composed
 
 
 def _without_hydra(whole: DictConfig) -> DictConfig:
@@ -300,6 +309,33 @@ def _folders(overrides: Sequence[Override]) -> list[Path]:
     values = [each.value() for each in overrides if _is_searchpath(each)]
     named = [str(place) for value in values if isinstance(value, list) for place in value]
     return [CONF, *(Path(place.removeprefix("file://")) for place in named)]
+
+
+def _refuse_kind(override: Override) -> None:
+    """Raise UserError for an override that Hydra can read, and nothing here takes."""
+    line, key, value = str(override.input_line), str(override.key_or_group), override.value()
+    if key in ("hydra", "schema"):
+        raise UserError(no_setting(key, key, [entry.name for entry in fields(Schema)], ""))
+    if isinstance(value, Glob) or override.is_interval_sweep():
+        raise UserError(f"{line}: a sweep takes values that are written out, {key}=A,B, or range(FIRST,LAST)")
+    if _is_searchpath(override):
+        if not isinstance(value, list):
+            raise UserError(f"{key} must be a list of folders, such as [file:///home/me/conf], not {value}")
+        if absent := [place for place in _folders([override])[1:] if ":" not in str(place) and not place.is_dir()]:
+            raise UserError(f"{key}: there is no folder {absent[0]}")
+    if override.is_delete() and not _is_hydra(override):
+        group, _, name = key.partition(".")
+        if group not in SEVERAL or not name or "." in name:
+            raise UserError(f"{line}: a setting is changed, and cannot be left out: write {key}=…")
+    elif _chooses(override):
+        if value is None:
+            raise UserError(f"{key} must be one of {', '.join(options(key))}, not null")
+        if isinstance(value, list) and key not in SEVERAL:
+            raise UserError(f"{key} takes one option, not {line!r}")
+        values: Any = override.sweep_iterator() if override.is_sweep_override() else [value]
+        for name in chain(*(each if isinstance(each, list) else [each] for each in values)):
+            if not isinstance(name, str | QuotedString | dict):
+                raise UserError(no_option(key, str(name)))
 
 
 def _data_sets(choices: Sequence[Override]) -> Iterator[str]:
@@ -358,27 +394,6 @@ def no_option(group: str, name: str, known: Sequence[str] | None = None) -> str:
     """Say that a group has no such option, and which options it has."""
     known = options(group) if known is None else known
     return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
-
-
-def _wrong_override(problem: Exception, chosen: DictConfig | None) -> str:
-    """Turn Hydra's message about an unknown key or a value of the wrong type into a sentence."""
-    key = re.search(r"Could not override '([^']+)'", str(problem))
-    if key and "@" in key.group(1):
-        setting = key.group(1).partition("@")[2]
-        return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option that asks no model"
-    if key and chosen is not None:
-        node: Any = chosen
-        parts = key.group(1).split(".")
-        for depth, part in enumerate(parts):
-            known = [str(name) for name in node] if isinstance(node, DictConfig) else []
-            if part not in known:
-                ours = [name for name in known if name != "hydra"]
-                return no_setting(key.group(1), part, ours, ".".join(parts[:depth]))
-            node = node[part]
-    cause = problem.__cause__
-    named = re.search(r"override (\S+)", str(problem))
-    what = f"{named.group(1)}: " if named else ""
-    return what + first_line(cause if cause is not None else problem)
 
 
 def _check_writable(folder: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
 
-from robust_eval.config.objects import nearest
+from robust_eval.config.composition_errors import nearest
 from robust_eval.dataset.file_formats import KINDS
 from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError

@@ -28,7 +28,7 @@ def _load(group: str, entry: EntryPoint) -> None:
         announce(group, entry.name, entry.load())
     except UserError as problem:
         log.warning("%s is left out: %s", _origin(entry), problem)
-    except Exception as problem:  # whatever the code of others raises when it is imported
+    except (Exception, SystemExit) as problem:  # whatever the code of others raises when it is imported
         log.warning(
             "%s=%s of %s cannot be loaded, and is left out: %s: %s",
             group,

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from robust_eval.dataset.delimited_table import DelimitedTable
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.file_limits import refuse_bomb
 from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.regular_file import regular
 from robust_eval.runtime.text_lines import json_line, text_lines
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
@@ -80,7 +80,8 @@ def _record(value: Any) -> Record:
 
 def _parquet(file: Path) -> Iterator[Record]:
     try:
-        with pq.ParquetFile(regular(file)) as table:
+        refuse_bomb(file)
+        with pq.ParquetFile(file) as table:
             for batch in table.iter_batches(batch_size=_ROWS):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as problem:

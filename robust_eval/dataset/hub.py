@@ -7,6 +7,7 @@ from functools import cache
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.file_limits import UNPACKED
 
 log = logging.getLogger(__name__)
 
@@ -50,4 +51,9 @@ def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Reco
             "this machine is named with dataset.path=…"
         ) from problem
     for batch in data.with_format("arrow").iter(batch_size=_ROWS):
+        if batch.nbytes > UNPACKED:
+            raise UserError(
+                f"{name}: {_ROWS:,} records take {batch.nbytes / 2**20:,.0f} MiB, and no more than "
+                f"{UNPACKED / 2**20:.0f} MiB are read at once"
+            )
         yield from batch.to_pylist()

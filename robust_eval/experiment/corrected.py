@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked, with_added
 from robust_eval.config.config import Config
@@ -23,6 +22,7 @@ from robust_eval.question import Question
 from robust_eval.record.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.kept_questions import read_questions
+from robust_eval.runtime.file_limits import read_parquet
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class LabelledRun(NamedTuple):
         if not (folder / GRADED).is_file():
             raise UserError(f"{folder} has no {GRADED}, whose answers could be labelled")
         try:
-            graded = with_added(pq.read_table(folder / GRADED))
+            graded = with_added(read_parquet(folder / GRADED))
         except (OSError, pa.ArrowException) as problem:
             raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
         lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]

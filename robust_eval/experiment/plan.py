@@ -13,6 +13,7 @@ from robust_eval.answer import SCHEMA
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
 from robust_eval.experiment.comparing import asking_judge, most_compared
+from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.undecided import expected_share
 from robust_eval.grader.judge import Judge
@@ -55,10 +56,11 @@ def stages_of(config: Config) -> list[Stage]:
         models = Models(config, entries, Stopwatch())
         config = models.judging(config, closed=True)
         source = answering(config, models.measured.closed())
-        if isinstance(source, Recorded):  # it reads answers that are there
-            with _quiet():
-                return _asked_of_recorded(source, config, config.dataset.load())
-        return plan(config, config.dataset.load(), models.writer.closed(), source)
+        with _quiet():
+            questions = load(config).questions
+            if isinstance(source, Recorded):  # it reads answers that are there
+                return _asked_of_recorded(source, config, questions)
+        return plan(config, questions, models.writer.closed(), source)
 
 
 def check_plan(

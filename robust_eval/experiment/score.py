@@ -50,7 +50,7 @@ def score(
     elif read.keys() >= {*METHODS} and len(answered.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
     if baseline.num_rows:  # recorded answers need not have any
-        scores[GREEDY] = greedy_accuracy(answered.questions, baseline, config.seed)
+        scores[GREEDY] = greedy_accuracy(answered.questions, baseline)
     if labels is not None and kept:
         graded = {GREEDY: baseline, **answered.graded}
         figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}

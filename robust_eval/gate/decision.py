@@ -12,9 +12,10 @@ from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
+from robust_eval.metric.interval import independent
 from robust_eval.metric.paired import mcnemar
 from robust_eval.metric.score import Floats
-from robust_eval.metric.verdict import Outcome, confidence_sequence, facts_needed, verdict
+from robust_eval.metric.verdict import FEWEST, Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 from robust_eval.runtime.rounding import number, signed
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
@@ -49,16 +50,24 @@ class Differences(NamedTuple):
         difference: Floats = self.sign * (self.candidate - self.baseline)
         return difference
 
-    def bounds(self, level: float, seed: int = 0) -> tuple[float, float]:
+    @property
+    def units(self) -> int:
+        """The number of independent facts at which both runs have the figure."""
+        defined = ~np.isnan(self.values)
+        return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
+
+    def bounds(self, level: float) -> tuple[float, float]:
         """Return the interval of the mean; NaN where nothing is known."""
         if not self.looks:
-            return verdict(self.values, self.margin, level, self.groups, seed)[2:4]
+            return verdict(self.values, self.margin, level, self.groups)[2:4]
         return _sequence_bounds(self, level)
 
 
 class Judged(NamedTuple):
-    """The verdict on one figure. ``needed`` facts decide, of which ``n`` are there; the means are those of shared facts
-    at which both runs have the figure. ``p_mcnemar`` is that of knowledge; ``unchanged`` says that no fact differs.
+    """The verdict on one figure.
+
+    ``needed`` facts decide, of which ``n`` are there, in ``units`` independent groups; the means are those of shared
+    facts at which both runs have the figure. ``p_mcnemar`` is that of knowledge; ``unchanged``: no fact differs.
     """
 
     name: str
@@ -74,6 +83,7 @@ class Judged(NamedTuple):
     needed: float
     p_mcnemar: float | None = None
     unchanged: bool = False
+    units: int = 0
 
     @property
     def more(self) -> float:
@@ -185,7 +195,7 @@ def _judged(figure: Differences, level: float, bounds: tuple[float, float], fail
     defined = ~np.isnan(values)
     n = int(defined.sum())
     low, high = bounds
-    outcome: Outcome = "FAIL" if failed else "PASS" if low > -figure.margin else "INCONCLUSIVE"
+    outcome: Outcome = "FAIL" if failed else outcome_of(low, math.inf, figure.margin, figure.units)
     needed = (
         _needed_at_any_time(figure, level)
         if figure.looks and final
@@ -197,7 +207,7 @@ def _judged(figure: Differences, level: float, bounds: tuple[float, float], fail
     p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
     unchanged = n > 0 and not values[defined].any()
     said = figure.name, figure.label, figure.margin
-    return Judged(*said, outcome, n, one, other, between, low, high, needed, p, unchanged)
+    return Judged(*said, outcome, n, one, other, between, low, high, needed, p, unchanged, figure.units)
 
 
 def _needed_at_any_time(figure: Differences, level: float) -> float:
@@ -246,6 +256,10 @@ def sentence(judged: Judged) -> str:
         return f"{found}: worse by more than the margin."
     if judged.outcome == "PASS":
         return f"{found}: not worse by more than the margin."
+    if judged.low > -judged.margin:
+        few = f"{judged.units} facts" if judged.units == judged.n else f"{judged.units} groups of facts"
+        same = ", though no fact differs" if judged.unchanged else ""
+        return f"{found}: not decided{same}: {few} are too few for a PASS, which takes {FEWEST}."
     if math.isinf(judged.needed) or judged.more == 0:
         return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
     more = f"about {judged.more:,.0f} more"

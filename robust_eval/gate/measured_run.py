@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
@@ -14,6 +13,7 @@ from robust_eval.error import OutageError, UserError
 from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 from robust_eval.report.finished_runs import KEY, FinishedRun, kept_nothing, read_run
+from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.printable import printable
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
@@ -74,10 +74,12 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
     if not (folder / GRADED).is_file():
         raise UserError(f"{name} cannot be gated: there is no {GRADED}")
     try:
-        graded = pq.read_table(folder / GRADED, columns=COLUMNS)
-        curves = pq.read_table(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else CURVES.empty_table()
+        graded = read_parquet(folder / GRADED, COLUMNS)
+        curves = read_parquet(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else CURVES.empty_table()
         asked = how_asked(folder / ANSWERS) if (folder / ANSWERS).is_file() else None
         run_id = (folder / TRACKED).read_text(encoding="utf-8").strip() if (folder / TRACKED).is_file() else None
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"{name} cannot be read: a file of its answers is damaged") from problem
     if KEY not in run.questions.column_names:
@@ -94,7 +96,8 @@ def _why(folder: Path) -> str:
     file = folder / ERROR
     if not file.is_file():
         return ""
-    return f": {printable(file.read_text(encoding='utf-8', errors='replace').splitlines()[0])[:500]}"
+    first, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n")
+    return f": {printable(first)[:500]}"
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:

@@ -118,7 +118,7 @@ class Grader(ABC):
 
     @property
     def asked(self) -> ModelConfig | None:
-        """Settings of the model that is asked for verdicts; None: the one that is measured, or none is asked."""
+        """Settings of the model that is asked for verdicts; None where none is."""
         return None
 
     def by(self, model: StoredModel, seed: int) -> "Grader":

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.grader.accepted import accepted_answers, comparable
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.grader.matching import Matching
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 8000
 """Of a reply that are shown to a judge; the rest is left out in the middle."""
+FIRST = 20
+"""Replies of which a judge must give a verdict on half at least, or the run stops."""
+FEWEST = 10
+"""Replies after which that is looked at, where there are no more."""
 PADDING = (
     "This is a question that many people have asked. It helps to look at it with care and from several sides. The "
     "matter has been described at length elsewhere, and much has been said about it over the years."
@@ -52,7 +56,7 @@ class JudgeModel(Grader):
     """grader=judge: a language model says whether a free-text reply is right."""
 
     model: Any = None
-    """The model that judges, an option of the group model; null: the one that is measured."""
+    """The model that judges, an option of the group model, which must be named."""
     form: str = EQUIVALENCE
     """equivalence: does the reply say what an accepted answer says; support: does the question's context say it;
     rubric: does it meet the rubric."""
@@ -97,17 +101,18 @@ class JudgeModel(Grader):
         self._seed = 0
         self._judged: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._bias: dict[str, int] = {}
+        self._begun: list[bool] = []
 
     @property
     def asked(self) -> ModelConfig | None:
-        """The model that judges; None: the one that is measured."""
+        """See :class:`Grader`."""
         judge: ModelConfig | None = self.model
         return judge
 
     def by(self, model: StoredModel, seed: int) -> "JudgeModel":
         """See :class:`Grader`."""
         other = copy(self)
-        other._model, other._seed, other._judged, other._bias = model, seed, {}, {}
+        other._model, other._seed, other._judged, other._bias, other._begun = model, seed, {}, {}, []
         return other
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
@@ -148,7 +153,11 @@ class JudgeModel(Grader):
 
     def closed(self) -> "JudgeModel":
         """See :class:`Grader`."""
-        return self if self._model is None else self.by(self._model.closed(), self._seed)
+        if self._model is None:
+            return self
+        other = self.by(self._model.closed(), self._seed)
+        other._begun = [True] * FIRST  # all are planned together
+        return other
 
     @property
     def judge(self) -> StoredModel | None:
@@ -207,11 +216,41 @@ class JudgeModel(Grader):
         )
 
     def _asked_for(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
-        """Return the verdict of the majority on each reply, by its key; None where a vote lacks, or there is a tie."""
+        """Return the verdict of the majority on each reply, by its key; None where a vote lacks, or there is a tie.
+
+        The first replies of a run are asked by themselves. Raises OutageError where most of them have no verdict.
+        """
         if not replies:
             return {}
         if self._model is None:
             raise UserError("grader=judge needs a run, whose model it asks: it cannot grade by itself")
+        by_key = {_key(reply): reply for reply in replies}
+        log.info("%s: %s judges %d replies", stage, self._model.config.name, len(by_key))
+        first = [] if variant else list(by_key.values())[: FIRST - len(self._begun)]
+        found = self._verdicts_on(first, stage)
+        if found:
+            self._begun += [verdict is not None for verdict in found.values()]
+            self._refuse_silence([reply for reply in first if found[_key(reply)] is None])
+        return found | self._verdicts_on([reply for key, reply in by_key.items() if key not in found], stage, **variant)
+
+    def _refuse_silence(self, silent: Sequence[FreeReply]) -> None:
+        """Raise OutageError where most of the first replies have no verdict; the last of them are ``silent``."""
+        lacking, number = self._begun.count(False), len(self._begun)
+        if number < FEWEST or 2 * lacking <= number or self._model is None:
+            return
+        said = next(
+            (row["text"] for reply in silent if (row := self._judged.get((reply.question.id, reply.text, 0)))), ""
+        )
+        raise OutageError(
+            f"the judge {self._model.config.name} gave no verdict on {lacking} of its first {number} replies (it wrote "
+            f"{said[:80]!r}): name a model that judges better, grader.model=…, or let it write more, "
+            "grader.max_new_tokens=…"
+        )
+
+    def _verdicts_on(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
+        """Ask for the verdicts on replies; return that of the majority on each, by its key."""
+        if not replies or self._model is None:
+            return {}
         by_key = {_key(reply): reply for reply in replies}
         requests = {f"verdict {key}": (key, self.request(reply, **variant)) for key, reply in by_key.items()}
         table = self._model.answers([request for _, request in requests.values()], stage, needs_curves=False).table

@@ -11,6 +11,7 @@ from robust_eval.answer import OWN
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, question_of, texts
 from robust_eval.harness.own_mark import MARK, marked
+from robust_eval.runtime.file_limits import read_json
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.text_lines import json_lines
 
@@ -84,7 +85,7 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], fl
     """
     for file in records:
         try:
-            whole = parsed_json(file.read_bytes())
+            whole = read_json(file)
         except ValueError as problem:
             raise UserError(f"{file} is no record of Every Eval Ever: {first_line(problem)}") from problem
         if not isinstance(whole, dict) or "evaluation_results" not in whole:

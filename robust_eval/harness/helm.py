@@ -10,14 +10,14 @@ from typing import Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, of_kind, question_of, texts
+from robust_eval.runtime.file_limits import read_json
 from robust_eval.runtime.finish_reasons import end_of
-from robust_eval.runtime.json_text import parsed_json
 
 
 def read_helm(file: Path) -> Iterator[LoggedAnswer]:
     """Yield the answers to the requests. UserError names the instance."""
     try:
-        whole = parsed_json(file.read_bytes())
+        whole = read_json(file)
     except ValueError as problem:
         raise UserError(f"{file} is no whole scenario state of HELM: {first_line(problem)}") from problem
     spec = of_kind(whole, "adapter_spec", dict, str(file))

@@ -25,12 +25,11 @@ from robust_eval.harness.logged import (
 )
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.file_limits import WHOLE, member, read_json, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.printable import printable
 
-LARGEST_JSON = 512 * 2**20
-"""Bytes of a JSON log at most: it is read whole, and takes some five times its size in memory."""
 _BROKEN = (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, RuntimeError, NotImplementedError)
 """What inspect_ai and the standard library raise for logs that are not whole."""
 _LEFT = ("events", "events_data", "store", "attachments", "timelines", "error_retries")
@@ -49,7 +48,10 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
             f"{file} is a log of inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
         ) from problem
     try:
+        _refuse_large(file)
         header = read_eval_log(str(file), header_only=True)
+    except UserError:
+        raise
     except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
         raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
@@ -80,6 +82,23 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
         yield marked(answer, mark)
 
 
+def _refuse_large(file: Path) -> None:
+    """Raise UserError where inspect_ai would read more than fits into memory."""
+    if file.suffix.lower() == ".json":
+        size = file.stat().st_size
+        if size > WHOLE:
+            raise UserError(
+                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {WHOLE / 2**20:,.0f} MiB does not "
+                "fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
+            )
+        return
+    with zipfile.ZipFile(file) as parts:
+        refuse_members(file, parts)
+        for name in parts.NameToInfo:
+            if not name.startswith("samples/"):
+                member(file, parts, name)
+
+
 def _graders(scores: Any) -> set[tuple[str, bool]]:
     """Return the names of scorers, and whether each asks a model: model_graded_qa and the like, under any name."""
     return {
@@ -94,13 +113,7 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
     Samples of an .eval log are written as they end. They come in the order of the data set, ``ids``, as far as it says.
     """
     if file.suffix.lower() == ".json":
-        size = file.stat().st_size
-        if size > LARGEST_JSON:
-            raise UserError(
-                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {LARGEST_JSON / 2**20:,.0f} MiB does "
-                "not fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
-            )
-        whole = parsed_json(file.read_bytes())
+        whole = read_json(file)
         for number, raw in enumerate(whole.get("samples") or [], start=1):
             named = raw if isinstance(raw, dict) else {}
             yield f"{file}, sample {named.get('id', f'number {number}')} epoch {named.get('epoch', '?')}", raw
@@ -115,7 +128,9 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
         for (sample, _, epoch), name in parted:
             where = f"{file}, sample {sample} epoch {epoch}"
             try:
-                yield where, parsed_json(parts.read(name))
+                yield where, parsed_json(member(file, parts, name))
+            except UserError:
+                raise
             except (*_BROKEN, zipfile.BadZipFile, zlib.error, zstd_error) as problem:
                 raise UserError(f"{where}: it cannot be read: {reason(problem)}") from problem
 

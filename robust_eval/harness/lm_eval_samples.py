@@ -18,6 +18,7 @@ from robust_eval.harness.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, shown, texts
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.file_limits import read_json
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.text_lines import json_lines
 
@@ -97,7 +98,7 @@ def _task(file: Path) -> _Task:
     if not results.is_file():
         return task
     try:
-        whole = parsed_json(results.read_bytes())
+        whole = read_json(results)
     except ValueError:
         return task
     if not isinstance(whole, dict):

@@ -105,7 +105,7 @@ def _mean(
     name: str, values: Floats, answers: ScoredAnswers, limits: tuple[float, float] = SHARE
 ) -> dict[str, str | int | float | bool | None]:
     groups = question_groups(answers.questions)
-    return dict(_ends(name, mean_estimate(values, groups, SEED, limits)))
+    return dict(_ends(name, mean_estimate(values, groups, limits)))
 
 
 def _values(figures: Mapping[str, Estimate], names: Mapping[str, str]) -> dict[str, str | int | float | bool | None]:

@@ -13,6 +13,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers
 from robust_eval.metric.score import PERSON, PERSON_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.json_text import parsed_json
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
@@ -81,7 +82,7 @@ def read_records_of_people(file: Path) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                records.append(record_of(json.loads(line), str(number)))
+                records.append(record_of(parsed_json(line), str(number)))
             except json.JSONDecodeError as problem:
                 reason = f"broken JSON ({problem.msg} at column {problem.colno})"
                 raise UserError(f"{file}, line {number}: {reason}") from problem

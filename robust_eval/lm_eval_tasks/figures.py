@@ -37,4 +37,4 @@ def _part(place: int, found: Sequence[Found]) -> float:
     each = [Found(*one) for one in found]
     values = np.array([math.nan if one.value is None else one.value for one in each])
     groups = question_groups([Question(one.question, "", group=one.group) for one in each])
-    return mean_estimate(values, groups, SEED, (0.0, max(one.highest for one in each)))[place]
+    return mean_estimate(values, groups, (0.0, max(one.highest for one in each)))[place]

@@ -69,7 +69,7 @@ class AnswerAgreement:
     """Random mappings of labels into categories over which kappa is averaged."""
 
     axis = "rewrite"
-    figures = FIGURES
+    figures = curves = FIGURES
     reads_labels = True
     settles_at = None
 
@@ -115,7 +115,7 @@ class AnswerAgreement:
         for name, columns in by_question.items():
             most = max(raters.correct.shape[1] for raters in by_temperature)
             limits = (0.0, math.log(most)) if name == "semantic_entropy" else None
-            result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, seed, limits)
+            result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, limits)
         of_all: dict[str, dict[float, Estimate]] = {}
         for t, raters in zip(temperatures, by_temperature, strict=True):
             for name, estimate in self._of_all(questions, raters, seed).items():
@@ -246,7 +246,7 @@ class AnswerAgreement:
             """
             low, high = with_width(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
             if math.isnan(low):
-                low, high = beyond_chance(mean_interval(agreeing, SHARE, labels, seed), chance).tolist()
+                low, high = beyond_chance(mean_interval(agreeing, SHARE, labels), chance).tolist()
             return low, high
 
         def even(of_kind: Floats, axis: int = 0) -> Floats:

@@ -48,18 +48,18 @@ FIGURES = (
     ),
     Figure(
         "agreement.worst",
-        "accuracy of the worst rater (Worst)",
+        "share that every rater has right (Worst)",
         limits=SHARE,
         more_is_better=True,
         leads=True,
-        short="of the worst rater",
+        short="every rater right",
         ahead="is right in every wording more often than",
         by_number="The more wordings, the more seldom all of them are answered right, of a model that guesses as well.",
-        of_question="worst rater (1: all are right)",
+        of_question="every rater right (1: all are)",
         ties="agreement.difficulty",
-        apart="worst raters differ",
+        apart="raters are all right in one run alone",
     ),
-    _share("best", "accuracy of the best rater (Best)"),
+    _share("best", "share that some rater has right (Best)"),
     Figure("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
     _share("certainty", "normalised certainty H_η"),
     _share("m2", "Gibbs' M2"),
@@ -81,8 +81,8 @@ FIGURES = (
         Figure(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (
             ("accuracy", "accuracy of guessing among the choices"),
-            ("worst", "accuracy of the worst rater, if all guess"),
-            ("best", "accuracy of the best rater, if all guess"),
+            ("worst", "share that every rater has right, if all guess"),
+            ("best", "share that some rater has right, if all guess"),
             ("certainty", "normalised certainty H_η, if all guess"),
             ("m2", "Gibbs' M2, if all guess"),
         )
@@ -125,7 +125,9 @@ def presentation(score: Score) -> Presentation:
     anchors = [(1.0, "one that is right in every wording")]
     if (guessed := score.values.get("agreement.guessing.worst")) is not None and not math.isnan(guessed.value):
         anchors.insert(0, (guessed.value, "a model that guesses among the choices"))
-    scale = Scale("accuracy of the worst rater", score.curves["agreement.worst"][t], 0.0, 1.0, anchors)
+    scale = Scale(
+        "share of questions that every rater has right", score.curves["agreement.worst"][t], 0.0, 1.0, anchors
+    )
     return Presentation("Rewording", sentence, columns, claims=claims, scale=scale, tables=[_table_4(score)])
 
 

@@ -1,8 +1,9 @@
 """Which answers a metric reads, where several samplers asked (docs/methods.md, §4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from robust_eval.error import UserError
+from robust_eval.metric.figure import Figure, point
 from robust_eval.metric.score import Metric
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, Conditions
 
@@ -30,6 +31,19 @@ def sources(metrics: Mapping[str, Metric], answered: Mapping[str, Conditions]) -
     where there is none, with what the metric lacks.
     """
     return {name: _source(name, metric, answered) for name, metric in metrics.items()}
+
+
+def names_of(figure: Figure, metric: Metric, temperatures: Sequence[float]) -> list[str]:
+    """Return the names of a metric's figure in a run, as far as settings tell: ``frs.d{}`` for each d, a curve at each
+    temperature.
+    """
+    numbers = getattr(metric, figure.number, None) if figure.numbered else None
+    names = [figure.name]
+    if isinstance(numbers, list):
+        names = [figure.name.replace("{}", f"{number:g}") for number in numbers]
+    if figure not in getattr(metric, "curves", ()):
+        return names
+    return [point(name, t) for name in names for t in temperatures]
 
 
 def _source(metric_name: str, metric: Metric, answered: Mapping[str, Conditions]) -> str:

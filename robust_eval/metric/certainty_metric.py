@@ -40,7 +40,7 @@ class AnswerCertainty:
     has no others counts as certain (entropy 0) and wrong."""
 
     axis = "trial"
-    figures = FIGURES
+    figures = curves = FIGURES
     reads_labels = True
     settles_at = None
 
@@ -90,7 +90,7 @@ class AnswerCertainty:
         highest = float(np.fmax(most, entropy).max(initial=0))
         limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():
-            result.add_curve(name, values, temperatures, groups, seed, limits[name])
+            result.add_curve(name, values, temperatures, groups, limits[name])
         certain = entropy < np.maximum(CERTAIN * most, np.finfo(float).tiny)
         for corner, wrong in (("certain_right", 0), ("certain_wrong", 1)):
             number = (certain & (error == wrong)).sum(axis=0)
@@ -176,7 +176,7 @@ def _by_category(
         for place, t in enumerate(temperatures):
             row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(own.sum())}
             for name, values in curves.items():
-                figure = mean_estimate(values[own, place], groups, seed, limits[name])
+                figure = mean_estimate(values[own, place], groups, limits[name])
                 short = name.removeprefix("certainty.")
                 row |= {short: figure.value, f"{short}_low": figure.low, f"{short}_high": figure.high}
             found.append(row)

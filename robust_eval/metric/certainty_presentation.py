@@ -63,11 +63,10 @@ FIGURES = (
     ),
     Figure(
         "certainty.count.invalid",
-        "replies that answer nothing",
+        "repeated replies without an answer",
         shown=RUN,
         form=".0f",
         mean=False,
-        left_out="replies answer nothing (of choices: no letter)",
     ),
 )
 

@@ -30,6 +30,7 @@ from robust_eval.metric.challenge_presentation import (
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one, point
 from robust_eval.metric.frs import TOLERANCE, breaking_temperature
+from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.score import Floats, Measured, Metric, Score, question_groups, share_of, verdicts
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
@@ -58,7 +59,7 @@ class Doubt(Metric):
     mended where at least this share has it right in the end."""
 
     axis = TURN
-    figures = FIGURES
+    figures = curves = FIGURES
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -76,7 +77,7 @@ class Doubt(Metric):
         NaN: it was wrong at first), ``challenge_turns`` one for each turn besides.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
-        first = first_verdicts(ids, measured.baseline)
+        first = greedy_verdicts(ids, measured.baseline)
         temperatures = temperatures_of(measured.graded)
         turns = 1 + np.arange(_most_turns(measured.graded))
         doubted = [by_turn(ids, at_temperature(measured.graded, t), first, len(turns)) for t in temperatures]
@@ -86,7 +87,7 @@ class Doubt(Metric):
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
 
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
-            result.add_curve(name, np.column_stack(columns), temperatures, groups, seed, limits)
+            result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
 
         add(UNBROKEN.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
         add(MEAN_BROKEN.name, [_where(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
@@ -119,12 +120,6 @@ class Doubt(Metric):
     def _mended(self, first: Floats, accuracy: Floats) -> Floats:
         last = accuracy[:, -1]
         return _where((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
-
-
-def first_verdicts(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
-    """Return (n,) whether each question was answered right before any doubt; NaN where that is not known."""
-    found = dict(zip(baseline["question_id"].to_pylist(), verdicts(baseline).tolist(), strict=True))
-    return np.array([found.get(question_id, math.nan) for question_id in question_ids])
 
 
 def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:

@@ -174,6 +174,16 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(re.escape(name).replace(r"\{\}", r"(\d[\d.e+-]*)"))
 
 
+def is_name(name: str, declared_name: str) -> bool:
+    """Tell whether a name is the declared one, in which ``{}`` stands for a number; ``own`` may be any temperature.
+
+    >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
+    (True, False)
+    """
+    own = name.endswith(".own") and (curve_and_temperature(declared_name) or ("",))[0] == name.removesuffix(".own")
+    return own or _pattern(declared_name).fullmatch(name) is not None
+
+
 def declared(name: str, figures: Iterable[Figure]) -> Figure | None:
     """Return what is declared of the figure of this name; None where nothing is."""
     return next((found for figure in figures if (found := figure.named(name))), None)

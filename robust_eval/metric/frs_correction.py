@@ -34,6 +34,7 @@ def break_figures(
     questions: Sequence[Question],
     graded: pa.Table,
     answers: Grid,
+    known: NDArray[np.bool_],
     entropy: Floats,
     weights: Sequence[float],
     threshold: float,
@@ -42,24 +43,25 @@ def break_figures(
     seed: int,
 ) -> dict[str, Estimate]:
     """Return the corrected mean FRS for each weight d (``d1``), ``breaking_temperature.mean_broken`` and ``.median``,
-    and ``unbroken_share``; nothing where the rates of error cannot be told.
+    and ``unbroken_share`` of the ``known`` facts; nothing where the rates of error cannot be told.
     """
     labels = _label_counts(answers, graded)
     grid = answers.temperatures
     found = corrected_breaks(answers.correct, answers.replies, grid, labels, threshold, estimator)
-    if np.isnan(found.breaking).all():
+    if np.isnan(found.breaking[known]).all():
         return {}
 
     def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
+        breaking = np.where(known[chosen], breaking, np.nan)
         limited = np.where(np.isinf(breaking), grid[-1], breaking) if unbroken == "bound" else breaking
         scores = [factual_robustness_score(entropy[chosen], limited, d, unbroken) for d in weights]
         broken = breaking[np.isfinite(breaking)]
-        known = breaking[~np.isnan(breaking)]
+        defined = breaking[~np.isnan(breaking)]
         return [
             *map(_mean, scores),
             _mean(broken),
-            float(np.median(known)) if len(known) else np.nan,
-            _mean(np.isinf(known).astype(float)),
+            float(np.median(defined)) if len(defined) else np.nan,
+            _mean(np.isinf(defined).astype(float)),
         ]
 
     drawn = bool(np.all(reply_weights(graded) == 1))

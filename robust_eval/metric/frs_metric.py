@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
@@ -22,6 +23,7 @@ from robust_eval.metric.frs import breaking_temperature, factual_robustness_scor
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
 from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, score_column
+from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import (
     PERSON,
@@ -52,10 +54,18 @@ class Breaks(NamedTuple):
     last: float
     interval: dict[str, Floats]
 
+    def of(self, known: NDArray[np.bool_]) -> "Breaks":
+        """Return the same, where only the facts that are ``known`` (n,) break: the others keep their accuracy alone."""
+        interval = {end: np.where(known, values, np.nan) for end, values in self.interval.items()}
+        return self._replace(breaking=np.where(known, self.breaking, np.nan), interval=interval)
+
 
 @dataclass
 class FactualRobustness:
-    """FRS of every kept question and what the paper reports around it (docs/methods.md, §1)."""
+    """FRS of every known fact and what the paper reports around it (docs/methods.md, §1).
+
+    A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve.
+    """
 
     d: Any = field(default_factory=lambda: [1.0, 2.0, 5.0, 10.0, 50.0])
     """Weights of the entropy: a number or a list of numbers above 0."""
@@ -74,6 +84,7 @@ class FactualRobustness:
 
     axis = "temperature"
     figures = FIGURES
+    curves = (ACCURACY, SURVIVAL)
     reads_labels = False
 
     def __post_init__(self) -> None:
@@ -117,30 +128,32 @@ class FactualRobustness:
         undecided = measured.undecided
         answers = grid(ids, measured.graded, undecided and undecided.temperatures)
         temperatures = answers.temperatures
-        estimates = self._estimates(ids, measured, answers)
+        known = greedy_verdicts(ids, measured.baseline) != 0
+        estimates = {name: each.of(known) for name, each in self._estimates(ids, measured, answers).items()}
         headline, *others = estimates
         breaking = estimates[headline].breaking
-        entropy = self.initial_entropy(ids, measured.baseline)
+        entropy = np.where(known, self.initial_entropy(ids, measured.baseline), np.nan)
         scores = self._scores(entropy, estimates[headline])
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
         result = Score(question_ids=ids, settings=settings, declared=self.figures)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
-        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, seed, SHARE)
+        result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
         result.of_questions["frs"] = _defined(scores[self.d[0]])
         for d, values in scores.items():
-            result.add_share(f"frs.d{d:g}", values, groups, seed)
-        _add_breaks(result, entropy, estimates[headline], temperatures, groups, seed)
+            result.add_share(f"frs.d{d:g}", values, groups)
+        _add_breaks(result, known, entropy, estimates[headline], temperatures, groups, seed)
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
         if undecided is None:  # trials that stopped early are biased, and those above the break were not asked
-            result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups, seed)
-        result.add_curve(SURVIVAL.name, survival, temperatures, groups, seed)
+            result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
+        result.add_curve(SURVIVAL.name, survival, temperatures, groups)
 
         columns = {
             "question_id": ids,
             "question": [question.text for question in questions],
             "type": [question.type for question in questions],
             "category": [question.category for question in questions],
+            "known": known,
             "entropy": entropy,
             "breaking_temperature": breaking,
             **{score_column(d): values for d, values in scores.items()},
@@ -150,7 +163,7 @@ class FactualRobustness:
             if name == "offgrid":
                 for end in ("lower", "upper"):
                     bound = curve_column(ids, measured.curves, temperatures, end)
-                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, seed, SHARE)
+                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
         if measured.uncurved:
             self._add_uncurved(result, measured.uncurved, temperatures)
         result.tables["frs"] = pa.table(columns)
@@ -159,7 +172,7 @@ class FactualRobustness:
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
         _add_types(result, scores[self.d[0]], types, groups, seed)
-        result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types)
+        result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types, groups)
         if undecided is not None:
             result.presentation.left_out = [UNDECIDED]
         return result
@@ -176,14 +189,14 @@ class FactualRobustness:
     ) -> dict[str, Floats]:
         """Add the figures of another way of telling where facts break; return its columns of the table of questions."""
         for d, values in self._scores(entropy, found).items():
-            result.add_share(f"frs.{name}.d{d:g}", values, groups, seed)
+            result.add_share(f"frs.{name}.d{d:g}", values, groups)
         mean, median = (f"frs.{name}.breaking_temperature.{figure}" for figure in ("mean_broken", "median"))
-        result.add_mean(mean, _broken(found.breaking), groups, seed, (0.0, found.last))
+        result.add_mean(mean, _broken(found.breaking), groups, (0.0, found.last))
         result.values[median] = _median(found.breaking)
         result.of_questions[median] = _defined(found.breaking)
         column = f"breaking_temperature_{name}"
         if name != "offgrid":
-            result.add_curve(f"accuracy_{name}", found.accuracy, temperatures, groups, seed, SHARE)
+            result.add_curve(f"accuracy_{name}", found.accuracy, temperatures, groups, SHARE)
         return {column: found.breaking, **{f"{column}_{end}": value for end, value in found.interval.items()}}
 
     def _add_uncurved(self, result: Score, reason: str, temperatures: Floats) -> None:
@@ -205,12 +218,13 @@ class FactualRobustness:
         ids = [question.id for question in questions]
         graded = measured.graded
         add_corrected_curve(found, "accuracy_corrected", ACCURACY.name, questions, graded)
-        entropy = self.initial_entropy(ids, measured.baseline)
+        known = greedy_verdicts(ids, measured.baseline) != 0
         told = break_figures(
             questions,
             graded,
             grid(ids, graded),
-            entropy,
+            known,
+            self.initial_entropy(ids, measured.baseline),
             self.d,
             self.threshold,
             self.estimator,
@@ -290,19 +304,26 @@ def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Fl
 
 
 def _add_breaks(
-    result: Score, entropy: Floats, found: Breaks, temperatures: Floats, groups: Sequence[str] | None, seed: int
+    result: Score,
+    known: NDArray[np.bool_],
+    entropy: Floats,
+    found: Breaks,
+    temperatures: Floats,
+    groups: Sequence[str] | None,
+    seed: int,
 ) -> None:
-    """Add where facts break, how many do, and how that goes with the initial entropy."""
+    """Add where the ``known`` facts break, how many do, and how that goes with the initial entropy."""
     breaking = found.breaking
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-    result.add_share(UNBROKEN.name, unbroken, groups, seed)
-    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, seed, (0.0, found.last))
+    result.add_share(UNBROKEN.name, unbroken, groups)
+    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, found.last))
     result.values["frs.breaking_temperature.median"] = _median(breaking)
     result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
-    result.add_share("frs.entropy.mean", entropy, groups, seed)
+    result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
-    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy).sum()))
+    result.values["frs.count.unknown"] = Estimate(float((~known).sum()))
+    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[known].sum()))
     result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
     result.of_questions |= _joint(entropy, breaking)
 

@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robust_eval.metric.comparison_view import STEPS, ComparisonView
 from robust_eval.metric.estimate import bounds
@@ -12,6 +15,7 @@ from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Floats, Score
+from robust_eval.metric.told_apart import LEVEL, holm
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
 
@@ -133,6 +137,14 @@ FIGURES = (
     Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
     Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
     Figure(
+        "frs.count.unknown",
+        "facts not known",
+        shown=DETAIL,
+        form=".0f",
+        mean=False,
+        left_out="questions asked again are no known facts, since the greedy answer is wrong: they have no FRS",
+    ),
+    Figure(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,
@@ -150,20 +162,23 @@ def presentation(
     temperatures: Sequence[float] | Floats,
     k: int,
     types: Sequence[str] = (),
+    groups: Sequence[str] | None = None,
 ) -> Presentation:
     """Show each question by its score for the smallest d, its ``entropy`` and its ``breaking`` temperature, both (n,).
 
-    ``k`` is the number of tokens that enter the entropy, ``types`` are those of the questions, where they have some.
+    ``k`` is the number of tokens that enter the entropy, ``types`` and ``groups`` are those of the questions, where
+    they have some.
     """
     d, first = next(iter(FRS.among(score.values).items()))
     levels = [float(t) for t in temperatures]
     columns = [
-        Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first]),
+        Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first], of_known=True),
         Column(
             "entropy",
             "H",
             f"initial entropy of the {k} most probable tokens at each position of the greedy answer, 0 to 1",
             entropy,
+            of_known=True,
         ),
         Column(
             "breaking",
@@ -172,16 +187,14 @@ def presentation(
             breaking,
             max(len(f"{t:g}".partition(".")[2]) for t in levels),
             levels,
+            of_known=True,
         ),
     ]
-    frs, kept = score.values[first], len(score.question_ids)
-    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
-    interval += "" if score.n(first) == kept else f", n = {score.n(first):,}"
-    sentence = (
-        f"at rising temperature: their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
-    )
-    claims = [*_half(breaking, levels), *_firmest(score.by_question[first], types)]
+    frs = score.values[first]
+    unknown = score.values.get("frs.count.unknown")
+    known = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
+    sentence = _sentence(score, first, d, known)
+    claims = [*_half(breaking, levels, known), *_firmest(score.by_question[first], types, groups)]
     scale = Scale(
         f"mean Factual Robustness Score (FRS), d = {d:g}",
         frs,
@@ -192,29 +205,67 @@ def presentation(
     return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"], claims, scale)
 
 
-def _half(breaking: Floats, levels: Sequence[float]) -> list[str]:
-    """Say by which temperature half of the facts are lost, or that they are not."""
-    known = breaking[~np.isnan(breaking)]
-    if not len(known):
+def _sentence(score: Score, first: str, d: float, known: int) -> str:
+    """Say the mean of the score ``first``, for d, and how many of the ``known`` facts never broke."""
+    if not known:
+        return "at rising temperature. None of them is known, so there is no FRS."
+    frs = score.values[first]
+    start = ":" if known == len(score.question_ids) else f". {known:,} of them are known:"
+    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
+    interval += "" if score.n(first) == known else f", n = {score.n(first):,}"
+    return (
+        f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
+        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
+    )
+
+
+def _half(breaking: Floats, levels: Sequence[float], known: int) -> list[str]:
+    """Say by which temperature half of the ``known`` facts are lost, or that they are not."""
+    defined = breaking[~np.isnan(breaking)]
+    if not len(defined):
         return []
-    median = float(np.quantile(known, 0.5, method="inverted_cdf"))
+    median = float(np.quantile(defined, 0.5, method="inverted_cdf"))
     if math.isinf(median):
-        return [f"still holds more than half of those facts at t = {levels[-1]:g}"]
-    return [f"has lost half of those facts by t = {median:g}"]
+        return [f"still holds more than half of the {known:,} known facts at t = {levels[-1]:g}"]
+    return [f"has lost half of the {known:,} known facts by t = {median:g}"]
 
 
-def _firmest(scores: Floats, types: Sequence[str]) -> list[str]:
-    """Name the type of questions with the highest mean score, where several have enough facts."""
-    kinds = np.array(types, dtype=object)
-    known = {
-        kind: scores[(kinds == kind) & ~np.isnan(scores)] for kind in dict.fromkeys(types) if kind in QUESTION_TYPES
-    }
-    means = {kind: float(own.mean()) for kind, own in known.items() if len(own) >= FEWEST_OF_TYPE}
-    if len(means) < 2:
+def _firmest(scores: Floats, types: Sequence[str], groups: Sequence[str] | None) -> list[str]:
+    """Name the type of questions whose mean score is above that of each other type with enough facts, by Welch's t test
+    (over groups, where there are some) after Holm's correction for all pairs of types; nothing where none is.
+    """
+    if not any(types):
         return []
-    kind = max(means, key=lambda each: means[each])
-    said = f"{QUESTION_TYPES[kind]} (mean FRS {number(means[kind])}, n = {len(known[kind])})"
-    return [f"holds one kind most firmly, {said}"]
+    kinds, units = np.array(types, dtype=object), np.arange(len(types)) if groups is None else np.asarray(groups)
+    facts = {kind: np.flatnonzero((kinds == kind) & ~np.isnan(scores)) for kind in QUESTION_TYPES}
+    means = {kind: _unit_means(scores[rows], units[rows]) for kind, rows in facts.items()}
+    told = [kind for kind, values in means.items() if len(values) >= FEWEST_OF_TYPE]
+    if len(told) < 2:
+        return []
+    told.sort(key=lambda kind: -means[kind].mean())
+    pairs = list(combinations(told, 2))  # those of the first type are the first of them
+    p_value = max(holm([_welch(means[one], means[other]) for one, other in pairs])[: len(told) - 1].tolist())
+    if not p_value < LEVEL:
+        return []
+    mean, n = number(float(scores[facts[told[0]]].mean())), len(facts[told[0]])
+    tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of kinds"
+    return [f"holds one kind most firmly, {QUESTION_TYPES[told[0]]} (mean FRS {mean}, n = {n}; {tested})"]
+
+
+def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
+    """Return the mean score of each unit."""
+    _, unit = np.unique(units, return_inverse=True)
+    means: Floats = np.bincount(unit, scores) / np.bincount(unit)
+    return means
+
+
+def _welch(one: Floats, other: Floats) -> float:
+    """Return the two-sided p value of Welch's t test; 1 where nothing varies, of which it says nothing."""
+    if max(np.ptp(one), np.ptp(other)) == 0:
+        return 1.0
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
+    return float(stats.ttest_ind(one, other, equal_var=False).pvalue)
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:

@@ -23,7 +23,7 @@ KNOWN_FIGURES = (
     *challenge_presentation.FIGURES,
     *thinking_presentation.FIGURES,
     *profile.FIGURES,
-    greedy.FIGURE,
+    *greedy.FIGURES,
 )
 
 _ADDED = ("holds", "breaks", "measures", "setting", "comparison")

@@ -42,7 +42,7 @@ class ChoiceOrder(Metric):
     """Position bias, and what the form of the choices does, at every temperature apart."""
 
     axis = ORDER
-    figures = FIGURES
+    figures = curves = FIGURES
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError unless there are answers that can be counted."""
@@ -69,19 +69,19 @@ class ChoiceOrder(Metric):
             EVERY: [np.floor(_over_places(np.nanmin, places)) for places in by_temperature.values()],
         }
         for figure, columns in of_all.items():
-            result.add_curve(figure.name, np.column_stack(columns), temperatures, groups, seed)
+            result.add_curve(figure.name, np.column_stack(columns), temperatures, groups)
         for place in range(accuracy.shape[1]):
-            result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups, seed)
+            result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups)
         for place in range(accuracy.shape[1]):
             if not np.isnan(bias[:, place]).all():
-                result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups, seed)
+                result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups)
         asked = self._asked(measured.graded)
         for form in (GIVEN, *FORMS):
             shares = np.column_stack([places.forms[form] for places in by_temperature.values()])
             if len(asked) > 1 and not np.isnan(shares).all():
-                result.add_curve(FORM[form].name, shares, temperatures, groups, seed)
+                result.add_curve(FORM[form].name, shares, temperatures, groups)
         for t, places in by_temperature.items():
-            test = cochran_q(places.first)
+            test = cochran_q(places.first, groups, seed)
             for name, value in test._asdict().items():
                 if name != "questions":
                     result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))
@@ -174,7 +174,7 @@ def _of_places(
     for column, t in enumerate(temperatures):
         for place in range(accuracy.shape[1]):
             values = accuracy[:, place, column]
-            estimate = mean_estimate(values, groups, seed, SHARE)
+            estimate = mean_estimate(values, groups, SHARE)
             bias = score.curves.get(BIAS.name.format(place + 1), {}).get(t, Estimate(math.nan))
             found.append(
                 {

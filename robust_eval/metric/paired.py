@@ -6,14 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.interval import UNKNOWN, Limits, mean_draws, mean_interval, with_width
+from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, mean_interval, paired_share_interval
 
 
 class Difference(NamedTuple):
-    """The mean of the first minus that of the second over n shared questions, with its 95 % interval, if any.
-
-    ``share_above`` is the share of the bootstrap draws that lie above zero; draws at zero count half.
-    """
+    """The mean of the first minus that of the second over n shared questions, with its 95 % interval, if any."""
 
     n: int
     first: float
@@ -21,32 +18,29 @@ class Difference(NamedTuple):
     value: float
     low: float
     high: float
-    share_above: float
 
 
 def paired_difference(
-    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, seed: int = 0, limits: Limits = UNKNOWN
+    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, limits: Limits = UNKNOWN
 ) -> Difference:
-    """Compare two means by a paired bootstrap: questions are resampled, or groups of them, with both their values.
+    """Compare two means over the same questions.
 
-    Where all questions differ alike (identical runs do by 0) the interval is exact
-    (:func:`~robust_eval.metric.interval.alike_interval`).
+    The interval is that of the mean difference (:func:`~robust_eval.metric.interval.mean_interval`); where every value
+    is 0 or 1, Tango's score interval (:func:`~robust_eval.metric.interval.paired_share_interval`).
 
     Parameters
     ----------
     first, second
         (n,) values of the same questions, in the same order. Questions with a NaN on either side are left out.
     groups
-        Labels (n,). Where given, whole groups are resampled.
-    seed
-        Of the resampling.
+        Labels (n,) of questions that depend on one another.
     limits
         The lowest and the highest value that a question can have on either side. Without them questions that all
         differ alike have no interval.
 
     References
     ----------
-    Efron & Tibshirani, An Introduction to the Bootstrap (1993), §8.3 and §13.3. docs/methods.md, §5.
+    docs/methods.md, §5.
 
     Examples
     --------
@@ -55,16 +49,15 @@ def paired_difference(
     """
     one, other, labels = _shared(first, second, groups)
     if len(one) == 0:
-        return Difference(0, *[math.nan] * 6)
+        return Difference(0, *[math.nan] * 5)
     difference = one - other
-    draws = mean_draws(difference, labels, seed)
-    low, high = with_width(*np.quantile(draws, [0.025, 0.975]).tolist())
-    if math.isnan(low):
+    if limits == SHARE and np.isin(one, (0, 1)).all() and np.isin(other, (0, 1)).all():
+        interval = paired_share_interval(difference, labels)
+    else:
         width = limits[1] - limits[0]
-        low, high = mean_interval(difference, (-width, width), labels, seed)
-    share = float((draws > 0).mean() + (draws == 0).mean() / 2)
+        interval = mean_interval(difference, (-width, width), labels)
     means = float(one.mean()), float(other.mean()), float(difference.mean())
-    return Difference(len(one), *means, low, high, share)
+    return Difference(len(one), *means, *interval)
 
 
 class LogRank(NamedTuple):

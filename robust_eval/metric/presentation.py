@@ -14,7 +14,7 @@ class Column:
     """A figure of every question, in the report's table of questions and among the axes of its scatter plot.
 
     ``numbers`` (n,) are NaN where undefined, and inf for a breaking temperature that was not found; ``levels`` are the
-    values that they may have, if these are few.
+    values that they may have, if these are few. ``of_known`` says that facts alone have one that the model knows.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Column:
     numbers: NDArray[np.float64]
     digits: int = 3
     levels: Sequence[float] = ()
+    of_known: bool = False
 
 
 @dataclass(frozen=True)

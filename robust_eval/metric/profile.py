@@ -135,11 +135,11 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
     firm = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
-    score.add_share(FIRM.name, np.where(known, firm, np.nan), groups, seed)
+    score.add_share(FIRM.name, np.where(known, firm, np.nan), groups)
     for figure, name in ((FIRM_IN_ORDER, "orders_right"), (FIRM_IN_DOUBT, "turns_held")):
         if name in values:
             both = known & ~np.isnan(values[name])
-            score.add_share(figure.name, np.where(both, firm & (values[name] == 1), np.nan), groups, seed)
+            score.add_share(figure.name, np.where(both, firm & (values[name] == 1), np.nan), groups)
     pressures = _pressures(values, breaking, sorted(scores["frs"].curves.get(SURVIVAL.name, {})))
     first = _add_first(score, pressures, known, groups, seed)
     for one, other in _PAIRS:
@@ -161,7 +161,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
     every = score.formatted((FIRM_IN_ALL if others else FIRM).name, ".0%")
-    claims = [f"holds {every} of those facts under every pressure"] if known.any() else []
+    claims = [f"holds {every} of the known facts under every pressure"] if known.any() else []
     title = f"All {('three', 'four', 'five', 'six')[len(others)]} methods"
     score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
     return score
@@ -176,10 +176,10 @@ def _add_first(
     first = breaks_first(pressures)
     if len(pressures) > len(METHODS):
         none = np.array([name == "" for name in first])
-        score.add_share(FIRM_IN_ALL.name, np.where(known, none, np.nan), groups, seed)
+        score.add_share(FIRM_IN_ALL.name, np.where(known, none, np.nan), groups)
     for pressure in pressures:
         named = [np.nan if name is None else float(pressure.name in name.split(", ")) for name in first]
-        score.add_share(FIRST[pressure.name].name, np.array(named), groups, seed)
+        score.add_share(FIRST[pressure.name].name, np.array(named), groups)
     return first
 
 

@@ -48,21 +48,19 @@ class Score:
         """Return what the metric declares of the figure of this name; None where it declares nothing."""
         return declared(figure, self.declared)
 
-    def add_mean(
-        self, name: str, values: Floats, groups: Sequence[str] | None, seed: int, limits: Limits | None = None
-    ) -> None:
+    def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, limits: Limits | None = None) -> None:
         """Add a figure that is the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
 
         ``limits`` are the lowest and the highest value that a question can have, where the declaration of the figure
         does not say them. Without them questions that are all alike have no interval.
         """
         limits = self._limits(name) if limits is None else limits
-        self.values[name] = mean_estimate(values, groups, seed, limits)
+        self.values[name] = mean_estimate(values, groups, limits)
         self._add_values(name, values, limits)
 
-    def add_share(self, name: str, values: Floats, groups: Sequence[str] | None, seed: int) -> None:
+    def add_share(self, name: str, values: Floats, groups: Sequence[str] | None) -> None:
         """Add a figure that is the mean of ``values`` (n,) between 0 and 1: a share of questions, or of answers."""
-        self.add_mean(name, values, groups, seed, SHARE)
+        self.add_mean(name, values, groups, SHARE)
 
     def add_curve(
         self,
@@ -70,13 +68,12 @@ class Score:
         values: Floats,
         temperatures: Sequence[float] | Floats,
         groups: Sequence[str] | None,
-        seed: int,
         limits: Limits | None = None,
     ) -> None:
         """Add a figure by temperature: the mean of ``values`` (n, T) over questions, each as :meth:`add_mean` does."""
         limits = self._limits(name) if limits is None else limits
         columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
-        self.curves[name] = {t: mean_estimate(column, groups, seed, limits) for t, column in columns.items()}
+        self.curves[name] = {t: mean_estimate(column, groups, limits) for t, column in columns.items()}
         for t, column in columns.items():
             self._add_values(point(name, t), column, limits)
 
@@ -212,6 +209,11 @@ class Metric(Protocol):
         """What the metric declares of its figures; by default nothing before they are there."""
         return ()
 
+    @property
+    def curves(self) -> Sequence[Figure]:
+        """Which of them there are at each temperature, as far as that is declared; by default none."""
+        return ()
+
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """UserError, before anything is sampled, if a sampler brings no answers that this metric can score."""
 
@@ -301,15 +303,15 @@ def reply_weights(graded: pa.Table) -> Floats:
     return np.ones_like(weight)
 
 
-def mean_estimate(values: Floats, groups: Sequence[str] | None, seed: int, limits: Limits = UNKNOWN) -> Estimate:
-    """Mean over questions, undefined ones (NaN) left out, with its interval, which is exact where all are alike
+def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
+    """Mean over questions, undefined ones (NaN) left out, with its interval
     (:func:`~robust_eval.metric.interval.mean_interval`).
     """
     defined = ~np.isnan(values)
     if not defined.any():
         return Estimate(float("nan"))
     labels = None if groups is None else np.asarray(groups)[defined]
-    return Estimate(float(np.mean(values[defined])), *mean_interval(values[defined], limits, labels, seed))
+    return Estimate(float(np.mean(values[defined])), *mean_interval(values[defined], limits, labels))
 
 
 def estimate(

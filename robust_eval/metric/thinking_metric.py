@@ -18,6 +18,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import nearest_to_one, point
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.score import Floats, Measured, Metric, Score, estimate, question_groups, share_of, verdicts
 from robust_eval.metric.thinking_presentation import (
     ACCURACY,
@@ -88,6 +89,7 @@ class ThoughtAndAnswer(Metric):
 
     axis = THOUGHT
     figures = FIGURES
+    curves = tuple(figure for figure in FIGURES if figure not in (FRS, UNBROKEN, BROKEN_AT))
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -115,7 +117,7 @@ class ThoughtAndAnswer(Metric):
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:
-            result.add_curve(name, np.column_stack(columns), temperatures, groups, seed)
+            result.add_curve(name, np.column_stack(columns), temperatures, groups)
 
         accuracy = np.stack([each.accuracy for each in traced], axis=2)
         add(ACCURACY.name, list(accuracy[:, -1].T))
@@ -192,18 +194,19 @@ class ThoughtAndAnswer(Metric):
         seed: int,
     ) -> None:
         """Add FRS of the answers after thought, whose accuracy (n, T) is a mean over thoughts, with the entropy of the
-        greedy answer.
+        greedy answer, of the facts that the greedy answer has right.
         """
         grid = np.array(temperatures)
-        breaking = breaking_temperature(accuracy, grid, self.threshold)
+        known = greedy_verdicts(result.question_ids, baseline) != 0
+        breaking = _where(known, breaking_temperature(accuracy, grid, self.threshold))
         try:
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of
             entropy = np.full(len(breaking), np.nan)
-        result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups, seed)
-        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups, seed)
+        result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups)
+        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups)
         broken = _where(np.isfinite(breaking), breaking)
-        result.add_mean(BROKEN_AT.name, broken, groups, seed, (0.0, float(grid[-1])))
+        result.add_mean(BROKEN_AT.name, broken, groups, (0.0, float(grid[-1])))
 
 
 def budgets_of(graded: pa.Table) -> list[Budget]:

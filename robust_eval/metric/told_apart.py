@@ -1,12 +1,13 @@
 """Which of several runs differ by more than chance: tests of paired differences, corrected for their number."""
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.interval import ROUNDING
+from robust_eval.metric.interval import ROUNDING, units_and_error
 
 LEVEL = 0.05
 """The p value, corrected for the number of pairs, below which two runs are told apart."""
@@ -15,8 +16,9 @@ LEVEL = 0.05
 def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> float:
     """Return the two-sided p value of the mean of paired differences: a t test, over groups where there are some.
 
-    The variance is that of the mean over groups, with as many degrees of freedom as there are groups less one. Where
-    all units differ alike there is no variance: then the p value is that of the sign test, and 1 where none differs.
+    The variance is that of the mean over groups, with as many degrees of freedom as there are groups less one. The p
+    value is at least 2 · ½^units, that of the sign test of as many units that all differ in one direction: where units
+    differ alike, their variance says nothing. It is 1 where none differs, and never 0.
 
     Parameters
     ----------
@@ -40,20 +42,19 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
     """
     values = np.asarray(differences, dtype=float)
     defined = ~np.isnan(values)
-    labels = np.arange(len(values)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    values, (_, group) = values[defined], np.unique(labels[defined], return_inverse=True)
+    values, labels = values[defined], None if groups is None else np.asarray(groups)[defined]
     if not len(values):
         return math.nan
-    mean, number = float(values.mean()), int(group.max()) + 1
-    sums = np.bincount(group, values - mean)
-    if number == 1 or np.abs(values - mean).max() <= ROUNDING:
-        return 1.0 if abs(mean) <= ROUNDING else min(1.0, 2.0 * 0.5**number)
-    error = math.sqrt(number / (number - 1) * float(sums @ sums)) / len(values)
-    if error == 0:
-        return 1.0 if abs(mean) <= ROUNDING else 0.0
-    from scipy import stats  # it takes half a second, which most runs need not spend
+    mean = abs(float(values.mean()))
+    if mean <= ROUNDING:
+        return 1.0
+    number, error = units_and_error(values, labels)
+    least = max(min(1.0, 2.0 * 0.5**number), sys.float_info.min)
+    if number == 1 or error == 0:
+        return least
+    from scipy.special import stdtr  # it takes a tenth of a second, which most commands need not spend
 
-    return float(2 * stats.t.sf(abs(mean) / error, number - 1))
+    return max(2 * float(stdtr(number - 1, -mean / error)), least)
 
 
 def holm(p_values: Sequence[float]) -> NDArray[np.float64]:

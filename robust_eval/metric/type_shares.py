@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import MANY, RESAMPLES, SHARE, alike_interval, bootstrap, independent, with_width
+from robust_eval.metric.interval import RESAMPLES, SHARE, alike_interval, bootstrap, independent, with_width
 from robust_eval.metric.score import Floats
 
 PAPER_N = 1000
@@ -61,7 +61,7 @@ def type_shares(
     found, bounds = _shares(top, bottom), np.full((len(names), 2), np.nan)
     if len(values) > 1:
         labels = None if groups is None else np.asarray(groups)[known]
-        resamples = RESAMPLES if len(values) < MANY else RESAMPLES // 4  # each sorts all facts
+        resamples = RESAMPLES if len(values) < 5000 else RESAMPLES // 4  # each sorts all facts
         resampled = np.column_stack(bootstrap(shares, values, kind, groups=labels, seed=seed, resamples=resamples))
         at_an_end = np.maximum(*(_membership(each, min(n, len(values) // 2)) for each in (-values, values))) > 0
         for place, (low, high) in enumerate(resampled.tolist()):

@@ -6,8 +6,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.interval import ROUNDING, group_means, mean_interval
+from robust_eval.metric.interval import (
+    ROUNDING,
+    bounded_mean_interval,
+    independent,
+    paired_share_interval,
+    units_and_error,
+)
 
+FEWEST = 30
+"""Minimum number of independent facts on which a PASS may rest."""
 POWER = 0.9
 """How often so many facts as a verdict names decide, where the mean lies one margin away from −margin."""
 CAP = 0.5
@@ -31,20 +39,22 @@ class Verdict(NamedTuple):
     needed: float
 
 
-def verdict(
-    differences: ArrayLike, margin: float, level: float = 0.95, groups: ArrayLike | None = None, seed: int = 0
-) -> Verdict:
+def verdict(differences: ArrayLike, margin: float, level: float = 0.95, groups: ArrayLike | None = None) -> Verdict:
     """Judge whether a figure of the candidate lies below that of the baseline by more than ``margin``.
 
-    It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above, and INCONCLUSIVE where
-    it holds −margin. The interval is the bootstrap's, or exact where all are alike
-    (:func:`~robust_eval.metric.interval.mean_interval`). For questions that are looked at more than once see
-    :func:`confidence_sequence`.
+    It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above and there are
+    :data:`FEWEST` facts (or groups of them), and INCONCLUSIVE otherwise. For questions that are looked at more than
+    once see :func:`confidence_sequence`.
 
-    Facts needed are ((z_{1−α/2} + z_{0.9}) sd / margin)², rounded up, with α = 1 − level: so many decide in 90 % of
-    cases where the true mean is 0, or −2 · margin. With groups, sd² is n times the variance of the mean over groups,
-    so that the number is of facts in such groups. Where all are alike, sd says nothing: the number is that at which
-    their exact interval decides, if further ones are alike as well.
+    Differences of right and wrong (−1, 0, 1) have Tango's interval
+    (:func:`~robust_eval.metric.interval.paired_share_interval`), all others one that allows for a loss that no fact of
+    the sample shows (:func:`~robust_eval.metric.interval.bounded_mean_interval`).
+
+    Facts needed decide in about 90 % of cases where the true mean is 0, or −2 · margin, with α = 1 − level: of right
+    and wrong ((z_{1−α/2} + z_{0.9}) sd / margin)²; of others the n at which margin = 1/n + z_{1−α/2}
+    √(sd²/n + 1/n²) + z_{0.9} sd/√n, whose terms with 1/n are that allowance. With groups, sd² is n times the variance
+    of the mean over groups, so that the number is of facts in such groups. It is never less than the number that
+    decides where no fact differs.
 
     Parameters
     ----------
@@ -55,9 +65,7 @@ def verdict(
     level
         Of the two-sided interval, in (0, 1).
     groups
-        Labels (n,). Where given, whole groups are resampled: questions about one paragraph are not independent.
-    seed
-        Of the resampling.
+        Labels (n,) of questions that depend on one another: those about one paragraph.
 
     Returns
     -------
@@ -87,13 +95,24 @@ def verdict(
     values, labels = values[defined], None if labels is None else labels[defined]
     if len(values) == 0:
         return Verdict("INCONCLUSIVE", *[math.nan] * 4)
-    low, high = mean_interval(values, (-1, 1), labels, seed, level)
-    outcome: Outcome = "FAIL" if high < -margin else "PASS" if low > -margin else "INCONCLUSIVE"
+    low, high = (
+        paired_share_interval(values, labels, level)
+        if _right_or_wrong(values)
+        else bounded_mean_interval(values, (-1.0, 1.0), labels, level)
+    )
+    outcome = outcome_of(low, high, margin, independent(len(values), labels))
     return Verdict(outcome, float(values.mean()), low, high, _needed(values, margin, level, labels))
 
 
+def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
+    """Return the outcome of an interval of the mean difference that rests on so many independent facts."""
+    if high < -margin:
+        return "FAIL"
+    return "PASS" if low > -margin and units >= FEWEST else "INCONCLUSIVE"
+
+
 def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
-    """Return how many facts decide, as :func:`verdict` says; NaN where there is no difference."""
+    """Return the number of facts that decide, as :func:`verdict` has it; NaN where there is no difference."""
     values = _differences(differences)
     defined = ~np.isnan(values)
     if not defined.any():
@@ -102,22 +121,35 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
 
 
 def _needed(values: NDArray[np.float64], margin: float, level: float, labels: NDArray[Any] | None) -> float:
-    """Return how many facts decide."""
+    """Return the number of facts that decide."""
     tail, mean, n = (1 - level) / 2, float(values.mean()), len(values)
-    group = np.arange(n) if labels is None else np.unique(labels, return_inverse=True)[1]
-    number = int(group.max()) + 1
-    if np.ptp(group_means(values, group)) > ROUNDING:
-        variance = number / (number - 1) * float((np.bincount(group, values - mean) ** 2).sum()) / n
-        from scipy import stats  # it takes half a second, which most runs need not spend
+    number, error = units_and_error(values, labels)
+    from scipy import optimize, special  # they take some tenths of a second, which most runs need not spend
 
-        distance = float(stats.norm.isf(tail) + stats.norm.ppf(POWER))
-        return math.ceil(variance * (distance / margin) ** 2)
-    # as of alike_interval: the mean moves by so large a share of what the others can differ at most
-    share = (mean + margin) / (mean + 1) if mean >= -margin else (-margin - mean) / (1 - mean)
-    if share == 0:
-        return math.inf
-    alike = math.floor(math.log(tail) / math.log1p(-share)) + 1
-    return math.ceil(alike * n / number)
+    quantile, power = -float(special.ndtri(tail)), float(special.ndtri(POWER))
+    if number == 1 or error <= ROUNDING:
+        if _right_or_wrong(values) and mean == 0:
+            return math.floor(quantile**2 * (1 - margin) / margin * n / number) + 1
+        # as of alike_interval: the mean moves by so large a share of what the others can differ at most
+        share = (mean + margin) / (mean + 1) if mean >= -margin else (-margin - mean) / (1 - mean)
+        return math.inf if share == 0 else math.ceil((math.floor(math.log(tail) / math.log1p(-share)) + 1) * n / number)
+    deviation = error * math.sqrt(n)
+    if _right_or_wrong(values):
+        return math.ceil(max(((quantile + power) * deviation / margin) ** 2, quantile**2 * (1 - margin) / margin))
+
+    def distance(facts: float) -> float:
+        """Return the distance from 0 to −margin less what so many facts need."""
+        unseen = n / number / facts
+        bound = unseen + quantile * math.sqrt(deviation**2 / facts + unseen**2)
+        return margin - bound - power * deviation / math.sqrt(facts)
+
+    alike = math.log(tail) / math.log1p(-margin) * n / number
+    return math.ceil(max(float(optimize.brentq(distance, 1.0, (20 / margin) ** 2 * n / number)), alike))
+
+
+def _right_or_wrong(values: NDArray[np.float64]) -> bool:
+    """Return whether all differences are those of right and wrong, and some question has none."""
+    return bool(np.isin(values, (-1.0, 0.0, 1.0)).all()) and not values.all()
 
 
 def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

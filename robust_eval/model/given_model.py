@@ -8,6 +8,7 @@ from omegaconf import MISSING
 
 from robust_eval.error import UserError
 from robust_eval.model.config import ModelConfig
+from robust_eval.model.workload import Terms
 
 
 @dataclass
@@ -20,6 +21,12 @@ class GivenModel(ModelConfig):
     name: str = MISSING
     kind: str = MISSING
     settings: Any = None
+    prompt_style: str = "plain"
+    """plain | chat: how the object is asked."""
+
+    def terms(self) -> Terms:
+        """See ModelConfig; only the prompt style of the object is on record."""
+        return Terms(chat=self.prompt_style == "chat")
 
     def identity(self) -> Mapping[str, Any]:
         """Raise UserError: the object is gone with its program."""

@@ -20,7 +20,8 @@ BINS = 10
 
 
 def accuracy_range(axes: Axes, figures: Mapping[str, Estimate]) -> Axes:
-    """Draw from the worst rater's accuracy to the best's, each with its 95 % interval (Cho & Watson, Table 4).
+    """Draw from the share that every rater has right to that which some rater has, each with its 95 % interval (Cho &
+    Watson, Table 4).
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def accuracy_range(axes: Axes, figures: Mapping[str, Estimate]) -> Axes:
     axes.errorbar(value, places, xerr=np.maximum([value - low, high - value], 0), fmt="o", color=BLUE, capsize=3)
     axes.set_yticks(places, names)
     axes.set(xlabel="accuracy, 95 % interval", xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
-    axes.set_title("From the worst rater to the best")
+    axes.set_title("From right with every rater to right with any")
     return axes
 
 

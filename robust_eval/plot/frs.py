@@ -15,7 +15,7 @@ from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
 
 
-def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], threshold: float = 0.5) -> Axes:
+def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate]) -> Axes:
     """Draw the share of right replies at each temperature, with 95 % intervals (Fig. 1).
 
     Parameters
@@ -24,8 +24,6 @@ def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], thre
         Where to draw.
     accuracy
         By temperature, each in [0, 1].
-    threshold
-        The accuracy below which a fact counts as broken: a dashed line.
 
     Examples
     --------
@@ -40,8 +38,6 @@ def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate], thre
     value, low, high = np.array([accuracy[t] for t in temperatures]).T
     axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
     axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
-    axes.axhline(threshold, color=GREY, linestyle="--", linewidth=1)
-    _note_line(axes, threshold, f"a fact breaks below {threshold:g}")
     axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
     _temperature_ticks(axes, temperatures)
     axes.set_title("Accuracy against temperature")

@@ -53,8 +53,9 @@ def prompt_for(
 ) -> Prompt:
     """Return the prompt of a question, or of its rewrite number 1, 2, …; context and choices are never rewritten.
 
-    ``prompts`` names a file of templates (:func:`robust_eval.prompt.templates.read_templates`). With an ``arrangement``
-    the choices stand in its order and form; the exemplars are shown in the same form, and keep their order.
+    ``prompts`` names a file of templates (:func:`robust_eval.prompt.templates.read_templates`). Exemplars have no more
+    choices than the question. With an ``arrangement`` the choices stand in its order and form; the exemplars are shown
+    in the same form, and keep their order.
     """
     templates = read_templates(prompts)
     scenario = templates.of(question.scenario)
@@ -62,7 +63,7 @@ def prompt_for(
     form = None if arrangement is None or arrangement.form == GIVEN else FORMS[arrangement.form]
     exemplars = tuple(
         (_filled(scenario.template, exemplar, form), _signed(str(exemplar["answer"]), form))
-        for exemplar in scenario.exemplars
+        for exemplar in (_with_choices(each, len(question.choices)) for each in scenario.exemplars)
     )
     choices = question.choices if arrangement is None else arrangement.of(question).choices
     shown = {"question": text, "context": question.context, "choices": choices, "options": choices}
@@ -172,6 +173,22 @@ def _filled(template: str, shown: Mapping[str, Any], form: Form | None = None) -
         choices=(form or LINES).shown(shown.get("choices", ())),
         options=(form or OPTIONS).shown(shown.get("options", ())),
     )
+
+
+def _with_choices(exemplar: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return an exemplar of choices with so many at most: the right one and the first others, lettered anew.
+
+    >>> _with_choices({"question": "A unit of time?", "choices": ["metre", "newton", "hour"], "answer": "C"}, 2)
+    {'question': 'A unit of time?', 'choices': ['metre', 'hour'], 'answer': 'B'}
+    """
+    name = next((name for name in ("choices", "options") if name in exemplar), "")
+    answer, choices = str(exemplar["answer"]), exemplar.get(name, ())
+    right = LETTERS.find(answer[:1]) if answer and not answer[1:2].isalnum() else -1
+    if not 0 <= right < len(choices) or not 0 < number < len(choices):
+        return exemplar
+    others = [place for place in range(len(choices)) if place != right]
+    kept = sorted([right, *others[: number - 1]])
+    return {**exemplar, name: [choices[place] for place in kept], "answer": LETTERS[kept.index(right)] + answer[1:]}
 
 
 def _signed(answer: str, form: Form | None) -> str:

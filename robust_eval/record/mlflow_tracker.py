@@ -5,12 +5,14 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Timer
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from robust_eval.error import UserError, first_line
 from robust_eval.record.mlflow_run import MlflowRun, RunOnServer
@@ -27,6 +29,10 @@ SWEEP_FOLDER = "sweep.folder"
 """The tag of the parent run of a sweep: where the folders of its jobs lie."""
 RESERVE = 1 << 20
 """Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
+_RESERVE, _ALIVE = "reserve-", "alive-"
+"""What the names of two files of a run that is being recorded begin with; the second is locked."""
+GONE = "the process that measured was ended from outside"
+"""Why a run is KILLED whose process has ended without a word."""
 LONG = 60.0
 """Seconds after which the use of processor, memory, disk and GPU is recorded with a run, in a store of this machine."""
 _MAKE_UP = (
@@ -92,13 +98,11 @@ class Mlflow:
     def _recorded(
         self, name: str, mlruns: Path, tags: Mapping[str, str]
     ) -> Iterator["MlflowRun | RunOnServer | NothingRecorded"]:
-        mlflow_library()
-        from mlflow.exceptions import MlflowException
-
+        errors = _errors()
         served = (self.uri or "").startswith(("http://", "https://"))
         try:
-            started = self._start(name, mlruns, tags)
-        except (MlflowException, OSError) as problem:
+            started, alive = self._start(name, mlruns, tags, served)
+        except errors as problem:
             if not served:
                 raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
             log.warning("tracking: %s cannot be used: %s", self.uri, first_line(problem))
@@ -108,7 +112,7 @@ class Mlflow:
         if served:
             yield from self._on_server(started)
             return
-        reserve = mlruns / f"reserve-{started.run_id}"
+        reserve = mlruns / f"{_RESERVE}{started.run_id}"
         try:
             reserve.write_bytes(bytes(RESERVE))
             with nullcontext() if SWEEP_FOLDER in tags else self._watched(started.run_id, mlruns):
@@ -117,9 +121,12 @@ class Mlflow:
         except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
             reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
             started.fail(problem)
-            if isinstance(problem, MlflowException | OSError):
+            if isinstance(problem, errors):
                 raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
             raise
+        finally:
+            Path(alive.lock_file).unlink(missing_ok=True)
+            alive.release()
         reserve.unlink()
 
     def _on_server(self, started: "MlflowRun") -> Iterator["RunOnServer"]:
@@ -133,12 +140,19 @@ class Mlflow:
         if run.lost:
             log.warning(_MAKE_UP, self.uri)
 
-    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> "MlflowRun":
-        client, experiment_id = self._experiment(mlruns)
-        from mlflow.tracking.context.registry import resolve_tags
+    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple["MlflowRun", FileLock]:
+        """Return a new run, and a lock that says as long as it is held that somebody records it."""
+        mlruns.mkdir(parents=True, exist_ok=True)
+        with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+            client, experiment_id = self._experiment(mlruns)
+            from mlflow.tracking.context.registry import resolve_tags
 
-        run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
-        return MlflowRun(client, run.info.run_id)
+            run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
+            alive = kept_lock(mlruns / f"{_ALIVE}{run.info.run_id}")
+            if not served:
+                _mark_killed(client, mlruns)
+                alive.acquire()
+        return MlflowRun(client, run.info.run_id), alive
 
     @contextmanager
     def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
@@ -166,15 +180,37 @@ class Mlflow:
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
         """Return a client and the id of the experiment, which is created if it does not exist."""
         mlflow = mlflow_library()
-        mlruns.mkdir(parents=True, exist_ok=True)
-        with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
-            if self.uri is None:
-                _make_database(mlruns / DATABASE)
-            client = mlflow.MlflowClient(self.store(mlruns))
-            found = client.get_experiment_by_name(self.experiment)
-            location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
-            experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
+        if self.uri is None:
+            _make_database(mlruns / DATABASE)
+        client = mlflow.MlflowClient(self.store(mlruns))
+        found = client.get_experiment_by_name(self.experiment)
+        location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
+        experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
         return client, experiment_id
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what is raised where a store cannot be used."""
+    mlflow_library()
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError  # while a database is made, MLflow raises these as they are
+
+    return MlflowException, SQLAlchemyError, OSError
+
+
+def _mark_killed(client: Any, mlruns: Path) -> None:
+    """Mark the runs as KILLED that nobody records any more and that have no end: their processes were killed."""
+    from mlflow.exceptions import MlflowException
+
+    for file in mlruns.glob(f"{_ALIVE}*"):
+        run_id = file.name.removeprefix(_ALIVE)
+        with suppress(Timeout), FileLock(file).acquire(blocking=False):
+            with suppress(MlflowException):  # it was deleted, or is in another store
+                if client.get_run(run_id).info.status == "RUNNING":
+                    client.set_tag(run_id, "error", GONE)
+                    client.set_terminated(run_id, "KILLED")
+            (mlruns / f"{_RESERVE}{run_id}").unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
 
 def store_at(uri: str | None, mlruns: Path) -> str:
@@ -210,5 +246,8 @@ def _make_database(file: Path) -> None:
 
     fresh = file.with_name(f"{file.name}.fresh")
     fresh.unlink(missing_ok=True)
-    mlflow.MlflowClient(f"sqlite:///{fresh.resolve()}").search_experiments(max_results=1)
-    os.replace(fresh, file)
+    try:
+        mlflow.MlflowClient(f"sqlite:///{fresh.resolve()}").search_experiments(max_results=1)
+        os.replace(fresh, file)
+    finally:
+        fresh.unlink(missing_ok=True)

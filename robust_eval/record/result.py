@@ -103,8 +103,9 @@ class Result:
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
         unread = Counter[str]()
         for table in (self.baseline, *self.graded.values()):
-            for reason, weight in zip(table["reason"].to_pylist(), reply_weights(table).tolist(), strict=True):
-                if reason is not None:
+            told = zip(table["reason"].to_pylist(), table["outcome"].to_pylist(), strict=True)
+            for (reason, outcome), weight in zip(told, reply_weights(table).tolist(), strict=True):
+                if reason is not None and outcome != "refused":  # an outcome of its own
                     unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
         stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}

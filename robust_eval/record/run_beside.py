@@ -21,7 +21,7 @@ from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.ending import EndedElsewhereError, Ending, ending
 from robust_eval.record.logged_values import metric_points, question_columns
-from robust_eval.record.mlflow_tracker import import_what_a_run_needs
+from robust_eval.record.mlflow_tracker import GONE, import_what_a_run_needs
 from robust_eval.record.tracker_process import CRASHED, DONE, LOG, REFUSED, TrackerProcess, taken
 from robust_eval.record.tracking import Tracking
 
@@ -132,7 +132,10 @@ def serve(descriptor: int) -> None:
     logging.getLogger().addHandler(answers)
     try:
         import_what_a_run_needs()
-        tracking, name, mlruns, sys.argv[:] = pipe.recv()  # MLflow records what the program is called
+        try:
+            tracking, name, mlruns, sys.argv[:] = pipe.recv()  # MLflow records what the program is called
+        except (EOFError, OSError):  # the run never began
+            os._exit(0)
         with tracking.run(name, mlruns) as record:
             _serve(pipe, answers, record)
         answers.send(DONE, None)
@@ -140,8 +143,6 @@ def serve(descriptor: int) -> None:
         answers.send(DONE, None)
     except UserError as problem:
         answers.send(REFUSED, str(problem))
-    except EOFError:
-        pass  # the run never began
     except Exception as problem:
         answers.send(CRASHED, "".join(traceback.format_exception(problem)))
     os._exit(0)  # nothing is left to be put in order, which takes a while
@@ -153,9 +154,8 @@ def _serve(pipe: Connection, answers: _Answers, record: Any) -> None:
     while True:
         try:
             called, *arguments = pipe.recv()
-        except EOFError:
-            gone = "the process that measured was ended from outside"
-            raise EndedElsewhereError(Ending(gone, gone, "KILLED")) from None
+        except (EOFError, OSError):  # the latter where it left answers unread
+            raise EndedElsewhereError(Ending(GONE, GONE, "KILLED")) from None
         if called == _END:
             return
         if called == _FAIL:

@@ -105,7 +105,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
 )
 def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
-    plot.frs.accuracy_by_temperature(axes, run.curves["accuracy"], run.settings["metric.frs.threshold"])
+    plot.frs.accuracy_by_temperature(axes, run.curves["accuracy"])
 
 
 @_entry(
@@ -210,22 +210,22 @@ def frs_density(axes: Axes, run: Findings) -> None:
 
 
 @_entry(
-    "From the worst rater to the best",
-    "The distance from worst to best is what the wording decides; a vote above the original question says that asking "
-    "in several ways pays.",
+    "From right with every rater to right with any",
+    "The distance from the first to the last is what the wording decides; a vote above the original question says that "
+    "asking in several ways pays.",
     "Cho & Watson, Table 4",
     lambda run: "agreement" in run.tables,
 )
 def accuracy_range(axes: Axes, run: Findings) -> None:
-    """Accuracy of the best rater, the vote, the original question, all raters together and the worst rater, with 95 %
-    intervals.
+    """Share of questions that some rater has right, the vote, the original question, all raters on average, and every
+    rater, with 95 % intervals.
     """
     called = {
-        "best rater": "best",
+        "some rater": "best",
         "vote": "plurality",
         "original question": "accuracy",
-        "all raters": "difficulty",
-        "worst rater": "worst",
+        "mean of the raters": "difficulty",
+        "every rater": "worst",
     }
     curves = {name: run.curves[f"agreement.{figure}"] for name, figure in called.items()}
     plot.agreement.accuracy_range(axes, {name: curve[nearest_to_one(curve)] for name, curve in curves.items()})

@@ -15,11 +15,12 @@ from robust_eval.metric.interval import SHARE, Limits, independent
 from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
 from robust_eval.metric.told_apart import LEVEL, holm, paired_p_value
 from robust_eval.metric.verdict import facts_needed
+from robust_eval.report.contrast import contrast
 from robust_eval.report.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
-from robust_eval.report.wording import few
+from robust_eval.report.wording import FEWEST, few
 
 MARGIN = 0.02
 """The difference of which a comparison says how many questions would decide whether it is there."""
@@ -34,7 +35,9 @@ class Pair(NamedTuple):
     temperatures are missing or come from different grids.
     ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline; ``told_apart``
     says whether it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is how many questions
-    decide whether they differ by :data:`MARGIN`; NaN where the headline is no share.
+    decide whether they differ by :data:`MARGIN`; NaN where the headline is no share. ``unjudged`` says why there is no
+    verdict: the same answers are ``scored`` differently; these are scored differently (``rescored``), and others as
+    well; the distribution is ``truncated`` differently; or questions are too ``few``.
     """
 
     first: int
@@ -49,6 +52,7 @@ class Pair(NamedTuple):
     corrected: float = math.nan
     told_apart: bool = False
     needed: float = math.nan
+    unjudged: str = ""
 
     @property
     def headline(self) -> str | None:
@@ -120,7 +124,7 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     names = Labels(measurements, ignored=scoring_settings(measurements))
     places = combinations(range(len(measurements)), 2)
     compared = [_pair(measurements, first, second) for first, second in places]
-    pairs = _corrected([pair for pair in compared if pair is not None])
+    pairs = _corrected(_rescored([pair for pair in compared if pair is not None], measurements))
     return Comparison(
         distinct,
         Labels(distinct).whole,
@@ -174,13 +178,38 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     leading = next(iter(_leading(one, differences)), None)
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan
+    kind = contrast(one, other).kind
+    unjudged = kind if kind in ("scored", "truncated") else ""
     if headline is not None:
         apart = one.values(headline)[rows] - other.values(headline)[other_rows]
         p_value = paired_p_value(apart, groups)
         if _either(one, other, headline) == SHARE:
             needed = facts_needed(apart, MARGIN, groups)
+        defined = ~np.isnan(apart)
+        if not unjudged and independent(int(defined.sum()), _chosen(groups, defined)) < FEWEST:
+            unjudged = "few"
     both_kept = int(kept.sum()), int(other_kept.sum())
-    return Pair(first, second, both_kept, shared, units, differences, log_rank, leading, p_value, needed=needed)
+    return Pair(
+        *(first, second, both_kept, shared, units, differences, log_rank, leading),
+        p_value=p_value,
+        needed=needed,
+        unjudged=unjudged,
+    )
+
+
+def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> list[Pair]:
+    """Return the pairs, without a verdict on other answers that are scored differently where the same ones are: the
+    scoring that takes most for right would be ahead.
+    """
+    several = {place for pair in pairs if pair.unjudged == "scored" for place in pair[:2]}
+    return [
+        pair._replace(unjudged="rescored")
+        if not pair.unjudged
+        and several & {*pair[:2]}
+        and contrast(measurements[pair.first], measurements[pair.second]).rescored
+        else pair
+        for pair in pairs
+    ]
 
 
 def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
@@ -191,10 +220,10 @@ def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
 
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with p values corrected for the number of those that have the same headline."""
+    """Return the pairs with p values corrected for the number of those with a verdict by the same headline."""
     found = list(pairs)
     for figure in {pair.headline for pair in pairs if pair.headline}:
-        family = [place for place, pair in enumerate(pairs) if pair.headline == figure]
+        family = [place for place, pair in enumerate(pairs) if pair.headline == figure and not pair.unjudged]
         corrected = holm([pairs[place].p_value for place in family]).tolist()
         for place, p_value in zip(family, corrected, strict=True):
             difference = pairs[place].differences[figure]

@@ -77,14 +77,16 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
     for dataset, end in zip(datasets, ends, strict=True):
         yield from _curves(compared, dataset, end)
     if compared.types:
-        shares = {pooled.subject: share_estimates(pooled.shares) for pooled in compared.types}
+        ranked = [(pooled.subject, share_estimates(pooled.shares)) for pooled in compared.types]
+        shares = {subject: found for subject, found in ranked if found}
         caption = "Question types among the most robust facts"
-        yield Drawing(
-            "most_robust_by_type",
-            "question_types",
-            caption,
-            lambda axes: plot.most_robust_by_type(axes, shares, caption),
-        )
+        if shares:
+            yield Drawing(
+                "most_robust_by_type",
+                "question_types",
+                caption,
+                lambda axes: plot.most_robust_by_type(axes, shares, caption),
+            )
     yield from _differences(compared)
     yield from _by_dataset(compared)
     for dataset, end in zip(datasets, ends, strict=True):

@@ -88,8 +88,7 @@ def runs_table(compared: Comparison) -> Table:
         "Runs",
         header,
         rows,
-        note="With 95 % intervals, of means over questions by the bootstrap; exact where all are alike. n is how many "
-        "questions a figure rests on. ↑: more is better, ↓: less is better.",
+        note="With 95 % intervals. n is how many questions a figure rests on. ↑: more is better, ↓: less is better.",
     )
 
 
@@ -208,7 +207,7 @@ def _scenario_table(compared: Comparison) -> Table:
 
 def pair_table(compared: Comparison) -> Table:
     """Return each pair in one row: the first of the scores that both have, and the log-rank test."""
-    header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "draws above 0"]
+    header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows = []
     for pair in compared.pairs:
@@ -218,7 +217,7 @@ def pair_table(compared: Comparison) -> Table:
         difference, test = pair.differences[name], pair.log_rank
         cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
         cells += [Cell(compared.words(name)), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
-        cells += [_difference(difference, difference.n), Cell(_share(difference.share_above))]
+        cells += [_difference(difference, difference.n), Cell(number(pair.p_value, ".2g"))]
         if test is None:
             cells += [Cell("")] * 4
         else:
@@ -226,9 +225,10 @@ def pair_table(compared: Comparison) -> Table:
             cells.append(Cell(number(test.p_value, ".2g")))
         rows.append(cells)
     note = (
-        "Over the facts that both kept, where each kept its own: a paired bootstrap over questions (95 % interval, "
-        "share of the draws above 0), and the log-rank test of the breaking temperatures (or turns of doubt), "
-        "stratified by question: it rests on the facts that break earlier in one than in the other."
+        "Over the facts that both kept, where each kept its own: the mean difference with its 95 % interval and the p "
+        "value of a paired t test, over questions or groups of them; then the log-rank test of the breaking "
+        "temperatures (or turns of doubt), stratified by question: it rests on the facts that break earlier in one "
+        "than in the other."
     )
     if len(rows) > 1:
         note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."
@@ -244,11 +244,10 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
             Cell(number(difference.first)),
             Cell(number(difference.second)),
             _difference(difference),
-            Cell(_share(difference.share_above)),
         ]
         for name, difference in pair.differences.items()
     ]
-    header = ["figure", "shared questions", "first", "second", "first minus second", "draws above 0"]
+    header = ["figure", "shared questions", "first", "second", "first minus second"]
     note = "Each figure over the questions that have it in both."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
@@ -346,7 +345,3 @@ def _difference(difference: Difference, n: int | None = None) -> Cell:
         low, high = signed(difference.low), signed(difference.high)
         said.insert(0, f"{low} to {high}" if low != high else bounds(difference.low, difference.high, "+.3f"))
     return Cell(signed(difference.value), ", ".join(said))
-
-
-def _share(share: float) -> str:
-    return number(share, ".1%")

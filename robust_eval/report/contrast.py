@@ -9,6 +9,11 @@ _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_
 """How the settings begin that decide what is made of answers, and not which answers come."""
 _NUMBERS = (".trials", ".rewrites")
 """How the settings end that say how many answers each question gets."""
+_TRUNCATION = (
+    *("preset", "top_k", "top_p", "min_p", "top_a", "top_n_sigma", "tfs_z", "typical", "typical_p"),
+    *("epsilon_cutoff", "eta_cutoff"),
+)
+"""The last names of the settings of a model that cut the distribution from which answers are drawn."""
 _CAUTIONS = {
     "Servers": ("model.base_url",),
     "Prompts": ("model.prompt_style", "model.chat_template.", ".prompts"),
@@ -22,10 +27,15 @@ Differing = Mapping[str, Sequence[Any]]
 
 
 class Contrast(NamedTuple):
-    """What differs between two runs: ``kind`` is repeated | seed | scored | number | other."""
+    """What differs between two runs: ``kind`` is repeated | seed | truncated | scored | number | other."""
 
     kind: str
     settings: Differing
+
+    @property
+    def rescored(self) -> bool:
+        """Whether answers are scored differently, beside whatever else differs."""
+        return any(name.startswith(_SCORING) for name in self.settings)
 
     @property
     def words(self) -> str:
@@ -39,6 +49,8 @@ def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
     Answers are the same where nothing differs that decides which come, and all greedy answers agree that both have.
     """
     settings = differing([one, other])
+    if cut := truncation(settings):
+        return Contrast("truncated", cut)
     if not settings:
         return Contrast("repeated", settings)
     if set(settings) == {"seed"}:
@@ -50,6 +62,12 @@ def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
     if all(name.endswith(_NUMBERS) for name in settings):
         return Contrast("number", settings)
     return Contrast("other", settings)
+
+
+def truncation(settings: Differing) -> Differing:
+    """Return those settings that cut the distribution from which answers are drawn."""
+    cut = {name: values for name, values in settings.items() if name.startswith("model.")}
+    return {name: values for name, values in cut.items() if name.rpartition(".")[2] in _TRUNCATION}
 
 
 def differing(runs: Sequence[FinishedRun]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from robust_eval.metric.figure import as_json, declared, from_json
 from robust_eval.metric.score import Score
 from robust_eval.record.run_folder import FIGURES, REPORT, SUMMARY
 from robust_eval.report.page import CORRECTED_PART, corrected_part
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.file_limits import OF_RUN, read_json
 
 
 def write_corrected(folder: Path, score: Score) -> None:
@@ -21,8 +21,8 @@ def write_corrected(folder: Path, score: Score) -> None:
     UserError where a file is damaged.
     """
     try:
-        summary = dict(parsed_json((folder / SUMMARY).read_text(encoding="utf-8")))
-        known = from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8")))
+        summary = dict(read_json(folder / SUMMARY, OF_RUN))
+        known = from_json(read_json(folder / FIGURES, OF_RUN))
     except (OSError, ValueError, TypeError, KeyError) as problem:
         raise UserError(f"{folder} cannot be read: its {SUMMARY} or {FIGURES} is damaged") from problem
     kept = {name: value for name, value in summary.items() if not _corrected(name, score)}

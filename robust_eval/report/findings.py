@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
@@ -17,6 +16,7 @@ from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Floats
 from robust_eval.record.result import Result
 from robust_eval.report.finished_runs import read_run
+from robust_eval.runtime.file_limits import read_parquet
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TablesIn(Mapping[str, pa.Table]):
         if name not in self._read:
             file = self._files[name]
             try:
-                self._read[name] = pq.read_table(file)
+                self._read[name] = read_parquet(file)
             except (OSError, pa.ArrowInvalid) as problem:
                 raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
         return self._read[name]

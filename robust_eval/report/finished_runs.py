@@ -32,7 +32,8 @@ from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.report.question_status import verdict
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.file_limits import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
+from robust_eval.runtime.file_limits import QUESTIONS as TABLE_OF_QUESTIONS
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""
@@ -195,7 +196,8 @@ def kept_nothing(folder: Path) -> bool:
     """
     if (folder / SUMMARY).is_file() or not (folder / QUESTIONS).is_file():
         return False
-    kept = _damaged(str(folder), QUESTIONS, lambda: pq.read_table(folder / QUESTIONS, columns=["kept"]))
+    file = folder / QUESTIONS
+    kept = _damaged(str(folder), QUESTIONS, lambda: read_parquet(file, ["kept"], TABLE_OF_QUESTIONS))
     return not any(kept["kept"].to_pylist())
 
 
@@ -213,13 +215,13 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
     settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
     if (folder / LOADED).is_file():
-        found = _damaged(called, LOADED, lambda: dict(parsed_json((folder / LOADED).read_text(encoding="utf-8"))))
+        found = _damaged(called, LOADED, lambda: dict(read_json(folder / LOADED, OF_RUN)))
         settings |= {name: value for name, value in found.items() if settings.get(name) == AUTO}
     numbers: dict[str, float] = {}
     if not without_summary:
-        numbers = _damaged(called, SUMMARY, lambda: _numbers((folder / SUMMARY).read_text(encoding="utf-8")))
+        numbers = _damaged(called, SUMMARY, lambda: _numbers(read_json(folder / SUMMARY, OF_RUN)))
     figures, of_questions = _figures(numbers), _damaged(called, SUMMARY, lambda: _of_questions(numbers))
-    questions = _damaged(called, QUESTIONS, lambda: pq.read_table(folder / QUESTIONS))
+    questions = _damaged(called, QUESTIONS, lambda: read_parquet(folder / QUESTIONS, None, TABLE_OF_QUESTIONS))
     questions = questions.rename_columns([*map(present_name, questions.column_names)])
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
@@ -230,14 +232,12 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
     declarations: Sequence[Figure] = KNOWN_FIGURES
     if (folder / FIGURES).is_file():
-        declarations = _damaged(
-            called, FIGURES, lambda: completed(from_json(parsed_json((folder / FIGURES).read_text(encoding="utf-8"))))
-        )
+        declarations = _damaged(called, FIGURES, lambda: completed(from_json(read_json(folder / FIGURES, OF_RUN))))
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
     certain = None
     if (folder / REPLY_CERTAINTY).is_file():
         columns = ["temperature", "certainty_from", "right", "wrong"]
-        certain = _damaged(called, REPLY_CERTAINTY, lambda: pq.read_table(folder / REPLY_CERTAINTY).select(columns))
+        certain = _damaged(called, REPLY_CERTAINTY, lambda: read_parquet(folder / REPLY_CERTAINTY, columns))
     run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page, certain)
     for figure in run.measured:
         if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
@@ -249,15 +249,15 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
     """Return what ``read`` returns; UserError where it finds something else than such a file."""
     try:
         return read()
+    except UserError as problem:
+        raise UserError(f"{called} cannot be read: {problem}") from problem
     except (OSError, ArithmeticError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
         raise UserError(f"{called} cannot be read: its {file} is damaged") from problem
 
 
-def _numbers(text: str) -> dict[str, float]:
+def _numbers(summary: dict[str, float | None]) -> dict[str, float]:
     """Return the numbers of a summary, NaN where it has none, under the names that they have by now."""
-    return {
-        present_name(name): math.nan if number is None else float(number) for name, number in parsed_json(text).items()
-    }
+    return {present_name(name): math.nan if number is None else float(number) for name, number in summary.items()}
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
@@ -277,6 +277,7 @@ def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
 def _greedy(file: Path) -> dict[str, GreedyAnswer]:
     """Return the greedy answers among graded ones, by question id."""
     columns = ["question_id", "text", "correct", "outcome"]
+    refuse_bomb(file, [*columns, SAMPLER], ANSWERS)
     table = pq.read_table(file, columns=columns, filters=[(SAMPLER, "==", GREEDY)])
     return {
         question_id: GreedyAnswer(text, verdict(correct, outcome))

@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from robust_eval.answer import rows
 from robust_eval.reader.base import NOT_ENDED
 from robust_eval.record.result import Result
+from robust_eval.report.question_details import cut
 from robust_eval.report.question_status import WHY_NOT, standings
+from robust_eval.report.wording import FEWEST
 
-_NO_ANSWER = {
-    "filtered_prompt": "prompts filtered",
-    "filtered_reply": "replies filtered",
-    "refused": "refused",
-    "error": "failed",
-}
+LONGEST = 100
+"""Characters of a question and of an answer in the list of what is not known."""
+_NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies filtered", "error": "failed"}
 
 
 def left_out(result: Result) -> Iterator[str]:
@@ -49,6 +49,20 @@ def _not_asked_again(result: Result) -> Iterator[str]:
         yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
 
 
+def not_known(result: Result) -> Iterator[str]:
+    """Yield each question whose greedy answer is no right one, with that answer, where so few were asked that a person
+    wants to see them.
+    """
+    if len(result.asked) >= FEWEST:
+        return
+    answers = dict(rows(result.baseline, "question_id", "text"))
+    for question, standing in zip(result.asked, standings(result), strict=True):
+        if standing.endswith((", wrong", "no exact match")):
+            why = "no exact match" if standing.endswith("match") else "not known"
+            asked, answer = (cut(" ".join(text.split()), LONGEST) for text in (question.title, answers[question.id]))
+            yield f"{why}: {asked} → {answer}"
+
+
 def unasked(result: Result) -> str:
     """Say how many questions a run left unasked because of ``until``; empty where it asked all."""
     if not result.unasked:
@@ -65,15 +79,21 @@ def unanswered(counts: Mapping[str, float]) -> str:
     """Return what brought no answer, by stage (Cho & Watson, §6.4); empty where everything did."""
     said = []
     for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
-        found = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in _NO_ANSWER.items()}
+        lacking = _NO_REPLY | (
+            {"refused": "refused"} if prefix == "rewriting." else {}
+        )  # no answer is looked for there
+        found = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in lacking.items()}
         if some := ", ".join(f"{count:g} {words}" for words, count in found.items() if count):
             said.append(f"{stage}: {some}")
     return "; ".join(said)
 
 
 def unread(counts: Mapping[str, float]) -> str:
-    """Return how many replies have no answer that could be read, and why; empty where all have one."""
+    """Return how many replies, greedy and sampled, answer nothing, and why; empty where all have an answer."""
     found = {name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")}
+    for outcome in ("refused", "empty"):
+        if number := counts.get(f"greedy.outcomes.{outcome}", 0) + counts.get(f"outcomes.{outcome}", 0):
+            found[outcome] = number
     if not found:
         return ""
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in found.items())
@@ -83,7 +103,8 @@ def unread(counts: Mapping[str, float]) -> str:
         if room
         else ""
     )
-    return f"{_counted(sum(found.values()), 'reply', 'replies')}, none of which counts as right ({reasons}){remedy}"
+    number = sum(found.values())
+    return f"{number:,.0f} of the greedy and sampled replies, none of which counts as right ({reasons}){remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

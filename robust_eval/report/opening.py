@@ -1,19 +1,23 @@
 """What a comparison says first: which of two runs is ahead, or that it cannot be told; of many runs a ranking."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from robust_eval.metric.figure import Figure
 from robust_eval.metric.told_apart import LEVEL, alike_groups
 from robust_eval.report.comparison import MARGIN, Comparison, Pair
-from robust_eval.report.contrast import cautions, contrast, differing
+from robust_eval.report.contrast import cautions, contrast, differing, truncation
 from robust_eval.report.finished_runs import scoring_settings
 from robust_eval.report.wording import FEWEST
 from robust_eval.runtime.rounding import number, signed
 
 FEW = 3
 """Pairs that have a sentence each; of more there is a ranking."""
+NOT_FIRMER = "their scores say nothing about which model is firmer."
+TRUNCATED = (
+    "cutting off the tail that high temperatures draw from changes what is measured, and no model is firmer for it."
+)
 
 
 class Ranked(NamedTuple):
@@ -36,11 +40,18 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
     said, rankings = alike if len(compared.measurements) == 1 else [], list[Ranking]()
     for figure in dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline):
         pairs = [pair for pair in compared.pairs if pair.headline == figure]
+        judged = [pair for pair in pairs if not pair.unjudged]
         if len(pairs) <= FEW:
-            said += [_verdict(compared, pair, len(pairs)) for pair in pairs]
-        else:
-            rankings.append(_ranking(compared, figure, pairs))
-            said.append(rankings[-1].said)
+            pairs.sort(key=lambda pair: pair.unjudged != "scored")
+            said += [_verdict(compared, pair, len(judged)) for pair in pairs]
+            continue
+        said += _without_verdict(compared, [pair for pair in pairs if pair.unjudged])
+        for joined in _joined(judged):
+            if len(joined) <= FEW:
+                said += [_verdict(compared, pair, len(judged)) for pair in joined]
+            else:
+                rankings.append(_ranking(compared, figure, joined))
+                said.append(rankings[-1].said)
     by_number = [about.by_number for about in _headlines(compared) if about.by_number]
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
@@ -69,11 +80,53 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
         which = f"Runs that differ in {named} alone" if named else "Some runs"
         yield f"{which} are the same answers scored differently, and stand here as one."
         return
-    values = ", ".join(f"{name}={' and '.join(dict.fromkeys(map(str, each)))}" for name, each in settings.items())
+    values = _listed(settings)
     yield (
         f"These {len(compared.runs)} runs are the same answers scored differently{f' ({values})' if values else ''}: "
-        "their scores say nothing about which model is firmer."
+        f"{NOT_FIRMER}"
     )
+
+
+def _joined(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Return the pairs in parts that have no measurement in common."""
+    parts: list[list[Pair]] = []
+    for pair in pairs:
+        touched = [part for part in parts if any({*pair[:2]} & {*other[:2]} for other in part)]
+        parts = [part for part in parts if part not in touched]
+        parts.append([*(other for part in touched for other in part), pair])
+    return parts
+
+
+def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
+    """Say of many pairs why there is no verdict on them, those of the same answers first."""
+    of = {kind: [pair for pair in pairs if pair.unjudged == kind] for kind in ("scored", "truncated", "few")}
+    scored = [
+        _listed(
+            differing(
+                [compared.measurements[place] for place in sorted({place for pair in part for place in pair[:2]})]
+            )
+        )
+        for part in _joined(of["scored"])
+    ]
+    for values in dict.fromkeys(scored):
+        yield (
+            f"Runs that differ in scoring alone ({values}) are the same answers: {NOT_FIRMER} Others are compared "
+            "where both are scored alike."
+        )
+    if of["truncated"]:
+        places = sorted({place for pair in of["truncated"] for place in pair[:2]})
+        values = _listed(truncation(differing([compared.measurements[place] for place in places])))
+        yield f"Truncation differs ({values}): {TRUNCATED} Those that differ in it are not ranked against one another."
+    if of["few"]:
+        yield (
+            f"There is no verdict on {len(of['few'])} of the pairs, which share fewer than {FEWEST} independent "
+            "questions."
+        )
+
+
+def _listed(settings: Mapping[str, Sequence[object]]) -> str:
+    """Return settings with their different values: "metric.frs.d=1 and 5"."""
+    return ", ".join(f"{name}={' and '.join(dict.fromkeys(map(str, each)))}" for name, each in settings.items())
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
@@ -82,11 +135,15 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
     if pair.headline and not pair.differences[pair.headline].n:
         return f"{first} and {second} cannot be compared: no question has {compared.words(pair.headline)} in both."
-    start = {
+    cause = {
+        "few": f"{first} and {second} share too few independent questions for a verdict ({FEWEST} are needed).",
+        "rescored": f"{first} and {second} are scored differently as well: there is no verdict.",
+    }.get(pair.unjudged)
+    start = cause or {
         "repeated": f"{first} and {second} have the same settings; what differs is the machine, the version or chance.",
         "seed": f"{first} and {second} differ in nothing but the seed: what lies between them is chance.",
-        "scored": f"{first} and {second} are the same answers scored differently ({found.words}): their scores say "
-        "nothing about which model is firmer.",
+        "scored": f"{first} and {second} are the same answers scored differently ({found.words}): {NOT_FIRMER}",
+        "truncated": f"{first} and {second} are truncated differently ({found.words}): {TRUNCATED}",
         "number": f"{first} and {second} differ in nothing but the number of answers ({found.words}), which moves "
         "figures by itself.",
     }.get(found.kind)
@@ -129,7 +186,9 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
         values, bounds, sign = values[::-1], (-found.high, -found.low), -1
     interval = "" if math.isnan(found.low) else f"95 % interval {signed(bounds[0])} to {signed(bounds[1])}, "
     corrected = (
-        "" if family == 1 else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
+        ""
+        if family == 1 or pair.unjudged
+        else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
     )
     one, other = map(number, values)
     if one == other and signed(found.value) != signed(0.0):

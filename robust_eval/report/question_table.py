@@ -79,5 +79,6 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
         "about": column.about,
         "digits": column.digits,
         "levels": list(column.levels),
+        "ofKnown": column.of_known,
         "numbers": [None if np.isnan(value) else "Infinity" if np.isinf(value) else value for value in numbers],
     }

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from robust_eval.metric.agreement_metric import of_scenario
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import curve_and_temperature, point
-from robust_eval.metric.interval import mean_draws, with_width
-from robust_eval.metric.score import Floats, mean_estimate
+from robust_eval.metric.score import mean_estimate
 from robust_eval.report.finished_runs import FinishedRun
 
 
@@ -37,11 +36,11 @@ class ScenarioRow(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A figure of ``n`` questions; if it is a mean over them, with that of each bootstrap draw."""
+    """A figure of ``n`` questions, and whether it is a mean over them."""
 
     n: int
     estimate: Estimate
-    draws: Floats | None = None
+    mean: bool = False
 
 
 class Part(NamedTuple):
@@ -67,7 +66,7 @@ def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets
             for run, dataset in own:
                 asked = np.array([kind == scenario for kind in run.questions["scenario"].to_pylist()])
                 if asked.any():
-                    parts.append(_part(run, scenario, dataset, asked, seed=len(parts)))
+                    parts.append(_part(run, scenario, dataset, asked))
         rows += with_averages(subject, parts)
     return rows
 
@@ -90,17 +89,16 @@ def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
         yield from _averages(subject, "total", parts)
 
 
-def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_], seed: int) -> Part:
-    """Return the telling figures over some questions of a run, drawn independently of those under other seeds."""
+def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_]) -> Part:
+    """Return the telling figures over some questions of a run."""
     groups = run.groups()
     figures: dict[str, Found] = {}
     for name in run.telling:
         values = run.values(name)
         defined = asked & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
-        estimate = mean_estimate(values[defined], labels, run.settings["seed"], run.limits(name))
-        draws = mean_draws(values[defined], labels, seed)
-        figures[name] = Found(int(defined.sum()), estimate, draws)
+        estimate = mean_estimate(values[defined], labels, run.limits(name))
+        figures[name] = Found(int(defined.sum()), estimate, mean=True)
     kept = int((asked & run.kept()).sum())
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
@@ -133,19 +131,17 @@ def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[Sc
 def _mean(figures: Sequence[Found], weights: Sequence[float]) -> Estimate:
     """Return the weighted mean of independent figures, with its 95 % interval.
 
-    Of means over questions that is the bootstrap's. Where there are no draws (κ, α), or all are alike, the bounds are
-    the means of the figures' bounds; none where one of them has none. Independent figures would allow a narrower one,
-    but no simple rule covers: Feldt's law of α is too skewed with few raters (recovering variances from the intervals,
-    as Zou, Huang & Zhang, 2009, do for proportions, covers 85 to 95 % for 95 %).
+    Of means over questions the distance of each bound is the root of the summed squares of the figures' own distances,
+    by their weights (Zou, Huang & Zhang, Computational Statistics & Data Analysis 53, 2009). Of κ and α the bounds are
+    the means of the figures' bounds: there that rule covers 85 to 95 % for 95 %, as Feldt's law of α is too skewed with
+    few raters. There are none where one of the figures has none.
     """
     if not figures:
         return Estimate(math.nan)
     share = np.array(weights) / sum(weights)
     value, low, high = np.array([figure.estimate for figure in figures]).T
     mean = float(share @ value)
-    draws = [figure.draws for figure in figures if figure.draws is not None]
-    if len(draws) == len(figures):
-        bounds = with_width(*np.quantile(share @ np.stack(draws), [0.025, 0.975]).tolist())
-        if not math.isnan(bounds[0]):
-            return Estimate(mean, *bounds)
+    if all(figure.mean for figure in figures):
+        below, above = (float(np.linalg.norm(share * (value - bound))) for bound in (low, high))
+        return Estimate(mean, mean - below, mean + above)
     return Estimate(mean, float(share @ low), float(share @ high))

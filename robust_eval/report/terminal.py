@@ -13,10 +13,10 @@ from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
-from robust_eval.report.left_out import unanswered, unasked, unread
+from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.uncertain import remedy, uncertain
-from robust_eval.report.warnings import of_draws
+from robust_eval.report.warnings import of_draws, of_letters
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
@@ -41,7 +41,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(warning)
     if said := unasked(result):
         console.print(said)
-    for warned in of_draws(result):
+    for warned in (*of_letters(result), *of_draws(result)):
         console.print(f"{warned.what} {warned.mend}")
     for score in result.scores.values():
         print_tables(score, console)
@@ -54,6 +54,8 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"no answer: {lacking}")
     if said := unread(counts):
         console.print(f"no answer found in {said}")
+    for unknown in not_known(result):
+        console.print(unknown)
     if said := uncertain(counts):
         console.print(f"{said}; {remedy(result, str(folder))}")
     console.print(f"report:  {folder / 'report.html'}")

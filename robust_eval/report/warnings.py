@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from robust_eval.metric.greedy import dominant_letter
 from robust_eval.record.result import Result
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.uncertain import remedy, uncertain
@@ -25,6 +26,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     counts = result.counts()
     if said := few_kept(result):
         yield Warned(said, "More questions mend it: dataset.limit, or another data set.")
+    yield from of_letters(result)
     yield from of_draws(result)
     came = sum(value for name, value in counts.items() if name.startswith("outcomes."))
     cut = counts["replies.cut"]
@@ -45,6 +47,16 @@ def warnings(result: Result) -> Iterator[Warned]:
         yield Warned(f"{said}.", "until=null asks all.")
     if drifted := len(result.drifted()):
         yield Warned(f"The meaning of {drifted:,} rewrites may have drifted.", "rewriter.* drops more.")
+
+
+def of_letters(result: Result) -> Iterator[Warned]:
+    """Yield that one letter dominates the greedy answers."""
+    if (found := dominant_letter(result.asked, result.baseline)) is not None:
+        yield Warned(
+            f"The model answers {found.letter} to {found.times:,} of {found.answers:,} questions with choices, and "
+            f"{found.letter} is right in {found.right:,}: it may name a place, and not what it knows.",
+            "experiment=order puts the choices into other orders.",
+        )
 
 
 def of_draws(result: Result) -> Iterator[Warned]:

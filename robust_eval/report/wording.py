@@ -114,21 +114,19 @@ def claims(result: Result) -> list[str]:
 
 
 FEWEST = 30
-"""Questions below which an interval is not to be trusted: a bootstrap over few is too narrow."""
+"""Number of independent questions below which an interval is said to be rough."""
 
 
 def few(questions: int, grouped: bool = False) -> str:
     """Say that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
 
     >>> few(1)
-    'Some intervals rest on 1 question alone: with fewer than 30 they are too narrow to be trusted.'
+    'Some intervals rest on 1 question alone: with fewer than 30 they are rough.'
     """
     if not 0 < questions < FEWEST:
         return ""
     noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
-    return (
-        f"Some intervals rest on {questions} {noun} alone: with fewer than {FEWEST} they are too narrow to be trusted."
-    )
+    return f"Some intervals rest on {questions} {noun} alone: with fewer than {FEWEST} they are rough."
 
 
 def few_kept(result: Result) -> str:

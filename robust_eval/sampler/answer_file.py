@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from rapidfuzz.distance import OSA
 
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.dataset.delimited_table import DelimitedTable
@@ -20,6 +22,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
+from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.json_text import parsed_json
 from robust_eval.runtime.regular_file import regular
@@ -113,8 +116,7 @@ class AnswerFile:
         return table
 
     def _read_parquet(self) -> pa.Table:
-        with pq.ParquetFile(self.path) as file:
-            return file.read(columns=self._wanted(file.schema_arrow.names))
+        return read_parquet(self.path, self._wanted(pq.read_schema(self.path).names))
 
     def _read_csv(self) -> pa.Table:
         """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
@@ -179,12 +181,21 @@ class AnswerFile:
         """
         if not there:
             raise UserError(f"{self.path} holds no answers")
-        listed = ", ".join(there if shown is None else shown)
+        shown = there if shown is None else shown
+        listed = ", ".join(shown)
         for name in ("question_id", "text", *self.columns):
             if self._names.get(name) not in there:
                 raise UserError(
                     f"{self.path} has no column {self._theirs(name)!r} for {name}, but {listed}: name the right one, "
                     f"sampler.recorded.columns={{{name}: …}}"
+                )
+        others = [theirs for theirs in shown if theirs not in _SCHEMA.names and theirs not in self.columns.values()]
+        lacking = [name for name, theirs in self._names.items() if theirs not in there and len(name) > len("text")]
+        for theirs, name in product(others, lacking):
+            if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
+                raise UserError(
+                    f"{self.path} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
+                    f"sampler.recorded.columns={{{name}: {theirs}}}"
                 )
         wanted = [theirs for theirs in self._names.values() if theirs in there]
         for theirs in wanted:

@@ -3,6 +3,7 @@
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from robust_eval.answer import rows
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
 from robust_eval.sampler.base import NothingKeptError, ascending
+
+log = logging.getLogger(__name__)
 
 SELECTIONS = ("exact_match", "contains", "none")
 
@@ -27,7 +30,7 @@ class KnownFacts:
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
     """Which questions go on: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
-    (none: no selection)."""
+    (none: no selection, for curves; a question that is answered wrong has no FRS)."""
     max_questions: int = 1000
     """Questions that go on at most, taken in seeded order."""
     min_confidence: float = 0.0
@@ -68,6 +71,7 @@ class KnownFacts:
         texts = {question.id: question.text for question in questions}
         kept: set[str] = set()
         wrong: list[tuple[str, str]] = []
+        longer = 0
         columns = ["question_id", "text", "exact", "correct", "token_logprobs", "answer_tokens"]
         for question_id, text, exact, correct, logprobs, length in rows(baseline, *columns):
             if question_id not in texts:
@@ -78,6 +82,7 @@ class KnownFacts:
                 kept.add(question_id)
             elif not right:
                 wrong.append((question_id, text))
+                longer += bool(correct)
         if not kept:
             shown = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
             reason = (
@@ -86,6 +91,12 @@ class KnownFacts:
             raise NothingKeptError(
                 f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
+            )
+        if longer >= len(kept) > 0:
+            log.warning(
+                "%d right answers say more than an accepted answer, and sampler.selection=%s keeps %d others alone: "
+                "sampler.selection=contains keeps all of them, as of a model that answers in sentences",
+                *(longer, self.selection, len(kept)),
             )
         return self.taken([question for question in questions if question.id in kept], seed)
 

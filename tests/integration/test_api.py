@@ -271,7 +271,7 @@ def test_what_is_printed_says_the_headline(two: tuple[Evaluation, Evaluation]):
     assert lines[1].split("  ")[-1] == " questions" or lines[1].endswith("questions")
     assert any(line.split()[:5] == ["error", "rate", "at", "t", "="] and " 0.500 " in line for line in lines)
     assert lines[-2:] == [
-        "Some intervals rest on 2 questions alone: with fewer than 30 they are too narrow to be trusted.",
+        "Some intervals rest on 2 questions alone: with fewer than 30 they are rough.",
         f"folder: {run.folder}",
     ]
 
@@ -293,9 +293,11 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluati
     assert compared.folder == Path("beside")
     assert by_folder.folder.is_relative_to(tmp_path / "mlruns" / "comparisons")
     verdict, what, _ = repr(compared).splitlines()
-    assert verdict.startswith("paris and rome cannot be told apart: ")
+    assert verdict.startswith("paris and rome share too few independent questions for a verdict (30 are needed). ")
     assert what == "2 runs of paris and rome on local."
-    assert compared._repr_html_().startswith("<p>paris and rome cannot be told apart: ")
+    assert compared._repr_html_().startswith(
+        "<p>paris and rome share too few independent questions for a verdict (30 are needed). "
+    )
     (tmp_path / "beside" / "comparison.html").read_text()
 
 
@@ -408,6 +410,14 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "a function for what needs log-probabilities": (
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, tracking="none"),
         "_town gives no log-probabilities: choose sampler=repetition or sampler=perturbation, without metric=frs",
+    ),
+    "a function for a conversation": (
+        lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),
+        "sampler=challenge goes on with a conversation, and model _town is asked with plain text: choose a model that ",
+    ),
+    "a function for thoughts": (
+        lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),
+        "sampler=thinking has the model think as in a conversation, and model _town is asked with plain text: ",
     ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),

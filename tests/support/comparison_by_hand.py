@@ -12,6 +12,7 @@ from robust_eval.metric.limits import with_limits
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 
 NAN = math.nan
+IDS = [f"{name}{number or ''}" for number in range(5) for name in "abcdefgh"]
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 STRANGE = "a<b>c</b>|d & \"e\" 'f'"
@@ -21,8 +22,8 @@ def run(figures, estimates, kept=(), **changed):
     """A run of these values by question, and of these estimates; a double underscore stands for a dot."""
     n = len(next(iter(figures.values())))
     described = {
-        "question_id": list("abcdefgh"[:n]),
-        "question": [f"{name}?" for name in "abcdefgh"[:n]],
+        "question_id": IDS[:n],
+        "question": [f"{name}?" for name in IDS[:n]],
         "scenario": ["multiple_choice"] * n,
         "type": [""] * n,
         "category": [""] * n,

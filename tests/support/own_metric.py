@@ -47,8 +47,8 @@ class Held:
         score = Score(question_ids=[question.id for question in questions], declared=[HELD, BELOW, LENGTH])
         answers = grid(score.question_ids, measured.graded)
         held = np.where(answers.replies > 0, answers.correct == answers.replies, np.nan)
-        score.add_curve(HELD.name, held, answers.temperatures, question_groups(questions), seed)
+        score.add_curve(HELD.name, held, answers.temperatures, question_groups(questions))
         for place, t in enumerate(answers.temperatures.tolist()[1:], 1):
-            score.add_mean(BELOW.name.format(f"{t:g}"), held[:, :place].min(axis=1), question_groups(questions), seed)
-        score.add_mean(LENGTH.name, np.array([len(question.text) for question in questions], dtype=float), None, seed)
+            score.add_mean(BELOW.name.format(f"{t:g}"), held[:, :place].min(axis=1), question_groups(questions))
+        score.add_mean(LENGTH.name, np.array([len(question.text) for question in questions], dtype=float), None)
         return score

@@ -2,6 +2,7 @@ import os
 import random
 import resource
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from robust_eval.answer import (
     read_answers,
     validated,
     write_parquet,
+    write_text,
 )
 from robust_eval.error import UserError
 
@@ -205,6 +207,16 @@ def test_a_table_in_a_parquet_file_is_read_back_equal(tmp_path, blocks):
     assert table.schema == SCHEMA
     assert table.to_pylist() == [row for block in blocks for row in block.to_pylist()]
     assert [path.name for path in tmp_path.iterdir()] == ["answers.parquet"]
+
+
+@pytest.mark.parametrize(
+    "write", [partial(write_parquet, answer_table([FULL])), partial(write_text, "…")], ids=["table", "text"]
+)
+def test_a_link_that_somebody_left_in_a_folder_is_not_written_through(write, tmp_path):
+    (own := tmp_path / "own").write_text("mine")
+    (tmp_path / "file.partial").symlink_to(own)
+    write(tmp_path / "file")
+    assert own.read_text() == "mine"
 
 
 def test_writing_replaces_an_old_file_and_what_a_killed_writer_left(tmp_path):

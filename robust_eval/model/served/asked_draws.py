@@ -85,7 +85,7 @@ def _refuse_change(root: Position | None, places: Sequence[Position]) -> None:
     temperature are closer together, or further apart.
     """
     if not places or root is None:
-        raise UnansweredError("lost", "the server sent no log-probabilities, and they are needed")
+        raise UnansweredError("garbled", "the server sent no log-probabilities, and they are needed")
     before, now = ({token.name: token.logprob for token in each.largest} for each in (root, places[0]))
     both = [name for name in before if name in now and math.isfinite(before[name]) and math.isfinite(now[name])]
     if len(both) < 2:
@@ -93,7 +93,7 @@ def _refuse_change(root: Position | None, places: Sequence[Position]) -> None:
     apart = before[both[0]] - before[both[-1]]
     if apart > FAR_ENOUGH and abs((now[both[0]] - now[both[-1]]) / apart - 1) > CHANGED:
         raise UnansweredError(
-            "lost",
+            "garbled",
             "the server sent other log-probabilities of the same place than before: are they after the temperature?",
         )
 

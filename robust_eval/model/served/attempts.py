@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError
 from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.service import Answered, UnansweredError
+from robust_eval.model.served.service import AGAIN, Answered, UnansweredError
 from robust_eval.model.served.service_settings import ServiceSettings
 
 Got = TypeVar("Got")
@@ -47,9 +47,9 @@ class Attempts:
                     self.end(f"{self._settings.server} refuses to answer: {problem}")
                 if self.ended and problem.kind != "filtered":
                     raise EndedError(str(self.ended)) from None
-                wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))))
+                wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))), problem.longest_wait)
                 late = time.monotonic() - began + wait > self._settings.answer_seconds
-                if problem.kind not in ("busy", "lost") or attempt >= self._settings.retries or late:
+                if problem.kind not in AGAIN or attempt >= self._settings.retries or late:
                     raise
             attempt += 1
             self.repeated += 1
@@ -80,7 +80,7 @@ class Attempts:
                     self.end(f"{self._settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     turn.refused(problem.retry_after)
-                elif problem.kind == "lost" and problem.status is None and problem.sent:
+                elif problem.kind in ("lost", "garbled") and problem.status is None and problem.sent:
                     self.gate.use(most, completion_tokens)  # the server may have answered, and bills it
                 raise
             turn.kept_up()

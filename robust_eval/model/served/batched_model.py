@@ -40,7 +40,7 @@ from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.request_body import request_body
 from robust_eval.model.served.served_model import ServedModel, by_prefix
 from robust_eval.model.served.server_settings import ServerSettings
-from robust_eval.model.served.service import Service, UnansweredError
+from robust_eval.model.served.service import AGAIN, Service, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 
 log = logging.getLogger(__name__)
@@ -345,7 +345,7 @@ class BatchedModel(ServedModel):
             return []
         attempt = (name.partition(":")[0], (call.temperature, call.trials[0]))
         self._tries[attempt] += 1
-        if problem.kind in ("busy", "lost") and self._tries[attempt] <= self.settings.retries:
+        if problem.kind in AGAIN and self._tries[attempt] <= self.settings.retries:
             self._attempts.repeated += 1
             return []
         outcome = "filtered_prompt" if problem.kind == "filtered" else "error"
@@ -392,7 +392,7 @@ class BatchedModel(ServedModel):
                 return self._at_service(ask)
             except UnansweredError as problem:
                 last = problem
-                if problem.kind not in ("busy", "lost"):
+                if problem.kind not in AGAIN:
                     break
                 wait = min(backoff(attempt, problem.retry_after, generator), max(shortest, problem.retry_after or 0))
                 outage = self._bear(problem, outage + wait)

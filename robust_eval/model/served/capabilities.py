@@ -85,6 +85,18 @@ class Capabilities:
         """It draws as requested."""
         return not (self.deterministic or self.copies or self.ignores_temperature or self.capped)
 
+    def in_words(self) -> str:
+        """Say what a person wants to know of it before a run, as a predicate of the model."""
+        takes = f"takes temperatures {'up to' if self.greedy else 'above 0, up to'} {self.highest_temperature:g}"
+        if self.own_temperature:
+            takes = "takes no temperature but its own"
+        number = f"{self.top_logprobs} log-probabilities a token{' (after the temperature)' * self.tempered_logprobs}"
+        return (
+            f"{takes}, gives {number if self.top_logprobs else 'no log-probabilities'} and "
+            f"{self.choices} answer{'s' * (self.choices > 1)} a request, and "
+            f"{'gives the same answer to a seed again' if self.seed else 'heeds no seed'}"
+        )
+
     def tells_of(self, temperature: float) -> bool:
         """Tell whether it is known if the server takes this temperature."""
         return self.own_temperature or temperature <= self.highest_temperature or temperature == self.probed_for

@@ -20,7 +20,7 @@ async def choice_answers(request: Request, enumeration: Enumeration, asking: Ask
     path, asked = asking.settings.asked(request.prompt)
     answered = await asking.ask.seen(asking.settings.sending(path, asked, 1, {}, 0))
     if not answered.seen[0]:
-        raise UnansweredError("lost", "the server says nothing of the first token of an answer")
+        raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
     root = answered.seen[0][0]
     shares = choice_shares(choices, root.largest, enumeration.temperatures, asking.vocabulary)
     apart = (shares.upper - shares.lower).max(axis=0)

@@ -22,7 +22,7 @@ class TooLargeError(Exception):
     """A reply beyond :data:`LARGEST_REPLY`."""
 
     def __init__(self) -> None:
-        super().__init__(f"the server sent more than {LARGEST_REPLY / 2**20:.0f} MB in one reply")
+        super().__init__(f"more than {LARGEST_REPLY / 2**20:.0f} MB in one reply")
 
 
 class ElsewhereError(Exception):

@@ -167,7 +167,7 @@ def _checked(positions: Sequence[Position], text: str, settings: Settings) -> li
     cannot be. There is no place where nothing but a part of a character was written.
     """
     if not positions and text.strip("\ufffd"):
-        raise UnansweredError("lost", "the server sent no log-probabilities, and they are needed")
+        raise UnansweredError("garbled", "the server sent no log-probabilities, and they are needed")
     found = []
     for place, position in enumerate(positions):
         largest = list(position.largest[: settings.top_logprobs])  # some add the one that was drawn
@@ -177,7 +177,7 @@ def _checked(positions: Sequence[Position], text: str, settings: Settings) -> li
         if not largest and place:
             break  # some say nothing of the token that ends an answer
         if wrong := fault([position.chosen.logprob], [values], 1, needed):
-            raise UnansweredError("lost", f"the server sent {wrong}")
+            raise UnansweredError("garbled", f"the server sent {wrong}")
         found.append(position._replace(largest=largest))
     return found
 

@@ -71,7 +71,7 @@ async def exact_reply(request: Request, asking: Asking, continuation: Continuati
     else:
         found, points = await _capped(request, enumeration, asking)
     if not found:
-        raise UnansweredError("lost", "what the server sent tells of no answer")
+        raise UnansweredError("garbled", "what the server sent tells of no answer")
     found[0] = replace(
         found[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
     )
@@ -184,7 +184,7 @@ async def _explore(
         nodes -= len(together)
         together, levels = tree.heaviest(min(AT_ONCE, nodes), least), LEVELS
     if root is None:
-        raise UnansweredError("lost", "the server says nothing of the first token of an answer")
+        raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
     return root
 
 

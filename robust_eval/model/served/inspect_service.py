@@ -88,7 +88,7 @@ class InspectService:
         if call is not None and (dropped := _dropped(settings, call.request)):
             raise UnansweredError("wrong", f"inspect_ai sends {self._model} no {dropped}")
         if not output.choices:
-            raise UnansweredError("lost", f"{self._model} sent no choices")
+            raise UnansweredError("garbled", f"{self._model} sent no choices")
         if output.usage is None or (call is not None and call.error):  # a refusal that inspect_ai makes a reply of
             said = self.clean(output.error or output.completion)
             if output.stop_reason == "content_filter":
@@ -136,7 +136,7 @@ class InspectService:
                 None if cached is None else counted(cached),
             )
         except CountError as problem:
-            raise UnansweredError("lost", self.clean(str(problem))) from None
+            raise UnansweredError("garbled", self.clean(str(problem))) from None
 
     def _refusal(self, problem: Exception) -> UnansweredError:
         """Return what an error of the provider's client means, as inspect_ai classifies it."""

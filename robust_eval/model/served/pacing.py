@@ -269,14 +269,17 @@ class _Window:
         self._rounds = 0.0
 
 
-def backoff(attempt: int, retry_after: float | None, generator: random.Random) -> float:
+def backoff(
+    attempt: int, retry_after: float | None, generator: random.Random, longest: float = LONGEST_BACKOFF
+) -> float:
     """Seconds to wait before a request that failed is tried again.
 
     Exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015): uniform
-    between 0 and a bound that doubles with every attempt, of which the first is number 0. Where the server asked for so
-    many seconds, these at least and a little more, so that not all who were told the same come back at once.
+    between 0 and a bound that doubles with every attempt, of which the first is number 0, up to ``longest``. Where the
+    server asked for so many seconds, these at least and a little more, so that not all who were told the same come back
+    at once.
     """
-    seconds = generator.uniform(0, min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
+    seconds = generator.uniform(0, min(longest, FIRST_BACKOFF * 2 ** min(attempt, 10)))
     if retry_after is None:
         return seconds
     return max(seconds, retry_after + generator.uniform(0, FIRST_BACKOFF))

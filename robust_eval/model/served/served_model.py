@@ -7,12 +7,12 @@ import queue
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
-from robust_eval.error import UserError
+from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures, refuse_coupling
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
@@ -120,17 +120,23 @@ class ServedModel(LanguageModel):
             awaited(partial(self._find_continuation, begun))
 
     async def _find_continuation(self, request: Request) -> None:
-        async with self.settings.showing(self._key) as service:
+        async with self.settings.showing(self._key) as service, self._probing() as patience:
             self.gate.begin()
-            await self._continuation_of(service, request)
+            try:
+                await self._continuation_of(service, request, patience)
+            except (UnansweredError, EndedError) as problem:
+                asked = f"{self.settings.server} failed while it was asked how it goes on with answers"
+                raise OutageError(f"{asked}: {problem}") from None
 
-    async def _continuation_of(self, service: Service, request: Request) -> Continuation | None:
+    async def _continuation_of(
+        self, service: Service, request: Request, patience: Patience | None = None
+    ) -> Continuation | None:
         """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
         raises UnansweredError.
         """
         if self._continuation is None and self._continues and request.matcher is not None:
             found, reason = await find_continuation(
-                self._asking(service, request).ask, self._seen_settings, request.prompt
+                self._asking(service, request, patience).ask, self._seen_settings, request.prompt
             )
             if found is None and taken_temperatures(self.settings, self._seen_can).highest > 1:
                 raise UserError(no_continuation(self.settings.server, reason))
@@ -154,23 +160,30 @@ class ServedModel(LanguageModel):
         shown = (can.top_logprobs, can.whole_vocabulary)
         return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
 
-    def _asking(self, service: Service, request: Request) -> Asking:
-        """Return how the server is asked for the probabilities of the answers to a request."""
+    def _asking(self, service: Service, request: Request, patience: Patience | None = None) -> Asking:
+        """Return how the server is asked for the probabilities of the answers to a request; with ``patience``, before
+        the run.
+        """
         can = self._capabilities
         assert can is not None
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
+
+        async def repeated(once: Callable[[], Coroutine[Any, Any, Got]], name: object) -> Got:
+            if patience is not None:
+                return await patience.answer(once)
+            return await self._attempts.until_answered(once, name, time.monotonic())
 
         async def seen(sending: Sending) -> Answered:
             once = partial(
                 self._attempts.in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
             )
-            return await self._attempts.until_answered(once, (request.item, sending.body), time.monotonic())
+            return await repeated(once, (request.item, sending.body))
 
         async def root(path: str, body: Mapping[str, Any]) -> Any:
             async def once() -> Any:
                 return await self._attempts.in_time(service.asked_root(path, body))
 
-            return await self._attempts.until_answered(once, (request.item, path), time.monotonic())
+            return await repeated(once, (request.item, path))
 
         return Asking(Ask(seen, root), self._seen_settings, partial(request_body, self.settings, can), can.choices)
 
@@ -197,15 +210,27 @@ class ServedModel(LanguageModel):
             )
             before, self._capabilities = self._capabilities, Capabilities.from_text(found)
             assert self._capabilities is not None
-            log.info("%s at %s: %s", self.settings.model, self.settings.server, self._capabilities)
+            log.info("%s: %s %s", self.settings.server, self.settings.model, self._capabilities.in_words())
             for said in unfaithful(self.settings, self._capabilities) if before != self._capabilities else ():
                 log.warning("%s", said)
         return self._capabilities
 
+    @asynccontextmanager
+    async def _probing(self) -> AsyncIterator[Patience]:
+        """Return what repeats the requests of a probe; OutageError where they take more than an answer may."""
+        seconds = self.settings.answer_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                yield Patience(self.settings, PROBED_AGAIN, self._attempts.in_time)
+        except TimeoutError:
+            raise OutageError(
+                f"{self.settings.server} did not say within {seconds:g} s what it can do: a faster server, or a longer "
+                "model.answer_seconds"
+            ) from None
+
     async def _probe(self, temperature: float) -> Capabilities:
         settings = self.settings
-        patience = Patience(settings, PROBED_AGAIN, self._attempts.in_time)
-        async with self._service() as service:
+        async with self._service() as service, self._probing() as patience:
 
             async def ask(prompt: Prompt, system_role: bool, body: Any) -> Answered:
                 return await patience.answer(lambda: service.ask(prompt, system_role, extra_body(settings) | body))
@@ -457,7 +482,7 @@ class ServedModel(LanguageModel):
             silent = one.outcome is not None or not one.text  # of what is no answer none are needed
             logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
             if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
-                raise UnansweredError("lost", f"the server sent {wrong}")
+                raise UnansweredError("garbled", f"the server sent {wrong}")
 
     def _give(self, request: Request, completions: list[Completion], give: Callable[[Reply], None]) -> None:
         self._answered.add(request.item)

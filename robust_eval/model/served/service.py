@@ -14,7 +14,7 @@ import httpx2
 import openai
 
 from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError, tls_context
-from robust_eval.model.served.pacing import retry_after
+from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
 from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
@@ -74,9 +74,9 @@ class UnansweredError(Exception):
     """A request that brought no answer.
 
     ``reason`` is one sentence without secrets. ``retry_after`` says how many seconds the server asks to wait. ``kind``:
-    filtered (a content filter took the prompt), busy (429, 503), lost (no connection, no time left, an answer that
-    cannot be read, a server in trouble: worth another try), wrong (the server will never take this request), fatal (it
-    will take none: key, model or quota).
+    filtered (a content filter took the prompt), busy (429, 503), lost (no connection, no time left, a server in
+    trouble: worth another try), garbled (a reply that cannot be read or believed: worth another try, but not a long
+    wait), wrong (the server will never take this request), fatal (it will take none: key, model or quota).
     """
 
     kind: str
@@ -85,6 +85,11 @@ class UnansweredError(Exception):
     status: int | None = None
     sent: bool = True
     """Whether the server may have begun to answer it."""
+
+    @property
+    def longest_wait(self) -> float:
+        """The longest back-off before the request is sent again: no time mends what a server says."""
+        return SOON if self.kind == "garbled" else LONGEST_BACKOFF
 
     def __str__(self) -> str:
         return self.reason
@@ -141,7 +146,7 @@ class Service:
             each = _in_order(json.loads(text)["choices"])[: len(answered.choices)]
             return answered._replace(seen=[seen_positions(choice.get("logprobs")) for choice in each])
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise UnansweredError("lost", "the server sent log-probabilities that cannot be read") from None
+            raise UnansweredError("garbled", "the server sent log-probabilities that cannot be read") from None
 
     async def asked_root(self, path: str, asked: Mapping[str, Any]) -> Any:
         """Return what the server says, as JSON, at a path beside the part of its address that all protocols of
@@ -210,6 +215,8 @@ class Service:
             raise self._refusal(
                 problem.status_code, body, problem.response.headers, problem.response.text or problem.message
             ) from None  # what it came from may hold the key
+        except (TooLargeError, httpx2.TooManyRedirects) as problem:
+            raise UnansweredError("garbled", self.clean(f"the server sent {problem}")) from None
         except (
             openai.APIConnectionError,
             httpx2.HTTPError,
@@ -218,8 +225,6 @@ class Service:
             OSError,
         ) as problem:
             raise self._lost(problem) from None
-        except TooLargeError as problem:
-            raise UnansweredError("lost", str(problem)) from None
         except ElsewhereError as problem:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
 
@@ -276,11 +281,13 @@ class Service:
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
             cached = None if cached is None else min(counted(cached), tokens[0])
         except CountError as problem:
-            raise UnansweredError("lost", self.clean(str(problem))) from None
+            raise UnansweredError("garbled", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-            raise UnansweredError("lost", f"the server sent no completion: {self.clean(text)[:80]!r}") from None
+            # a gateway says so that the server behind it is down
+            kind = "lost" if text.lstrip().startswith('{"error"') else "garbled"
+            raise UnansweredError(kind, f"the server sent no completion: {self.clean(text)[:80]!r}") from None
         if not choices:
-            raise UnansweredError("lost", "the server sent no choices")
+            raise UnansweredError("garbled", "the server sent no choices")
         whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
         if not whole:
             raise self._broken_off(each[0], choices[0])
@@ -307,6 +314,10 @@ class Service:
 
 
 MOST_SAID = 10_000  # characters of what a server says that are looked at
+AGAIN = ("busy", "lost", "garbled")
+"""Kinds of errors after which the same request is worth another try."""
+SOON = 2.0
+"""Seconds of the longest back-off after a reply that cannot be read or believed."""
 FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 

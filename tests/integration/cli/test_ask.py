@@ -72,8 +72,8 @@ def rightness(answer: Said) -> tuple[str, list[str]]:
     assert [label for label, _ in found] == [
         "answer to the question as asked (Base)",
         "answer that was voted for (Mode)",
-        "worst rater (Worst)",
-        "best rater (Best)",
+        "every rater right (Worst)",
+        "some rater right (Best)",
         "share of raters that are right (μ_D)",
     ]
     return title, [value for _, value in found]

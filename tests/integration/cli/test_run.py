@@ -56,14 +56,26 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
     [
         (["-m", "--cfg", "job"], "--cfg shows one configuration, and a sweep has several: leave out -m"),
         (["seed=0,1", "--cfg", "job"], "--cfg shows one configuration: seed=0,1 has several values"),
+        (["seed=0,1"], "seed=0,1 has several values, which is a sweep: add -m"),
+        (
+            ["metric=frs,certainty"],
+            "metric=frs,certainty has several values, which is a sweep: add -m, or choose them together, metric=[frs",
+        ),
+        (["-c", "foo"], "--cfg/-c: invalid choice: 'foo' (choose from 'job', 'hydra', 'all')"),
+        (["--package"], "--package/-p: expected one argument"),
+        (["--config-name", "mine"], "--config-name and --config-path are not taken: repeat=FOLDER runs"),
+        (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
+        (["train-question-type"], "train-question-type is no command (did you mean train-question-types?); there are"),
+        (["help", "comapre"], "there is no group comapre (did you mean compare?); there are"),
         (["-sc", "install=bash"], "what makes Tab work is printed by robust-eval completion bash, zsh or fish"),
     ],
 )
-def test_what_shows_no_configuration_and_no_completion_is_answered_in_one_sentence(
+def test_a_command_line_that_asks_for_nothing_is_answered_in_one_sentence(
     shell: Shell, tmp_path: Path, words: list[str], answer: str
 ):
     shown = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
-    assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", f"error: {answer}\n")
+    assert (shown.returncode, shown.stdout, len(shown.stderr.splitlines())) == (1, "", 1)
+    assert shown.stderr.startswith(f"error: {answer}")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["run", "--help"], ["seed=1", "--help"]], ids=" ".join)

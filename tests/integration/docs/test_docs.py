@@ -51,6 +51,8 @@ FEWER = {
     "sampler.perturbation.prompts=builtin:zero_shot.yaml",
     "sampler=exact": "sampler.nodes=6",
     "sampler.selection=none": "sampler.trials=2",
+    "sampler.selection=contains": "sampler.trials=2",
+    "model.path=models/mine": "sampler.trials=2 sampler.selection=none",
     "experiment=certainty": "sampler.repetition.trials=4 sampler.repetition.max_new_tokens=4 "
     "sampler.repetition.prompts=builtin:zero_shot.yaml",
     "experiment=order": "sampler.order.forms=[dots] sampler.order.max_new_tokens=4 "
@@ -59,7 +61,7 @@ FEWER = {
     "experiment=challenge": "sampler.turns=2 sampler.trials=1 sampler.max_new_tokens=8",
 }
 """What is added to a command that has such a word: the first of them that fits its sampler. Exemplars take most of the
-time of a small run; a command that names its prompts keeps these."""
+time of a small run; a command that names its prompts keeps these. The model of one's own knows nothing here."""
 OF_ITS_SAMPLER = ("experiment=multiqa", "experiment=certainty")
 """Experiments that documented commands give another sampler (``sampler=…``), which has other settings."""
 SHUFFLED = "dataset.shuffle=true"

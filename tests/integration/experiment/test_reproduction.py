@@ -78,22 +78,19 @@ def test_a_table_that_is_none_of_answers_is_refused(tmp_path: Path):
         compared(tmp_path / "first", tmp_path / "first")
 
 
-def test_a_run_is_repeated_from_its_folder(command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path):
-    small = [
-        "experiment=smoke",
-        "dataset.limit=6",
-        "tracking=none",
-        f"paths.mlruns={tmp_path}",
-        "sampler.selection=none",
-    ]
-    assert command(*small, figures=False).returncode == 0
-    (first,) = tmp_path.glob("runs/*/*")
-    again = command(f"repeat={first}", figures=False)
+@pytest.mark.parametrize("place", ["mlruns/runs/today/now", "runs/word"])
+def test_a_run_is_repeated_from_its_folder(
+    place: str, command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+):
+    first, mlruns = tmp_path / place, f"paths.mlruns={tmp_path / 'mlruns'}"
+    small = ["experiment=smoke", "dataset.limit=6", "tracking=none", "sampler.selection=none"]
+    assert command(*small, mlruns, f"hydra.run.dir={first}", figures=False).returncode == 0
+    again = command(f"repeat={first}", mlruns, figures=False)
     assert again.returncode == 0, again.stderr
     assert again.stderr.splitlines()[-1] == (
         f"compared with {first}: the same answers came, all {6 + 4 * 3 * 4} of them; to the last digit"
     )
-    (second,) = set(tmp_path.glob("runs/*/*")) - {first}
+    (second,) = set(tmp_path.glob("mlruns/runs/*/*")) - {first}
     assert (second / "config.yaml").read_text() == (first / "config.yaml").read_text()
     one, other = (json.loads((folder / "summary.json").read_text()) for folder in (first, second))
     assert {k: v for k, v in one.items() if "seconds" not in k} == {

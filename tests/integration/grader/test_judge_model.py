@@ -1,6 +1,7 @@
 """A judge behind a server: what it is asked, what of its verdicts counts, and what is never asked twice."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -167,10 +168,43 @@ def test_verdicts_that_do_not_come_are_missing_and_are_asked_for_again(judge: Sc
 
 
 def test_what_cannot_be_read_in_a_verdict_is_missing(judge: ScriptedServer, tmp_path: Path):
-    judge.answer = lambda body: said("I would rather not say.\x1b[31m") if "Is the reply" in str(body) else said("ok")
-    _, graded = judged(tmp_path, 1, *settings(tmp_path, judge, ["X", "It is Boston"] * 2))
+    mute = lambda body: "It is Boston" in str(body)  # noqa: E731
+    judge.answer = lambda body: said("I would rather not say.\x1b[31m") if mute(body) else by_the_reference(body)
+    _, graded = judged(tmp_path, 1, *settings(tmp_path, judge, ["X it is", "It is Boston"] * 2))
 
     assert graded["outcome"].tolist() == ["ok", "ok", "error", "error"] * 12
+
+
+@pytest.mark.parametrize(("replies", "number"), [(["It is Boston", "Boston"] * 2, 20), (["It is Boston", "X"] * 2, 12)])
+def test_a_judge_that_gives_no_verdict_on_most_of_its_first_replies_stops_the_run(
+    judge: ScriptedServer, tmp_path: Path, replies: list[str], number: int
+):
+    judge.answer = lambda body: said("I would rather not say.\x1b[31m") if "Is the reply" in str(body) else said("ok")
+    with pytest.raises(UserError) as problem:
+        judged(tmp_path, 1, *settings(tmp_path, judge, replies))
+    assert str(problem.value) == (
+        f"the judge judge gave no verdict on {number} of its first {number} replies (it wrote 'I would rather not "
+        "say.\\x1b[31m'): name a model that judges better, grader.model=…, or let it write more, "
+        "grader.max_new_tokens=…"
+    )
+    assert len(verdict_requests(judge)) == number
+
+
+def test_a_judge_says_how_many_replies_it_judges(
+    judge: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    judged(tmp_path, 1, *settings(tmp_path, judge, ["It is X", "Boston"] * 2))
+    assert "verdicts: judge judges 24 replies" in caplog.messages
+
+
+@pytest.mark.parametrize("more", [[], ["grader.model=null"], ["aggregator=entailment", "aggregator.model=judge"]])
+def test_a_judge_must_be_named(more: list[str]):
+    register()
+    with pytest.raises(UserError, match=r"^grader=judge needs a model that judges: name it with grader\.model=NAME, "):
+        checked_overrides(["grader=judge", *more])
+    named = checked_overrides(["grader=judge", "grader.model=smollm2_135m"]).config
+    assert named.grader.asked == named.model
 
 
 def test_a_slow_judge_is_waited_for_and_its_verdicts_stay_with_their_replies(judge: ScriptedServer, tmp_path: Path):
@@ -183,7 +217,7 @@ def test_a_slow_judge_is_waited_for_and_its_verdicts_stay_with_their_replies(jud
                 last[0] += 1
                 own = last[0]
                 asked.notify_all()
-                asked.wait_for(lambda: last[0] > own or last[0] == 24)
+                asked.wait_for(lambda: last[0] > own or last[0] in (20, 24))  # twenty are asked first
         return by_the_reference(body)
 
     judge.answer = late
@@ -320,6 +354,7 @@ def test_a_plan_takes_answers_that_are_not_there_to_be_all_different(judge: Scri
     asked = [
         *("experiment=multiqa", "dataset.limit=3", "rewriter=llm", "rewriter.rewrites=2", "sampler.rewrites=2"),
         *(f"model={model[0]}", *model[1:], "grader=judge", "aggregator=entailment", "aggregator.model=judge"),
+        *(f"grader.model={model[0]}", *(line.replace("model.", "grader.model.") for line in model[1:])),
     ]
     stages = {stage.name: stage.workload() for stage in stages_of(checked_overrides(asked).config)}
     raters = stages["sampled answers"].answers // 3
@@ -343,7 +378,7 @@ def test_a_budget_of_the_judge_stops_the_run_and_keeps_what_was_judged(judge: Sc
 def test_a_judge_whose_answers_are_recorded_is_refused():
     register()
     with pytest.raises(UserError, match=r"grader\.model: the answers of model x are recorded"):
-        checked_overrides(["sampler=recorded", "sampler.recorded.file=a.jsonl", "model.name=x", "grader=judge"])
+        checked_overrides(["grader=judge", "grader.model=recorded", "grader.model.name=x"])
 
 
 def test_a_run_that_is_killed_ten_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):

@@ -248,6 +248,48 @@ def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell:
     assert not list(tmp_path.glob("reserve-*"))
 
 
+def test_a_disk_that_is_full_while_the_database_is_made_is_one_sentence(tmp_path: Path):
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from robust_eval.record.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    with Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
+        "except UserError as problem: print(problem)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    said = "(sqlite3.OperationalError) disk I/O error"
+    assert done.stdout == f"tracking: sqlite:///{tmp_path}/mlflow.db cannot be used: {said}\n", done.stderr
+    assert not list(tmp_path.glob("mlflow.db*"))
+
+
+def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shell: Shell, tmp_path: Path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from robust_eval.record.mlflow_tracker import Mlflow\n"
+        "mlruns = Path(sys.argv[1])\n"
+        "with Mlflow().sweep('sweep', mlruns, mlruns / 'jobs'):\n"
+        "    with Mlflow().run('whole', mlruns): pass\n"
+        "    with Mlflow().run('cut off', mlruns): os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert shell.python(["-c", code, str(tmp_path)]).returncode == -signal.SIGKILL
+    assert {name: run.info.status for name, run in runs(tmp_path).items()} == {
+        "sweep": "RUNNING",
+        "whole": "FINISHED",
+        "cut off": "RUNNING",
+    }
+    with Mlflow().run("next", tmp_path), Mlflow().run("beside it", tmp_path):
+        found = runs(tmp_path)
+    assert {name: run.info.status for name, run in found.items()} == {
+        "sweep": "KILLED",
+        "whole": "FINISHED",
+        "cut off": "KILLED",
+        "next": "RUNNING",
+        "beside it": "RUNNING",
+    }
+    assert found["cut off"].data.tags["error"] == "the process that measured was ended from outside"
+    assert [*tmp_path.glob("reserve-*"), *tmp_path.glob("alive-*")] == []
+
+
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from robust_eval.record.tracking import Untracked\n"

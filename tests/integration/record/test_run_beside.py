@@ -129,21 +129,25 @@ def test_what_is_wrong_with_the_run_is_raised_and_not_that_it_could_not_be_recor
     ]
 
 
-def test_where_the_process_that_measures_is_gone_the_run_is_killed_and_nothing_goes_on(mlruns: Path):
+@pytest.mark.parametrize("unread", [0, 50])
+def test_where_the_process_that_measures_is_gone_the_run_is_killed_and_nothing_goes_on(mlruns: Path, unread: int):
+    name = f"gone with {unread} answers unread"
     code = (
         "import os, signal, sys; from pathlib import Path\n"
         "from robust_eval.record.mlflow_tracker import Mlflow\n"
         "from robust_eval.record.run_beside import recorded_beside\n"
-        "with recorded_beside(Mlflow(), 'gone', Path(sys.argv[1])) as record:\n"
+        f"with recorded_beside(Mlflow(), '{name}', Path(sys.argv[1])) as record:\n"
         "    assert record.run_id\n"
         "    print(record._process._process.pid, flush=True)\n"
+        f"    for _ in range({unread}): record._process._pipe.send(('tags', {{'a': 'b'}}))\n"
+        f"    while {unread} and not record._process._pipe.poll(0.01): pass\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(mlruns)], stdout=subprocess.PIPE, text=True)
     # standard output ends when the last of both processes has ended, so that nothing is waited for here
     assert ended.returncode == -signal.SIGKILL
     assert "robust_eval.record.run_beside" not in cmdline(int(ended.stdout))
-    gone = found(mlruns)["gone"]
+    gone = found(mlruns)[name]
     assert (gone.info.status, gone.data.tags["error"]) == ("KILLED", "the process that measured was ended from outside")
 
 

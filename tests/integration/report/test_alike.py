@@ -36,7 +36,7 @@ TABLE_5 = (
     "Cronbach's α",
 )
 """What the columns of Table 5 of Cho and Watson are called."""
-WARNING = "with fewer than 30 they are too narrow to be trusted"
+WARNING = "with fewer than 30 they are rough"
 
 
 @dataclass

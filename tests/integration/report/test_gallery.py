@@ -238,6 +238,17 @@ def test_the_command_writes_the_gallery_into_the_folder_of_the_run(shell: Shell,
     assert page.is_file()
 
 
+def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    from robust_eval.cli.plot import main
+
+    (tmp_path / "run" / "gallery").mkdir(parents=True)
+    (tmp_path / "run" / "gallery" / "gallery.html").symlink_to(tmp_path / "mine")
+    monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert "holds a link, and no folder is trusted to say where files go: name --output" in capsys.readouterr().err
+
+
 def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     from robust_eval.cli.plot import main
 

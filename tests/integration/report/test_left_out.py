@@ -10,7 +10,8 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
-from robust_eval.report.left_out import left_out, unread
+from robust_eval.report.left_out import left_out, not_known, unanswered, unread
+from robust_eval.report.terminal import print_summary
 
 DENOMINATOR = "What a filter kept back and what failed is in no denominator."
 
@@ -76,9 +77,43 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     ]
 
 
+def test_what_answers_nothing_has_one_number_of_refused_empty_and_unread_replies(result: Result):
+    """Of 15 sampled replies that answer nothing 12 have no letter, 2 are empty, 1 is refused; so is a greedy one."""
+    counts = {"invalid.no_letter": 12.0, "outcomes.empty": 2.0, "outcomes.refused": 1.0, "greedy.outcomes.refused": 1.0}
+    assert unread(counts) == (
+        "16 of the greedy and sampled replies, none of which counts as right (no letter: 12, refused: 2, empty: 2)"
+    )
+    assert unanswered(counts) == ""
+    assert unanswered({"rewriting.outcomes.refused": 3.0, "outcomes.error": 1.0}) == (
+        "rewriting: 3 refused; sampled answers: 1 failed"
+    )
+    scores = {"certainty": Score(values={"certainty.count.invalid": Estimate(15.0)}, declared=KNOWN_FIGURES)}
+    assert not any("15" in each for each in left_out(replace(result, scores=scores)))
+
+
+def test_of_few_questions_those_that_are_not_known_are_listed_with_their_answers(
+    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    baseline = changed(result.baseline, correct={1: True}, exact={1: False}, text={1: "well,\x1b[31m\nanswer 1", 7: ""})
+    run = replace(result, baseline=baseline, kept=[question for question in result.kept if question.id != "q1"])
+    print_summary(run, tmp_path, "store", None)
+    listed = [line for line in capsys.readouterr().out.splitlines() if " → " in line]
+    assert listed == [
+        "not known: What is fact 0? → wrong 0",
+        "no exact match: What is fact 1? → well,\\x1b[31m answer 1",
+        "not known: What is fact 7? → ",
+        "not known: What is fact 14? → wrong 4",
+        "not known: What is fact 21? → wrong 1",
+    ]
+
+
+def test_of_thirty_questions_those_that_are_not_known_are_counted_alone(result: Result):
+    assert list(not_known(replace(result, asked=[*result.asked, *result.asked[:2]]))) == []
+
+
 def test_replies_without_an_answer_are_counted_by_what_they_lack():
     assert unread({"invalid.no_letter": 2.0, "invalid.several_letters": 1.0, "outcomes.ok": 7.0}) == (
-        "3 replies, none of which counts as right (no letter: 2, several letters: 1)"
+        "3 of the greedy and sampled replies, none of which counts as right (no letter: 2, several letters: 1)"
     )
     assert unread({"outcomes.ok": 7.0}) == ""
 

@@ -154,7 +154,8 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
     assert listed(page) == [*known, *range(0, 60, 7)]
     assert column(page, "greedy answer")[KEPT - 1 : KEPT + 1] == ["answer 59", "wrong 0"]
     assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept, right", "not kept, wrong"]
-    assert column(page, "t_b")[KEPT] == "–"
+    assert column(page, "t_b")[KEPT] == column(page, "FRS (d = 1)")[KEPT] == "unknown"
+    assert column(page, "entropy")[KEPT] == "–"
     assert page.get_by_role("button", name="more", exact=False).count() == 0
 
 
@@ -175,12 +176,12 @@ def test_a_click_on_a_column_sorts_and_another_turns_it_round_with_undefined_val
     head(page, "question").click()
     head(page, "FRS (d = 1)").click()
     rising = column(page, "FRS (d = 1)")
-    assert rising[KEPT:] == ["–"] * (QUESTIONS - KEPT)
+    assert rising[KEPT:] == ["unknown"] * (QUESTIONS - KEPT)
     assert rising[:KEPT] == sorted(rising[:KEPT])
     assert page.locator("th[aria-sort=ascending]").inner_text().strip() == "FRS (d = 1)"
     head(page, "FRS (d = 1)").click()
     falling = column(page, "FRS (d = 1)")
-    assert falling[KEPT:] == ["–"] * (QUESTIONS - KEPT)
+    assert falling[KEPT:] == ["unknown"] * (QUESTIONS - KEPT)
     assert falling[:KEPT] == rising[:KEPT][::-1]
     assert page.locator("th[aria-sort=descending]").count() == 1
 

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from experiments import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.record.result import Result
+from robust_eval.report.left_out import left_out
 from robust_eval.report.question_table import Chosen, as_data, chosen, number_columns, word_columns
 
 
@@ -65,3 +68,18 @@ def test_numbers_that_json_lacks_are_written_in_words(result: Result):
     breaking = next(column for column in number_columns(result) if column.name == "breaking")
     numbers = as_data(breaking, [0, 1, 27])["numbers"]
     assert numbers == [None, float(breaking.numbers[1]), "Infinity"]
+
+
+def test_questions_that_were_asked_on_without_being_known_have_answers_and_no_frs(tmp_path: Path):
+    with without_figures():
+        result = recorded_run(tmp_path / "run", 28, "sampler.recorded.selection=none", metrics="[frs,certainty]")
+    assert (len(result.kept), result.scores["frs"].values["frs.count.unknown"].value) == (28, 4)
+    columns = {column.name: np.isnan(column.numbers) for column in number_columns(result)}
+    wrong = (np.arange(28) % 7 == 0).tolist()
+    assert all(columns[name].tolist() == wrong for name in ("frs", "entropy", "breaking"))
+    assert not columns["certainty.entropy"].any()
+    assert "4 questions asked again are no known facts, since the greedy answer is wrong: they have no FRS." in list(
+        left_out(result)
+    )
+    survival = [name for name in result.by_question().column_names if name.startswith("frs.survival")]
+    assert all(np.isnan(result.by_question()[name].to_numpy()).tolist() == wrong for name in survival)

@@ -374,6 +374,10 @@ WRONG_ROWS: Mapping[str, tuple[list[Mapping[str, object]], str]] = {
             "sampler.recorded.columns={text: …}"
         ),
     ),
+    "misspelt column": (
+        [ROW | {"trail": 1}],
+        " has a column 'trail' and none of the name 'trial': rename it, or set sampler.recorded.columns={trial: trail}",
+    ),
     "no temperature": (
         [{"question_id": "facts-001", "text": "Paris"}],
         (

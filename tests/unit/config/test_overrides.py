@@ -67,8 +67,47 @@ MISTAKES = {
     "metric=[]": "metric must name at least one option",
     "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, challenge, frs, "
     "multiqa, order, profile, smoke, thinking",
-    "sampler.trials=many": "sampler.temperature_sweep.trials=many: Value 'many' of type 'str' could not be converted "
-    "to Integer",
+    "sampler.trials=many": "sampler.temperature_sweep.trials must be a whole number, not many",
+    "sampler.trials=null": "sampler.temperature_sweep.trials must be a whole number, not null",
+    "sampler.trials=true": "sampler.temperature_sweep.trials must be a whole number, not true",
+    "sampler.trials=[1,2]": "sampler.temperature_sweep.trials must be a whole number, not [1,2]",
+    "sampler.whole_answers=maybe": "sampler.temperature_sweep.whole_answers must be true or false, not maybe",
+    "sampler.temperatures=0.5": "sampler.temperature_sweep.temperatures must be a list of numbers, in brackets [ ], "
+    "not 0.5",
+    "sampler.temperatures={a:1}": "sampler.temperature_sweep.temperatures must be a list of numbers, in brackets [ ], "
+    "not {a:1}",
+    "sampler.temperatures=[1,hot]": "sampler.temperature_sweep.temperatures[1] must be a number, not hot",
+    "sampler.temperatures=[[1]]": "sampler.temperature_sweep: a value has a type that its setting does not take ('<' "
+    "not supported between instances of 'int' and 'list')",
+    "sampler.trials=interval(1,3)": "sampler.trials=interval(1,3): a sweep takes values that are written out, "
+    "sampler.trials=A,B, or range(FIRST,LAST)",
+    "model=glob(smol*)": "model=glob(smol*): a sweep takes values that are written out, model=A,B, or "
+    "range(FIRST,LAST)",
+    "+sampler.trials=3": "sampler.temperature_sweep.trials has a value: write sampler.temperature_sweep.trials=…, "
+    "without the +",
+    "+sampler=exact": "sampler is chosen already: write sampler=…, without the +",
+    "+metric.certainty.invalid=as_label": "there is no setting metric.certainty.invalid; metric has frs",
+    "sampler={temperature_sweep:{trails:3}}": "there is no setting sampler.temperature_sweep.trails (did you mean "
+    f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
+    "dataset.limit=some": "dataset.limit must be a whole number or null, not some",
+    "model.path=[a]": "model.path must be a text, not [a]",
+    "model.path.revision=3": "there is no setting model.path.revision; model.path has no settings",
+    "model.path=${modle.name}": "model.path: there is no setting modle.name to take its value from",
+    "model.path=${env:HOME}": "model.path: env is no resolver, from which ${…} could take a value",
+    "model.path=${oc.env:}": "model.path: the value of ${…} cannot be found (env() missing 1 required positional "
+    "argument: 'key')",
+    "model.generation=greedy": "model.generation must be a mapping of settings, not greedy",
+    "model=3": f"there is no model=3; there are {MODELS}",
+    "paths=runs": "paths must be a mapping of settings, not runs",
+    "hydra=3": f"there is no setting hydra; there are {ROOT}",
+    "hydra.mode=SWEEP": "hydra.mode must be one of RUN, MULTIRUN or null, not SWEEP",
+    "hydra.searchpath=conf": "hydra.searchpath must be a list of folders, such as [file:///home/me/conf], not conf",
+    "hydra.searchpath=[file:///nowhere]": "hydra.searchpath: there is no folder /nowhere",
+    "seed=${seed}": "seed takes its value from itself",
+    "seed=${model.name}": "seed must be a whole number, which ${model.name} is not",
+    "seed=???": "seed must be given: add seed=…",
+    "~seed": "~seed: a setting is changed, and cannot be left out: write seed=…",
+    "~metric.order": "~metric.order: there is nothing of this name to leave out",
     "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
     "sampler.temperatures=[-0.2,1.0]": "sampler.temperature_sweep: temperatures must all be above 0 (the greedy answer "
     "is always asked), not -0.2",
@@ -101,11 +140,11 @@ MISTAKES = {
     'write \'model.name="\\""\'',
     "grader=levenshtein;": f"there is no grader=levenshtein; (did you mean levenshtein?); there are {GRADERS}",
     "tracking=null": "tracking must be one of mlflow, none, not null",
-    "metric.frs=null": "metric.frs must be one of its options, not None: see conf/metric/",
-    "~tracking": "Missing mandatory value: tracking",
-    "seed=${oc.env:NOWHERE_SET}": 'KeyError raised while resolving interpolation: "Environment variable '
-    "'NOWHERE_SET' not found\"",
+    "metric.frs=null": "metric.frs must be one of its options, not null: see conf/metric/",
+    "~tracking": "~tracking: a setting is changed, and cannot be left out: write tracking=…",
+    "seed=${oc.env:NOWHERE_SET}": "seed: the environment variable NOWHERE_SET is not set",
     "dataset=[facts,physics]": "dataset takes one option, not 'dataset=[facts,physics]'",
+    "labels=nowhere.parquet": "labels=nowhere.parquet: there is no such file; it must be labels.parquet of a run",
     "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
     "model=smollm2_135m,gpt5": f"there is no model=gpt5; there are {MODELS}",
     "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "
@@ -129,6 +168,72 @@ def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
 @pytest.mark.parametrize("override", MISTAKES)
 def test_a_mistake_is_answered_in_one_sentence(override: str):
     assert message(override) == MISTAKES[override]
+
+
+FILES = {
+    "dataset/quiz": {
+        "a: [": "{file}, line 1: expected the node content, but found '<stream end>'",
+        "defaults: [local, _self_]\npath: a\npath: b": "{file}, line 3: found duplicate key path",
+        "path: quiz.csv": "dataset is no option with a schema: a file conf/dataset/NAME.yaml names one in its "
+        "defaults, such as /schema/dataset/jsonl@_here_",
+        "defaults: [local, _self_]\nlimit: many": "dataset=quiz: dataset.limit must be a whole number or null, not "
+        "many",
+        "defaults: [local, _self_]\nlimt: 3": "dataset=quiz: there is no setting dataset.limt (did you mean "
+        "dataset.limit?); dataset has name, limit, shuffle, shuffle_choices, seed, scenario, max_unusable, path, "
+        "columns, correct, separator, encoding",
+    },
+    "experiment/own": {
+        "# @package _global_\nsampler: {exat: {nodes: 3}}": "sampler.exat is no option with a schema (did you mean "
+        "sampler.exact?): a file conf/sampler/exat.yaml names one in its defaults, such as "
+        "/schema/sampler/temperature_sweep@_here_",
+        "# @package _global_\ndefaults: [{override /samplr: exact}]": "experiment=own: its defaults override samplr, "
+        "which is no group of options",
+        "# @package _global_\nmodel: 3": "experiment=own: the settings of an option must be a "
+        "mapping of settings, not 3",
+    },
+}
+
+
+@pytest.mark.parametrize(("option", "text"), [(option, text) for option, texts in FILES.items() for text in texts])
+def test_a_mistake_in_a_file_of_options_is_answered_in_one_sentence(option: str, text: str, tmp_path: Path):
+    file = tmp_path / f"{option}.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    search = f"hydra.searchpath=[file://{tmp_path}]"
+    assert message(search, option.replace("/", "=")) == FILES[option][text].replace("{file}", str(file))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "others"),
+    [
+        ("exact", []),
+        ("order", ["metric=order", "dataset=physics"]),
+        ("perturbation", ["metric=agreement"]),
+        ("repetition", ["metric=certainty"]),
+        ("challenge", ["metric=challenge", "model.prompt_style=chat"]),
+        ("thinking", ["metric=thinking", "model.prompt_style=chat"]),
+    ],
+)
+def test_settings_of_a_preset_for_a_sampler_that_is_not_chosen_are_left_out(sampler: str, others: list[str]):
+    checked = checked_overrides(["experiment=smoke", f"sampler={sampler}", *others])
+    assert list(checked.config.sampler) == list(checked.composed.sampler) == [sampler]
+    assert list(checked.whole.sampler) == [sampler]
+    assert checked.config.dataset.limit == 12
+
+
+def test_a_setting_of_a_sampler_that_is_not_chosen_is_refused_although_a_preset_has_it():
+    exact = "there is no setting sampler.exact.trials; sampler.exact has temperatures, "
+    assert message("experiment=smoke", "sampler=exact", "sampler.trials=5").startswith(exact)
+    for plus in ("", "++"):
+        assert message("experiment=smoke", "sampler=exact", f"{plus}sampler.temperature_sweep.trials=5") == (
+            "there is no setting sampler.temperature_sweep.trials; sampler has exact"
+        )
+
+
+def test_a_preset_keeps_its_settings_for_each_job_of_a_sweep_that_has_the_sampler(tmp_path: Path):
+    swept = checked_overrides(["experiment=smoke", "sampler=temperature_sweep,exact", f"paths.mlruns={tmp_path}"])
+    (_, first), (_, second) = jobs(swept.overrides)
+    assert (first.sampler["temperature_sweep"].trials, list(second.sampler)) == (4, ["exact"])
 
 
 SIGNS = (
@@ -473,9 +578,10 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
             ["experiment=multiqa", "until={agreement.kappa.t1: 0.1}"],
             (
                 "until names agreement.kappa.t1 (Fleiss' κ, labels mapped at random), which is no mean over questions, "
-                "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy, "
-                "agreement.plurality, agreement.difficulty, agreement.worst, agreement.best, "
-                "agreement.base_minus_difficulty, agreement.certainty, agreement.m2, agreement.semantic_entropy"
+                "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy.t1, "
+                "agreement.plurality.t1, agreement.difficulty.t1, agreement.worst.t1, agreement.best.t1, "
+                "agreement.base_minus_difficulty.t1, agreement.certainty.t1, agreement.m2.t1, "
+                "agreement.semantic_entropy.t1"
             ),
         ),
         (
@@ -494,6 +600,32 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
             ["until={agreement.worst.t1: 0.1}"],
             "until names agreement.worst.t1, which is no figure of this run",
         ),
+        (
+            ["until={frs.d9: 0.1}"],
+            (
+                "until names frs.d9, which this run does not measure (did you mean frs.d5?); it measures frs.d1, "
+                "frs.d2, frs.d5, frs.d10, frs.d50"
+            ),
+        ),
+        (["until={frs.d1.t0.2: 0.1}"], "until names frs.d1.t0.2, which this run does not measure"),
+        (
+            ["experiment=certainty", "until={certainty.entropy: 0.1}"],
+            (
+                "until names certainty.entropy, which this run does not measure (did you mean "
+                "certainty.entropy.t0.7?); it measures certainty.entropy.t0.7"
+            ),
+        ),
+        (
+            ["experiment=certainty", "until={certainty.error_rate.t1: 0.1}"],
+            "until names certainty.error_rate.t1, which this run does not measure",
+        ),
+        (
+            ["experiment=order", "until={order.bias.place1: 0.1}"],
+            (
+                "until names order.bias.place1, which this run does not measure (did you mean order.bias.placeN.t1?); "
+                "it measures order.bias.placeN.t1"
+            ),
+        ),
         (["until={frs.d1: 0}"], "until={frs.d1: 0}: the half-width of an interval must be a number above 0"),
         (["until={frs.d1: wide}"], "until={frs.d1: wide}: the half-width of an interval must be a number above 0"),
         (["until=0.02"], "until=0.02: it must name figures, as until={frs.d1: 0.02} does"),
@@ -502,6 +634,20 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
 )
 def test_a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked(overrides: list[str], expected: str):
     assert message(*overrides).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["metric.d=9", "until={frs.d9: 0.1}"],
+        ["until={accuracy.t0.6: 0.1, frs.survival.t2: 0.1, frs.entropy.mean: 0.1}"],
+        ["experiment=certainty", "until={certainty.entropy.t0.7: 0.1, certainty.error_rate.own: 0.1}"],
+        ["experiment=order", "until={order.bias.place1.t1: 0.1, order.one_choice.t1: 0.1}"],
+        ["experiment=thinking", "until={thinking.frs: 0.1, thinking.accuracy.b64.t1: 0.1}"],
+    ],
+)
+def test_figures_that_a_run_measures_can_end_it(overrides: list[str]):
+    assert checked_overrides(overrides).config.until
 
 
 def test_recorded_answers_are_not_taken_until_a_figure_is_known(tmp_path: Path):

@@ -36,6 +36,7 @@ gone = parts_that_are_gone:Dice
 
 [robust_eval.metrics]
 typo = parts_of_mine:Metrik
+ends = parts_that_end:Metric
 
 [somebody.else]
 dice = parts_that_are_gone:Dice
@@ -45,6 +46,7 @@ dice = parts_that_are_gone:Dice
 @pytest.fixture
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "parts_of_mine.py").write_text(MODULE)
+    (tmp_path / "parts_that_end.py").write_text("import sys\nsys.exit('no licence')\n")
     about = tmp_path / "parts-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts\nVersion: 1.0\n")
@@ -63,10 +65,11 @@ def test_entry_points_are_options_and_what_cannot_be_loaded_is_left_out_with_a_r
 ):
     load_plugins()
     assert {group: list(parts) for group, parts in ANNOUNCED.items() if parts} == {"model": ["dice"]}
-    wrong, gone, typo = caplog.messages
+    wrong, gone, typo, ends = caplog.messages
     assert wrong.startswith(
         "the package parts is left out: model=plain: parts_of_mine.NoDataclass must be a dataclass, "
     )
     left_out = "{} of the package parts cannot be loaded, and is left out: {}".format
     assert gone == left_out("model=gone", "ModuleNotFoundError: No module named 'parts_that_are_gone'")
     assert typo == left_out("metric=typo", "AttributeError: module 'parts_of_mine' has no attribute 'Metrik'")
+    assert ends == left_out("metric=ends", "SystemExit: no licence")

@@ -31,16 +31,25 @@ PROOFS = {
     "A data set is read as data": "unit/dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
     "A file that is no regular file": "unit/dataset/test_jsonl.py::"
     "test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for",
+    "A data set, a table of answers, a log": "integration/runtime/test_file_limits.py::"
+    "test_bombs_cost_little_and_are_refused_in_a_sentence",
+    "Ordinary large files are read": "integration/runtime/test_file_limits.py::test_what_is_alike_and_no_bomb_is_read",
     "Weights that are pickled code": "integration/model/local/test_transformers.py::"
     "test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run",
     "Code that a model brings does not run": "integration/model/local/test_transformers.py::"
     "test_code_that_a_model_brings_does_not_run_unless_it_is_trusted",
-    "`repeat=FOLDER` takes settings from the folder": "integration/cli/test_repeat.py::"
+    "`repeat=FOLDER` and `gate` take settings from a folder": "integration/cli/test_repeat.py::"
     "test_of_a_folder_hydra_is_given_the_settings_and_nothing_else",
     "A setting of the folder that runs code": "integration/cli/test_repeat.py::"
     "test_what_no_folder_is_trusted_with_has_to_be_said_again",
-    "A folder from elsewhere does not say where files are written": "integration/cli/test_repeat.py::"
-    "test_a_folder_from_elsewhere_does_not_say_where_files_are_written",
+    "A setting that names what is read": "integration/cli/test_repeat.py::"
+    "test_what_is_read_is_that_of_a_run_under_ones_own_mlruns_or_has_to_be_said",
+    "A repeated run that lies elsewhere": "integration/cli/test_repeat.py::"
+    "test_a_run_with_the_options_of_this_package_is_repeated_wherever_it_lies",
+    "`label`, `compare`, `export` and `gate` use the tracker": "integration/cli/test_label.py::"
+    "test_a_folder_does_not_say_to_which_tracker_figures_go",
+    "A link in a folder does not lead": "unit/test_answer.py::"
+    "test_a_link_that_somebody_left_in_a_folder_is_not_written_through",
     "A setting that would be filled in from the environment": "integration/cli/test_repeat.py::"
     "test_a_configuration_that_no_run_wrote_is_refused",
     "Options in the `conf/` of the folder": "unit/config/test_overrides.py::"

@@ -139,7 +139,7 @@ def test_what_is_not_decided_says_whether_facts_differ():
             {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
     assert said["alike"] == (
         "a: 0.000 after 0.000 over 60 facts, 0.000 (-0.060 to +0.060; margin 0.02): not decided; no fact differs, "
-        "which says little of so few: about 123 more would do for this margin."
+        "which says little of so few: about 129 more would do for this margin."
     )
     assert "as facts differ here, it takes about" in said["differing"]
     (moved,) = judge([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
@@ -274,3 +274,10 @@ def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):
         read_measured(folder, "run")
     with pytest.raises(UserError, match=r"^there is no folder"):
         read_measured(tmp_path / "nowhere", "run")
+
+
+@pytest.mark.parametrize(("values", "same"), [([0.5, 0.4, 0.6, 0.5], ""), ([0.0] * 4, ", though no fact differs")])
+def test_a_few_facts_never_pass(values, same):
+    (judged,) = judge([Differences("frs.d1", "FRS", 0.7, np.zeros(4), np.array(values))], 0.95)
+    assert (judged.outcome, judged.units, judged.low > -0.7) == ("INCONCLUSIVE", 4, True)
+    assert sentence(judged).endswith(f": not decided{same}: 4 facts are too few for a PASS, which takes 30.")

@@ -19,9 +19,9 @@ def test_undefined_values_are_left_out_and_groups_are_resampled_together():
     groups = ["a", "a", "b", "b", "", ""]
     found = [Found(None if v != v else v, str(n), g, 2.0) for n, (v, g) in enumerate(zip(values, groups, strict=True))]
     labels = ["group a", "group a", "group b", "group b", "question 4", "question 5"]
-    assert ends(found) == list(mean_estimate(np.array(values), labels, 0, (0.0, 2.0)))
+    assert ends(found) == list(mean_estimate(np.array(values), labels, (0.0, 2.0)))
     alone = [one._replace(group="") for one in found]
-    assert ends(alone) == list(mean_estimate(np.array(values), None, 0, (0.0, 2.0)))
+    assert ends(alone) == list(mean_estimate(np.array(values), None, (0.0, 2.0)))
     assert ends(alone)[0] == pytest.approx(6 / 5)
 
 

@@ -13,7 +13,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.agreement import certainty_when_guessing
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval
+from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.score import Measured, Score
 from robust_eval.question import Question
 
@@ -431,10 +431,11 @@ def test_questions_of_a_group_are_resampled_together():
     rows = [row for q, letters in zip(ids, ("aa", "ba") * 2, strict=True) for row in said(q, letters, "a", 1)]
     alone = score(free(*ids), rows).curves
     grouped = score([*free("q1", "q2", group="g"), *free("q3", "q4", group="h")], rows).curves
-    # one half is right, and agrees, as by chance; alone, 1 in 16 resamples has none of these, and 1 in 16 nothing else
-    assert alone["agreement.accuracy"][1.0] == (0.5, 0.0, 1.0)
+    # one half is right, and agrees, as by chance; alone, 1 in 16 resamples of κ has none of these, 1 in 16 nothing else
+    right = np.array([1.0, 0.0, 1.0, 0.0])
+    assert alone["agreement.accuracy"][1.0] == (0.5, *mean_interval(right, SHARE))
     assert alone["agreement.kappa_free"][1.0] == (0.0, -1.0, 1.0)
-    low, high = alike_interval(0.5, 2, SHARE)
+    low, high = mean_interval(right, SHARE, ["g", "g", "h", "h"])
     assert grouped["agreement.accuracy"][1.0] == (0.5, low, high)
     assert grouped["agreement.kappa_free"][1.0] == close((0.0, 2 * low - 1, 2 * high - 1))
 

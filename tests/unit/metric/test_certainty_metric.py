@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -7,7 +8,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval
+from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 
@@ -51,6 +52,12 @@ def certainty(
     return AnswerCertainty(**settings).score(questions, measured, seed=0)
 
 
+def student(one: float, other: float, highest: float) -> tuple[float, float, float]:
+    """The mean of two values from 0 on, and Student's interval with one degree of freedom."""
+    mean, half = (one + other) / 2, 12.706204736174705 * abs(one - other) / 2
+    return mean, max(0.0, mean - half), min(highest, mean + half)
+
+
 def test_answer_certainty_of_a_small_table():
     rows = [
         *answers("q1", 0.7, "BBBA", right="B"),
@@ -65,7 +72,6 @@ def test_answer_certainty_of_a_small_table():
         "certainty.count.undefined": 0.0,
         "certainty.count.invalid": 0.0,
     }
-    # two questions: the interval of their mean reaches from the one to the other
     assert set(score.curves) == {
         "certainty.entropy",
         "certainty.entropy_miller_madow",
@@ -76,9 +82,12 @@ def test_answer_certainty_of_a_small_table():
     assert score.curves["certainty.count.certain_right"] == {0.7: Estimate(0), 1.4: Estimate(0)}
     assert score.curves["certainty.count.certain_wrong"] == {0.7: Estimate(0), 1.4: Estimate(1)}  # EEEE
     assert list(score.curves["certainty.entropy"]) == [0.7, 1.4]
-    assert score.curves["certainty.entropy"][0.7] == pytest.approx(((q1 + q2) / 2, q1, q2), rel=1e-12)
-    assert score.curves["certainty.entropy"][1.4] == pytest.approx((math.log(4) / 2, 0, math.log(4)), rel=1e-12)
-    assert score.curves["certainty.error_rate"] == {0.7: (0.375, 0.25, 0.5), 1.4: (0.875, 0.75, 1.0)}
+    assert score.curves["certainty.entropy"][0.7] == pytest.approx(student(q1, q2, math.log(5)), rel=1e-9)
+    assert score.curves["certainty.entropy"][1.4] == pytest.approx(student(math.log(4), 0, math.log(5)), rel=1e-9)
+    assert score.curves["certainty.error_rate"] == {
+        0.7: pytest.approx(student(0.25, 0.5, 1.0)),
+        1.4: pytest.approx(student(0.75, 1.0, 1.0)),
+    }
     assert set(score.tables) == {"certainty"}
     table = score.tables["certainty"].to_pydict()
     assert table.pop("question_id") == ["q1", "q1", "q2", "q2"]
@@ -245,9 +254,9 @@ def test_questions_of_a_group_are_resampled_together():
     rows = [row for question_id, said in letters.items() for row in answers(question_id, 0.7, said, right="A")]
     alone = certainty(rows, *letters).curves["certainty.error_rate"][0.7]
     grouped = certainty(rows, *letters, groups=["g", "g", "h", "h"]).curves["certainty.error_rate"][0.7]
-    # either group has an error rate of one half; alone, 1 in 16 resamples has none, and 1 in 16 nothing, right
-    assert alone == (0.5, 0.0, 1.0)
-    assert grouped == (0.5, *alike_interval(0.5, 2, SHARE))
+    wrong = np.array([0.0, 1.0, 0.0, 1.0])
+    assert alone == (0.5, *mean_interval(wrong, SHARE))
+    assert grouped == (0.5, *mean_interval(wrong, SHARE, ["g", "g", "h", "h"]))
 
 
 def test_answers_asked_once_are_refused_before_anything_is_sampled():

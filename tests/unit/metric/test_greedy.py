@@ -1,17 +1,18 @@
 import math
+import re
 
 import numpy as np
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.greedy import greedy_accuracy
-from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.question import Question
+from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
+from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
+from robust_eval.question import LETTERS, Question
 
 NAN = math.nan
 
 
-def score(answers, groups=None, seed=0):
+def score(answers, groups=None):
     """The score of one greedy answer, a pair of outcome and verdict, to each of some questions."""
     labels = groups or [""] * len(answers)
     asked = [Question(f"q{place}", f"{place}?", group=group) for place, group in enumerate(labels)]
@@ -28,7 +29,7 @@ def score(answers, groups=None, seed=0):
         }
         for question, (outcome, correct) in zip(asked, answers, strict=True)
     ]
-    return greedy_accuracy(asked, answer_table(reversed(rows)), seed)
+    return greedy_accuracy(asked, answer_table(reversed(rows)))
 
 
 def by_question(found):
@@ -71,7 +72,7 @@ def test_questions_without_a_gold_answer_are_undefined():
 def test_a_question_without_any_answer_is_undefined():
     asked = [Question("a", "a?"), Question("b", "b?")]
     row = {"question_id": "b", "rewrite": 0, "temperature": 0.0, "trial": 0, "text": "", "outcome": "ok"}
-    found = greedy_accuracy(asked, answer_table([row | {"correct": True, "weight": 1.0}]), 0)
+    found = greedy_accuracy(asked, answer_table([row | {"correct": True, "weight": 1.0}]))
     np.testing.assert_array_equal(by_question(found), [NAN, 1])
 
 
@@ -81,22 +82,81 @@ def test_the_interval_is_that_of_independent_answers():
     assert found.values["accuracy.greedy"] == pytest.approx((0.6, 0.6 - margin, 0.6 + margin), abs=0.015)
 
 
-def test_questions_of_a_group_are_resampled_together():
-    answers = [("ok", True)] * 10 + [("ok", False)] * 10
-    found = score(answers, ["a"] * 10 + ["b"] * 10)
-    assert found.values["accuracy.greedy"] == (0.5, 0, 1)
+@pytest.mark.parametrize(
+    ("right", "wrong", "groups"),
+    [(10, 10, ["a"] * 10 + ["b"] * 10), (10, 40, ["a"] * 10 + [""] * 40)],  # a question without one is its own
+)
+def test_groups_of_questions_are_the_units(right, wrong, groups):
+    found = score([("ok", True)] * right + [("ok", False)] * wrong, groups).values["accuracy.greedy"]
+    values = np.repeat([1.0, 0.0], [right, wrong])
+    labels = [group or f"question {place}" for place, group in enumerate(groups)]
+    assert found == pytest.approx((right / (right + wrong), *mean_interval(values, SHARE, labels)))
 
 
-def test_questions_without_a_group_are_resampled_alone_where_others_have_one():
-    # the group counts as one of 41 units, and its ten right answers come and go together
-    answers = [("ok", True)] * 10 + [("ok", False)] * 40
-    found = score(answers, ["a"] * 10 + [""] * 40).values["accuracy.greedy"]
-    draws = np.random.default_rng(5).poisson(1, 100_000)  # how often the group is drawn, nearly
-    low, high = np.quantile(10 * draws / (41 + 9 * draws), [0.025, 0.975])
-    assert found == pytest.approx((0.2, low, high), abs=0.02)
+def multiple_choice(keys, labels, choices=5):
+    """Questions whose right letters are ``keys``, and the graded answers ``labels`` to them (None: no letter)."""
+    texts = tuple(f"choice {place}" for place in range(choices))
+    asked = [
+        Question(f"q{place}", f"{place}?", choices=texts, correct=LETTERS.index(key)) for place, key in enumerate(keys)
+    ]
+    rows = [
+        {"question_id": question.id, "rewrite": 0, "temperature": 0.0, "trial": 0, "text": label or "", "weight": 1.0}
+        | {"label": label, "outcome": "ok" if label else "invalid", "correct": label == key}
+        for question, key, label in zip(asked, keys, labels, strict=True)
+    ]
+    return asked, answer_table(rows)
 
 
-def test_the_seed_makes_the_interval():
-    answers = [("ok", place % 3 == 0) for place in range(50)]
-    assert score(answers, seed=1).values == score(answers, seed=1).values
-    assert score(answers, seed=1).values != score(answers, seed=2).values
+# Of 40 questions C is right in 13, and the model answers it to 38.
+KEYS = "C" * 13 + "A" * 9 + "B" * 9 + "D" * 5 + "E" * 4
+MOSTLY_C = "C" * 38 + "EE"
+
+
+def test_accuracy_with_choices_stands_beside_chance_and_the_best_constant_answer():
+    found = greedy_accuracy(*multiple_choice(KEYS, MOSTLY_C))
+    values = {name: found.values[name].value for name in ("accuracy.greedy", "accuracy.guessing", "accuracy.constant")}
+    assert values == pytest.approx({"accuracy.greedy": 15 / 40, "accuracy.guessing": 0.2, "accuracy.constant": 13 / 40})
+    assert (found.n("accuracy.guessing"), found.n("accuracy.constant")) == (40, 40)
+    (claim,) = found.presentation.claims
+    assert re.fullmatch(
+        r"answers 38% \(\d+% to \d+%\) of what it was asked right, where guessing gets 20%, and C as the answer to "
+        r"each 33%",
+        claim,
+    )
+
+
+def test_of_questions_with_and_without_choices_those_with_choices_have_a_sentence_of_their_own():
+    asked, baseline = multiple_choice("AB", "AA", choices=2)
+    free = [Question(f"f{place}", "?", answers=("x",)) for place in range(2)]
+    right = [
+        {**row, "question_id": each.id, "correct": True} for each, row in zip(free, baseline.to_pylist(), strict=True)
+    ]
+    found = greedy_accuracy([*asked, *free], answer_table([*baseline.to_pylist(), *right]))
+    first, second = found.presentation.claims
+    assert re.fullmatch(r"answers 75% \(\d+% to \d+%\) of what it was asked right", first)
+    assert second == (
+        "answers 50% of the 2 questions with choices right, where guessing gets 50%, and A as the answer to each 50%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "labels", "expected"),
+    [
+        (KEYS, MOSTLY_C, Dominant("C", 38, 40, 13)),
+        (KEYS, "C" * 30 + "A" * 5 + "ABDEB", Dominant("C", 30, 40, 13)),
+        (KEYS, [*"C" * 30, *[None] * 10], Dominant("C", 30, 30, 13)),
+        (KEYS, KEYS, None),
+        (KEYS, "C" * 20 + "AB" * 10, None),
+        ("C" * 38 + "AB", "C" * 40, None),  # it is nearly always right
+        ("AB", "AA", None),  # too few to tell
+        (KEYS, [None] * 40, None),
+    ],
+)
+def test_a_letter_dominates_that_is_answered_far_more_often_than_it_is_right(keys, labels, expected):
+    assert dominant_letter(*multiple_choice(keys, labels)) == expected
+
+
+def test_no_letter_dominates_free_text():
+    asked = [Question("q", "?", answers=("C",))]
+    _, baseline = multiple_choice("C", "C")
+    assert dominant_letter(asked, baseline) is None

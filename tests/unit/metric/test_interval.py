@@ -2,19 +2,20 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
+from statsmodels.stats.proportion import proportion_confint
 
 from robust_eval.metric import interval
 from robust_eval.metric.interval import (
-    MANY,
     SHARE,
     UNKNOWN,
     alike_interval,
     bootstrap,
     bootstrap_draws,
+    bounded_mean_interval,
     independent,
-    mean_draws,
     mean_interval,
+    paired_share_interval,
 )
 
 
@@ -265,32 +266,10 @@ def test_intervals_of_questions_that_may_all_be_alike_cover_as_often_as_they_say
     assert missed <= 0.025 * 400 + 3 * math.sqrt(400 * 0.025 * 0.975)
 
 
-def test_a_mean_over_questions_that_are_not_alike_has_the_interval_of_the_bootstrap():
-    sample = np.random.default_rng(14).random(50)
-    groups = np.arange(50) // 5
-    for labels in (None, groups):
-        expected = bootstrap(np.mean, sample, groups=labels, seed=3)
-        assert mean_interval(sample, SHARE, labels, seed=3) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("number", [1, 7, 1000, 1001])
-def test_means_of_resamples_are_those_of_the_bootstrap_however_they_are_computed(number: int):
-    sample = np.random.default_rng(15).normal(size=number)
-    for seed in (0, 3):
-        expected = bootstrap_draws(np.mean, sample, seed=seed, resamples=200)
-        np.testing.assert_allclose(mean_draws(sample, seed=seed, resamples=200), expected, atol=1e-13)
-
-
 def test_what_differs_by_rounding_is_alike():
     sample = 0.6545 + 1e-16 * np.arange(30)
     assert mean_interval(sample, SHARE) == pytest.approx(alike_interval(0.6545, 30, SHARE), rel=1e-12)
     assert mean_interval(np.array([1 + 2e-16] * 5), SHARE) == alike_interval(1.0, 5, SHARE)
-
-
-def test_groups_whose_means_are_alike_are_as_many_questions():
-    values, groups = [0.0, 1.0, 1.0, 0.0, 0.5], ["a", "a", "b", "b", "c"]
-    assert mean_interval(np.array(values), SHARE, groups) == alike_interval(0.5, 3, SHARE)
-    assert mean_interval(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == alike_interval(2 / 3, 1, SHARE)
 
 
 def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_known_or_leave_no_choice():
@@ -304,29 +283,172 @@ def test_a_value_outside_of_its_limits_is_refused():
         mean_interval(np.full(3, 1.2), SHARE)
 
 
-@pytest.mark.parametrize("kind", ["even", "skewed", "of few values", "of rare values"])
-def test_resampled_means_of_many_questions_are_distributed_as_if_they_were_drawn(kind):
-    random = np.random.default_rng(5)
-    values = {
-        "even": random.random(MANY),
-        "skewed": random.exponential(size=MANY),
-        "of few values": random.integers(0, 5, MANY) / 4,
-        "of rare values": (np.arange(MANY) < 3).astype(float),
-    }[kind]
-    expected = bootstrap_draws(np.mean, values, seed=1, resamples=6000)
-    found = mean_draws(values, seed=2, resamples=6000)
-    assert stats.ks_2samp(found, expected).pvalue > 0.01
-    assert stats.skew(found) == pytest.approx(stats.skew(values) / math.sqrt(MANY), abs=0.1)
-
-
-def test_means_of_few_of_groups_and_of_skewed_values_are_drawn_by_resampling():
-    random = np.random.default_rng(0)
-    groups = np.arange(MANY) // 50
-    skewed = random.random(MANY) ** 300
-    for values, labels in ((random.random(MANY - 1), None), (random.random(MANY), groups), (skewed, None)):
-        expected = bootstrap_draws(np.mean, values, groups=labels, seed=3, resamples=20)
-        assert mean_draws(values, labels, seed=3, resamples=20).tolist() == expected.tolist()
-
-
 def test_groups_are_the_independent_units():
     assert (independent(4, None), independent(4, ["a", "b", "a", "c"])) == (4, 3)
+
+
+# mean_interval
+
+
+def test_the_interval_of_a_mean_is_students():
+    sample = np.random.default_rng(14).normal(0.5, 2.0, size=50)
+    expected = stats.t.interval(0.9, 49, sample.mean(), stats.sem(sample))
+    assert mean_interval(sample, UNKNOWN, level=0.9) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_interval_of_groups_of_one_size_is_students_of_their_means():
+    sample, groups = np.random.default_rng(15).random(60), np.arange(60) // 4
+    means = sample.reshape(15, 4).mean(axis=1)
+    expected = stats.t.interval(0.95, 14, means.mean(), stats.sem(means))
+    assert mean_interval(sample, SHARE, groups) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_variance_of_groups_of_different_sizes_is_that_of_the_ratio_estimator():
+    values, groups = np.array([0.1, 0.5, 0.9, 0.2, 0.4, 0.8]), np.array(list("abbccc"))
+    mean, sums, sizes = values.mean(), np.array([0.1, 1.4, 1.4]), np.array([1, 2, 3])
+    error = math.sqrt(3 / 2 * ((sums - mean * sizes) ** 2).sum()) / 6
+    expected = (mean - stats.t.isf(0.025, 2) * error, mean + stats.t.isf(0.025, 2) * error)
+    assert mean_interval(values, UNKNOWN, groups) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_interval_of_a_mean_ends_at_the_limits_of_a_value():
+    assert mean_interval(np.array([0.0, 0.9, 1.0]), SHARE)[1] == 1.0
+    assert mean_interval(np.array([0.0, 0.9, 1.0]), (0.0, 5.0))[0] == 0.0
+
+
+def wilson_of_statsmodels(count, number, quantile):
+    return proportion_confint(count, number, 2 * stats.norm.sf(quantile), method="wilson")
+
+
+@pytest.mark.parametrize(("right", "n"), [(18, 20), (1, 20), (49, 50), (120, 200)])
+def test_the_interval_of_a_share_is_wilsons_with_students_quantile(right, n):
+    expected = wilson_of_statsmodels(right, n, stats.t.isf(0.025, n - 1))
+    assert mean_interval(np.repeat([1.0, 0.0], [right, n - right]), SHARE) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_share_of_groups_counts_as_many_questions_as_its_variance_is_worth():
+    generator = np.random.default_rng(16)
+    groups = np.repeat(np.arange(20), 10)
+    values = (generator.random(200) < generator.beta(4, 1, 20)[groups]).astype(float)
+    share = values.mean()
+    variance = stats.sem(values.reshape(20, 10).mean(axis=1)) ** 2
+    effective = share * (1 - share) / variance
+    assert effective < 150
+    expected = wilson_of_statsmodels(share * effective, effective, stats.t.isf(0.025, 19))
+    assert mean_interval(values, SHARE, groups) == pytest.approx(expected, rel=1e-9)
+
+
+def test_groups_never_make_more_questions_than_there_are():
+    values, groups = np.tile([0.0, 1.0], 10), np.arange(20) // 2  # all groups are half right: their means do not vary
+    expected = wilson_of_statsmodels(10, 20, stats.t.isf(0.025, 9))
+    assert mean_interval(values, SHARE, groups) == pytest.approx(expected, rel=1e-9)
+
+
+def test_groups_whose_means_are_alike_are_as_many_questions():
+    values, groups = [0.0, 1.0, 1.0, 0.0, 0.5], ["a", "a", "b", "b", "c"]
+    assert mean_interval(np.array(values), SHARE, groups) == alike_interval(0.5, 3, SHARE)
+    assert mean_interval(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == alike_interval(2 / 3, 1, SHARE)
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+def test_the_interval_of_a_share_covers_it_as_often_as_it_says(n):
+    """The exact coverage: the probability of each count by whether its interval holds the share."""
+    intervals = np.array([mean_interval(np.repeat([1.0, 0.0], [count, n - count]), SHARE) for count in range(n + 1)])
+    for share in (0.5, 0.7, 0.9, 0.97):
+        held = (intervals[:, 0] <= share) & (share <= intervals[:, 1])
+        assert stats.binom.pmf(np.arange(n + 1), n, share)[held].sum() >= (0.935 if (n, share) == (50, 0.97) else 0.94)
+
+
+def test_one_rare_event_makes_no_interval_of_a_share_narrower_than_none():
+    none, one = (mean_interval(np.repeat([1.0, 0.0], [37 - count, count]), SHARE) for count in (0, 1))
+    assert one[0] < none[0]
+
+
+# paired_share_interval
+
+
+def most_likely_variance(gained, lost, n, difference):
+    """The variance of gained − lost where the likelihood is largest under a difference, found by search."""
+
+    def unlikelihood(worse):
+        shares = np.array([worse + difference, worse, 1 - 2 * worse - difference])
+        counts = np.array([gained, lost, n - gained - lost])
+        return -float(counts[counts > 0] @ np.log(np.maximum(shares[counts > 0], 1e-300)))
+
+    ends = max(0.0, -difference), (1 - difference) / 2
+    worse = optimize.minimize_scalar(unlikelihood, ends, bounds=ends, method="bounded", options={"xatol": 1e-13}).x
+    return n * (2 * worse + difference - difference**2)
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(12, 9, 50), (30, 25, 200), (9, 12, 515)])
+def test_where_nothing_is_skewed_each_bound_is_that_of_tangos_score_test(gained, lost, n):
+    low, high = paired_share_interval(np.repeat([1.0, -1.0, 0.0], [gained, lost, n - gained - lost]))
+    for bound in (low, high):
+        variance = most_likely_variance(gained, lost, n, bound)
+        score = abs(gained - lost - n * bound) / math.sqrt(variance)
+        assert score == pytest.approx(1.959964, abs=0.01) or score > 1.959964
+    zero = 1.959964**2 / (n + 1.959964**2)
+    assert paired_share_interval(np.zeros(n)) == pytest.approx((-zero, zero), rel=1e-6)
+
+
+def test_the_interval_of_exchanged_runs_is_turned_round():
+    differences = np.repeat([1.0, -1.0, 0.0], [3, 11, 86])
+    low, high = paired_share_interval(differences)
+    assert paired_share_interval(-differences) == pytest.approx((-high, -low), rel=1e-9)
+
+
+def test_losses_alone_have_at_least_the_exact_upper_bound():
+    high = paired_share_interval(np.repeat([-1.0, 0.0], [9, 191]))[1]
+    assert high >= -proportion_confint(9, 200, method="beta")[0]
+
+
+def test_copies_in_groups_add_nothing_to_a_difference_of_shares():
+    once = np.repeat([1.0, -1.0, 0.0], [6, 10, 84])
+    copied = paired_share_interval(np.repeat(once, 3), np.repeat(np.arange(100), 3))
+    plain = paired_share_interval(once)
+    assert copied == pytest.approx(plain, abs=0.003)
+    assert paired_share_interval(np.zeros(300), np.repeat(np.arange(100), 3)) == pytest.approx(
+        paired_share_interval(np.zeros(100)), rel=0.05
+    )
+
+
+# bounded_mean_interval
+
+
+@pytest.mark.parametrize(("right", "n"), [(1, 5), (18, 20), (1, 30), (199, 200), (40, 200)])
+def test_the_bounded_interval_of_a_share_is_that_of_clopper_and_pearson(right, n):
+    expected = proportion_confint(right, n, method="beta")
+    found = bounded_mean_interval(np.repeat([1.0, 0.0], [right, n - right]), SHARE)
+    assert found == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize("value", [-1.0, -0.2, 0.0, 0.7])
+def test_the_bounded_interval_of_what_is_alike_is_the_exact_one(value):
+    found = bounded_mean_interval(np.full(37, value), (-1, 1))
+    assert found == pytest.approx(alike_interval(value, 37, (-1, 1)), abs=1e-9)
+    nearly = bounded_mean_interval(np.append(np.full(36, value), value + 1e-3 * (-1 if value > 0 else 1)), (-1, 1))
+    assert nearly == pytest.approx(found, abs=1e-3)
+
+
+def test_the_bounded_interval_is_the_quantile_under_random_weights():
+    generator = np.random.default_rng(17)
+    values = generator.random(30) ** 2
+    weights = generator.dirichlet(np.ones(31), 200_000)
+    expected = np.quantile(weights @ np.append(values, 0), 0.025), np.quantile(weights @ np.append(values, 1), 0.975)
+    assert bounded_mean_interval(values, SHARE) == pytest.approx(expected, abs=0.001)
+
+
+def test_groups_are_the_units_of_the_bounded_interval():
+    means = np.random.default_rng(18).random(25)
+    copied = bounded_mean_interval(np.repeat(means, 4), SHARE, np.repeat(np.arange(25), 4))
+    assert copied == pytest.approx(bounded_mean_interval(means, SHARE), abs=1e-9)
+
+
+def test_a_loss_that_few_facts_have_is_allowed_for_by_those_of_whom_none_has_it():
+    """3 % of facts drop by 0.8: half of the samples of 30 show none, and Student's interval would exclude the mean."""
+    generator = np.random.default_rng(19)
+    missed = 0
+    for drops in generator.random((300, 50)) < 0.03:
+        values = np.where(drops, -0.8, 0.0) + generator.normal(0, 0.01, 50)
+        missed += bounded_mean_interval(values, (-1, 1))[0] > -0.024
+    assert missed <= 0.025 * 300 + 3 * math.sqrt(300 * 0.025 * 0.975)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from statsmodels.duration.survfunc import survdiff
 
-from robust_eval.metric.interval import bootstrap
+from robust_eval.metric.interval import SHARE, paired_share_interval
 from robust_eval.metric.paired import LogRank, paired_difference, stratified_log_rank
 
 NAN, INF = float("nan"), float("inf")
@@ -17,11 +18,10 @@ breaking = st.sampled_from([*GRID, INF])
 def test_a_difference_has_the_means_of_both_and_the_interval_of_the_differences():
     generator = np.random.default_rng(3)
     first, second = generator.normal(0.5, 1, 200), generator.normal(0, 1, 200)
-    found = paired_difference(first, second, seed=5)
+    found = paired_difference(first, second)
     assert (found.n, found.first, found.second) == (200, first.mean(), second.mean())
     assert found.value == pytest.approx(first.mean() - second.mean())
-    assert (found.low, found.high) == pytest.approx(bootstrap(np.mean, first - second, seed=5))
-    assert found.share_above == 1.0
+    assert (found.low, found.high) == pytest.approx(stats.ttest_rel(first, second).confidence_interval(), rel=1e-9)
 
 
 def test_pairing_removes_what_questions_have_in_common():
@@ -31,17 +31,16 @@ def test_pairing_removes_what_questions_have_in_common():
     assert 0.4 < found.low < 0.5 < found.high < 0.6
 
 
-def test_the_share_above_zero_can_be_counted_for_two_questions():
-    found = paired_difference([1.0, 0.0], [0.0, 1.0])  # draws of two: both up 1/4, both down 1/4, else zero
-    assert found.share_above == pytest.approx(0.5, abs=0.03)
-    found = paired_difference([3.0, 0.0], [0.0, 1.0])  # only both down lies below zero
-    assert found.share_above == pytest.approx(0.75, abs=0.03)
-
-
 def test_two_equal_runs_are_neither_above_nor_below():
-    found = paired_difference([1, 0, 1], [1, 0, 1], limits=(0, 1))
+    found = paired_difference([1, 0, 0.5], [1, 0, 0.5], limits=(0, 1))
     most = 1 - 0.025 ** (1 / 3)  # the share of questions that may differ, by 1 at most, in either direction
-    assert found == pytest.approx((3, 2 / 3, 2 / 3, 0, -most, most, 0.5))
+    assert found == pytest.approx((3, 0.5, 0.5, 0, -most, most))
+
+
+def test_right_and_wrong_have_the_score_interval():
+    first, second = np.repeat([1, 0, 1], [5, 9, 86]), np.repeat([0, 1, 1], [5, 9, 86])
+    found = paired_difference(first, second, limits=(0, 1))
+    assert (found.low, found.high) == paired_share_interval(np.repeat([1.0, -1.0, 0.0], [5, 9, 86]))
 
 
 def test_runs_that_differ_alike_everywhere_have_an_interval_where_their_limits_are_known():
@@ -64,19 +63,19 @@ def test_questions_that_are_undefined_on_either_side_are_left_out():
     assert all(math.isnan(value) for value in found[1:])
 
 
-def test_groups_are_resampled_whole():
+def test_groups_are_the_units():
     first, groups = [1.0] * 10 + [-1.0] * 10, ["a"] * 10 + ["b"] * 10
     found = paired_difference(first, [0.0] * 20, groups)
-    assert (found.low, found.high) == (-1, 1)
+    assert (found.low, found.high) == pytest.approx((-12.706, 12.706), abs=0.001)  # Student's, of two units
     assert paired_difference(first, [0.0] * 20).high < 0.5
 
 
 def test_the_interval_of_a_difference_covers_as_often_as_it_says():
     generator = np.random.default_rng(1)
     covered = []
-    for seed in range(300):
+    for _ in range(300):
         hardness = generator.uniform(0.2, 0.9, 60)
-        found = paired_difference(generator.random(60) < hardness, generator.random(60) < hardness - 0.1, seed=seed)
+        found = paired_difference(generator.random(60) < hardness, generator.random(60) < hardness - 0.1, limits=SHARE)
         covered.append(found.low <= 0.1 <= found.high)
     assert 0.91 <= np.mean(covered) <= 0.98
 

@@ -85,7 +85,7 @@ def test_intervals_of_the_bias_hold_what_they_promise():
     for _ in range(400):
         bias = place_bias(answered(random, 60, 0.6))
         for place, inside in held.items():
-            low, high = mean_interval(bias[:, place], (-1.0, 1.0), seed=int(random.integers(1 << 30)))
+            low, high = mean_interval(bias[:, place], (-1.0, 1.0))
             inside.append(low <= (0.6 if place == 0 else -0.15) <= high)
     for place, inside in held.items():
         assert 0.91 <= np.mean(inside) <= 0.98, place
@@ -97,3 +97,22 @@ def test_of_a_model_that_always_says_a_the_interval_is_exact():
     assert mean_interval(always[:, 0], (0.0, 1.0)) == pytest.approx((1 - p_most, 1))
     assert mean_interval(place_bias(always)[:, 0], (-1.0, 1.0)) == pytest.approx((1 - 2 * p_most, 1))
     assert cochran_q(always)[:3] == (60, pytest.approx(240), 4)
+
+
+def test_in_groups_places_that_matter_differently_in_each_are_no_bias_on_the_whole():
+    """Each group of four prefers a place of its own: the χ² distribution rejects twice as often as it should."""
+    random, groups = np.random.default_rng(4), np.arange(80) // 4
+    by_chi_square, by_permutation = [], []
+    for seed in range(300):
+        preferred = np.repeat(random.integers(4, size=20), 4)
+        right = random.random((80, 4)) < np.where(np.arange(4) == preferred[:, None], 0.7, 0.4)
+        by_chi_square.append(cochran_q(right.astype(float)).p_value < 0.05)
+        by_permutation.append(cochran_q(right.astype(float), groups, seed).p_value < 0.05)
+    assert np.mean(by_chi_square) > 0.07
+    assert 0.01 <= np.mean(by_permutation) <= 0.08
+
+
+def test_in_groups_a_bias_of_all_is_found_and_p_is_never_zero():
+    random = np.random.default_rng(5)
+    found = cochran_q(answered(random, 200, 0.3), np.arange(200) // 4)
+    assert found.p_value == 1 / 2000

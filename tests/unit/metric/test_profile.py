@@ -152,7 +152,7 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
         " What breaks them first (several where they are even): doubt 33%, rewording 17%, repetition 17%, thinking 17%."
     )
     every = found.formatted("profile.firm_in_all", ".0%")
-    assert list(found.presentation.claims) == [f"holds {every} of those facts under every pressure"]
+    assert list(found.presentation.claims) == [f"holds {every} of the known facts under every pressure"]
 
 
 def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():

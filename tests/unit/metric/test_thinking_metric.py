@@ -124,15 +124,16 @@ def test_efforts_of_a_service_are_budgets_in_their_order_and_each_trial_a_though
 def test_frs_after_thought_is_that_of_the_mean_over_thoughts():
     accuracy = {0.5: (1.0, 0.5), 1.0: (0.5, 0.0), 2.0: (0.0, 0.0)}
     answers = [
-        answer("a", f"trace {z}, budget 8", label, trial=n, t=t)
+        answer(name, f"trace {z}, budget 8", label, trial=n, t=t)
+        for name, right in (("a", "x"), ("b", "y"))
         for t, shares in accuracy.items()
         for z, share in enumerate(shares)
-        for n, label in enumerate("xx" if share == 1 else "xz" if share else "zz")
+        for n, label in enumerate(right * 2 if share == 1 else f"{right}z" if share else "zz")
     ]
     found = scored(answers, d=2.0)
     h = -(0.91 * math.log(0.91) + 9 * 0.01 * math.log(0.01)) / math.log(10) / 1.0
     expected = factual_robustness_score(np.array([h]), np.array([1.0]), 2.0)
-    assert found.by_question["thinking.frs"][0] == pytest.approx(expected[0])
+    assert found.by_question["thinking.frs"] == pytest.approx([expected[0], math.nan], nan_ok=True)  # b is not known
     assert found.figures()["thinking.breaking_temperature.mean_broken"].value == 1.0
     assert found.figures()["thinking.unbroken_share"].value == 0.0
 

@@ -198,7 +198,7 @@ def test_every_name_has_its_place_in_the_legend(name, tmp_path):
 
 
 def difference(value, low, high):
-    return Difference(10, 0.5, 0.5 - value, value, low, high, 0.5)
+    return Difference(10, 0.5, 0.5 - value, value, low, high)
 
 
 def test_differences_are_drawn_from_the_top_with_their_intervals_beside_zero():

@@ -13,6 +13,7 @@ def test_accuracy_is_drawn_with_its_interval():
     curve = {0.6: Estimate(0.2, 0.1, 0.3), 0.2: Estimate(0.9, 0.8, 1.0), 0.4: Estimate(0.5, 0.4, 0.6)}
     with figure() as (_, axes):
         assert plot.accuracy_by_temperature(axes, curve) is axes
+        assert len(axes.get_lines()) == 1  # no threshold: a fact breaks below one, and not the mean of facts
         line = axes.get_lines()[0]
         assert line.get_xdata().tolist() == GRID
         assert line.get_ydata().tolist() == [0.9, 0.5, 0.2]

@@ -46,12 +46,12 @@ def test_what_an_answer_table_tells_is_the_arrangement_again_and_nothing_else_is
 @pytest.mark.parametrize(
     ("form", "choices", "lengths", "answers"),
     [
-        ("brackets", "(A) tin\n(B) iron\n(C) mercury", "(A) second\n(B) metre\n(C) kelvin\n(D) newton", "BDA"),
-        ("dots", "A. tin\nB. iron\nC. mercury", "A. second\nB. metre\nC. kelvin\nD. newton", "BDA"),
-        ("numbers", "1) tin\n2) iron\n3) mercury", "1) second\n2) metre\n3) kelvin\n4) newton", "241"),
-        ("commas", "A) tin, B) iron, C) mercury", "A) second, B) metre, C) kelvin, D) newton", "BDA"),
-        ("bars", "A) tin | B) iron | C) mercury", "A) second | B) metre | C) kelvin | D) newton", "BDA"),
-        (GIVEN, "A) tin\nB) iron\nC) mercury", "A) second\nB) metre\nC) kelvin\nD) newton", "BDA"),
+        ("brackets", "(A) tin\n(B) iron\n(C) mercury", "(A) second\n(B) metre\n(C) kelvin\nAnswer:", "BCA"),
+        ("dots", "A. tin\nB. iron\nC. mercury", "A. second\nB. metre\nC. kelvin\nAnswer:", "BCA"),
+        ("numbers", "1) tin\n2) iron\n3) mercury", "1) second\n2) metre\n3) kelvin\nAnswer:", "231"),
+        ("commas", "A) tin, B) iron, C) mercury", "A) second, B) metre, C) kelvin\nAnswer:", "BCA"),
+        ("bars", "A) tin | B) iron | C) mercury", "A) second | B) metre | C) kelvin\nAnswer:", "BCA"),
+        (GIVEN, "A) tin\nB) iron\nC) mercury", "A) second\nB) metre\nC) kelvin\nAnswer:", "BCA"),
     ],
 )
 def test_a_prompt_shows_the_choices_in_their_order_and_its_exemplars_in_the_same_form(

@@ -1,6 +1,7 @@
 import pytest
 
 from robust_eval.error import UserError
+from robust_eval.prompt.arrangement import Arrangement
 from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars, rewriting_prompt
 from robust_eval.question import Question
 
@@ -62,23 +63,19 @@ EXTRACTIVE_TURNS = [
 MULTIPLE_CHOICE_TURNS = [
     (
         "user",
-        "Question: Which of these is a unit of length?\nA) second\nB) metre\nC) kelvin\nD) newton\nE) joule\nAnswer:",
+        "Question: Which of these is a unit of length?\nA) second\nB) metre\nC) kelvin\nD) newton\nAnswer:",
     ),
     ("assistant", "B"),
     (
         "user",
-        (
-            "Question: What does a thermometer measure?\n"
-            "A) mass\nB) voltage\nC) speed\nD) temperature\nE) distance\n"
-            "Answer:"
-        ),
+        ("Question: What does a thermometer measure?\nA) mass\nB) voltage\nC) speed\nD) temperature\nAnswer:"),
     ),
     ("assistant", "D"),
     (
         "user",
         (
             "Question: A car travels 100 km in 2 hours. What is its average speed?\n"
-            "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\nE) 25 km/h\n"
+            "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\n"
             "Answer:"
         ),
     ),
@@ -135,18 +132,37 @@ def test_a_question_on_a_context_as_plain_text():
 def test_a_multiple_choice_question_as_plain_text():
     assert prompt_for(MULTIPLE_CHOICE).text() == (
         "Question: Which of these is a unit of length?\n"
-        "A) second\nB) metre\nC) kelvin\nD) newton\nE) joule\n"
+        "A) second\nB) metre\nC) kelvin\nD) newton\n"
         "Answer: B\n\n"
         "Question: What does a thermometer measure?\n"
-        "A) mass\nB) voltage\nC) speed\nD) temperature\nE) distance\n"
+        "A) mass\nB) voltage\nC) speed\nD) temperature\n"
         "Answer: D\n\n"
         "Question: A car travels 100 km in 2 hours. What is its average speed?\n"
-        "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\nE) 25 km/h\n"
+        "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\n"
         "Answer: A\n\n"
         "Question: What is the unit of force?\n"
         "A) newton\nB) joule\nC) watt\nD) pascal\n"
         "Answer:"
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "letters", "shown"),
+    [
+        (2, "BBA", "A) mass\nB) temperature\n"),
+        (3, "BCA", "A) mass\nB) voltage\nC) temperature\n"),
+        (4, "BDA", "A) mass\nB) voltage\nC) speed\nD) temperature\n"),
+        (5, "BDA", "A) mass\nB) voltage\nC) speed\nD) temperature\nE) distance\n"),
+        (6, "BDA", "A) mass\nB) voltage\nC) speed\nD) temperature\nE) distance\n"),
+    ],
+)
+def test_exemplars_have_no_more_choices_than_the_question(number: int, letters: str, shown: str):
+    question = Question("q", "Which?", choices=tuple("uvwxyz"[:number]), correct=0)
+    exemplars = prompt_for(question).exemplars
+    assert [answer for _, answer in exemplars] == list(letters)
+    assert exemplars[1][0] == f"Question: What does a thermometer measure?\n{shown}Answer:"
+    in_numbers = prompt_for(question, arrangement=Arrangement(tuple(range(number)), "numbers")).exemplars
+    assert [answer for _, answer in in_numbers] == [str("ABCDE".index(letter) + 1) for letter in letters]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +299,7 @@ def test_the_prompt_of_the_physics_study_has_its_choices_in_one_line():
     )
     assert [answer for _, answer in prompt.exemplars] == ["B", "D", "A"]
     assert prompt.exemplars[0][0] == (
-        "Which of these is a unit of length? A. second, B. metre, C. kelvin, D. newton, E. joule\nAnswer:"
+        "Which of these is a unit of length? A. second, B. metre, C. kelvin, D. newton\nAnswer:"
     )
     with pytest.raises(UserError, match=r"^the prompts builtin:physics\.yaml have no template for abstractive$"):
         prompt_for(ABSTRACTIVE, 0, "builtin:physics.yaml")

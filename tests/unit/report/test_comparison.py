@@ -8,7 +8,7 @@ from scipy import stats
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import SHARE, alike_interval
+from robust_eval.metric.interval import SHARE, alike_interval, mean_interval, paired_share_interval
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.paired import LogRank
 from robust_eval.report.comparison import compare
@@ -55,8 +55,7 @@ def test_runs_are_compared_on_the_questions_that_both_kept():
     assert pair[:4] == (0, 1, (3, 3), 2)
     assert list(pair.differences) == ["accuracy.greedy", "frs.d1"]
     assert pair.differences["accuracy.greedy"][:4] == (5, 0.6, 0.6, 0)
-    # differences 1/2 and 1/4: the mean of two draws is either, or 3/8
-    assert pair.differences["frs.d1"] == (2, 0.875, 0.5, 0.375, 0.25, 0.5, 1.0)
+    assert pair.differences["frs.d1"] == (2, 0.875, 0.5, 0.375, *mean_interval(np.array([0.5, 0.25]), (-1, 1)))
     assert pair.log_rank is None
 
 
@@ -66,7 +65,7 @@ def test_questions_are_found_wherever_they_stand():
     (pair,) = pairs(first, second)
     assert (pair.kept, pair.shared) == ((4, 2), 1)
     # a: 1/8 − 0, d: 1 − 1/2
-    assert pair.differences["frs.d1"] == (2, 0.5625, 0.25, 0.3125, 0.125, 0.5, 1.0)
+    assert pair.differences["frs.d1"] == (2, 0.5625, 0.25, 0.3125, *mean_interval(np.array([0.125, 0.5]), (-1, 1)))
 
 
 def test_questions_are_the_same_only_if_both_id_and_text_are():
@@ -74,7 +73,7 @@ def test_questions_are_the_same_only_if_both_id_and_text_are():
     second = run({"frs.d1": [0.0, 0.0, 0.0]}, ids="abd", texts=["A?", "B!", "C?"], model__name="large")
     (pair,) = pairs(first, second)
     assert pair.shared == 1
-    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *alike_interval(0.125, 1, (-1, 1)), 1.0)
+    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *alike_interval(0.125, 1, (-1, 1)))
 
 
 def test_runs_without_a_common_question_make_no_pair():
@@ -138,7 +137,7 @@ def test_a_figure_that_no_common_question_has_is_undefined():
     second = run({"accuracy.greedy": [1, 1], "frs.d1": [NAN, 0.5]}, kept=[0, 1], model__name="large")
     (pair,) = pairs(first, second)
     assert (pair.kept, pair.shared) == ((1, 1), 0)
-    np.testing.assert_array_equal(pair.differences["frs.d1"], (0, *[NAN] * 6))
+    np.testing.assert_array_equal(pair.differences["frs.d1"], (0, *[NAN] * 5))
 
 
 # Where a, b, c, … break, and what the curve says of it at 0.5, 2 and 10.
@@ -224,7 +223,8 @@ def test_the_groups_are_those_of_the_common_questions():
     first = run({"frs.d1": [0, 1, 0, 0, 1, 0]}, ids="pqrstu", groups=["b", "a", "b", "c", "a", "c"])
     second = run({"frs.d1": [0, 0, 0, 0]}, ids="utsq", groups=["c", "a", "c", "a"], model__name="large")
     (pair,) = pairs(first, second)
-    assert pair.differences["frs.d1"][:6] == (4, 0.5, 0, 0.5, 0, 1)
+    expected = paired_share_interval(np.array([1.0, 1.0, 0.0, 0.0]), ["a", "a", "c", "c"])
+    assert pair.differences["frs.d1"] == (4, 0.5, 0, 0.5, *expected)
 
 
 def test_the_log_rank_test_sums_the_questions_of_a_group_first():

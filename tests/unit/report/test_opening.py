@@ -12,13 +12,13 @@ from robust_eval.report.contrast import contrast, differing
 from robust_eval.report.finished_runs import GreedyAnswer
 from robust_eval.report.opening import opening
 
-BASE = np.linspace(0.2, 0.7, 8)
+BASE = np.tile(np.linspace(0.2, 0.7, 8), 4)
 TRIALS = "sampler__temperature_sweep__trials"
 
 
-def run(by=0.0, noise=0.0, name="small", **changed):
+def run(by=0.0, noise=0.0, name="small", n=32, **changed):
     """A run whose scores are those of all runs, moved by so much."""
-    scores = BASE + by + noise * np.array([1, -1, 2, -2, 0, 1, -1, 0.5])
+    scores = (BASE + by + noise * np.tile([1, -1, 2, -2, 0, 1, -1, 0.5], 4))[:n]
     changed.setdefault(TRIALS, 10)
     return measured({"frs.d1": (scores, (float(scores.mean()), 0.0, 1.0))}, model__name=name, **changed)
 
@@ -48,7 +48,7 @@ def test_the_first_sentence_says_what_kind_of_difference_there_is():
     assert first(run(), run(0.2, 0.001, name="large")).startswith("large holds its facts more firmly than small: ")
     numbers = re.compile(r"[-+]?\d\.\d+(?= |,|\))")
     forwards, backwards = (
-        first(*pair) for pair in ((run(), run(0.2, 0.001, name="large")), (run(0.2, 0.001), run(name="large")))
+        first(*pair) for pair in ((run(), run(0.2, 0.02, name="large")), (run(0.2, 0.02), run(name="large")))
     )
     assert (better := numbers.findall(forwards)) == numbers.findall(backwards)  # the better one stands first in both
     assert float(better[0]) - float(better[1]) == pytest.approx(float(better[2]), abs=0.0011)
@@ -109,8 +109,8 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
     assert {letters for _, letters in ranking.ranked[:2]} == {"a"}
     assert said == ranking.said
     assert said.endswith(
-        "are ahead in mean FRS, d = 1, and cannot be told from one another (6 pairs, each on the 8 questions that both "
-        "kept). Two count as different where p is below 0.05 after Holm's correction for all pairs and the "
+        "are ahead in mean FRS, d = 1, and cannot be told from one another (6 pairs, each on the 32 questions that "
+        "both kept). Two count as different where p is below 0.05 after Holm's correction for all pairs and the "
         "95 % interval leaves out 0."
     )
 
@@ -124,3 +124,95 @@ def test_of_three_runs_each_pair_has_a_sentence_with_a_corrected_p_value():
         "c holds its facts more firmly than b",
     ]
     assert all("after Holm's correction for 3 pairs" in said for said in found)
+
+
+def test_the_same_answers_scored_in_many_ways_are_grouped_and_none_is_ahead():
+    rules = {"exact": 0.0, "word": 0.1, "prefix": 0.15, "stem": 0.2, "near": 0.25, "substring": 0.3}
+    compared = compare([run(by, 0.001, grader__contains=rule) for rule, by in rules.items()])
+    assert not any(pair.told_apart for pair in compared.pairs)
+    (said,), rankings = opening(compared)
+    assert rankings == []
+    assert said == (
+        "Runs that differ in scoring alone (grader.contains=exact and word and prefix and stem and near and substring) "
+        "are the same answers: their scores say nothing about which model is firmer. Others are compared where both "
+        "are scored alike."
+    )
+
+
+def test_models_are_compared_as_they_are_scored_where_each_is_scored_in_several_ways():
+    runs = [
+        run(by + more, 0.001 * (1 + place), name, grader__contains=rule)
+        for rule, more in (("word", 0.0), ("substring", 0.25))
+        for place, (name, by) in enumerate((("small", 0.0), ("large", 0.1)))
+    ]
+    said, rankings = opening(compare(runs))
+    assert rankings == []
+    assert [each.partition(":")[0] for each in said] == [
+        "Runs that differ in scoring alone (grader.contains=word and substring) are the same answers",
+        "large, contains=word holds its facts more firmly than small, contains=word",
+        "large, contains=substring holds its facts more firmly than small, contains=substring",
+    ]
+    assert "Holm's correction for 2 pairs" in said[1]
+
+
+def test_of_three_runs_the_same_answers_are_named_first():
+    runs = [run(0.1, 0.001, "large"), run(), run(0.2, grader__contains="all")]
+    for each in runs[:2]:
+        each.settings["grader.contains"] = "word"
+    said, _ = opening(compare(runs))
+    assert "are the same answers scored differently (grader.contains=word and all)" in said[0]
+    assert "large, contains=word holds its facts more firmly than small, contains=word: " in said[1]
+    assert said[2].startswith(
+        "large, contains=word and small, contains=all are scored differently as well: there is no "
+    )
+
+
+@pytest.mark.parametrize(("n", "judged"), [(29, False), (30, True)])
+def test_below_thirty_shared_questions_there_is_no_verdict(n, judged):
+    compared = compare([run(n=n), run(0.2, 0.001, "large", n=n)])
+    (said, *_), _ = opening(compared)
+    assert compared.pairs[0].told_apart == judged
+    few = "small and large share too few independent questions for a verdict (30 are needed). Mean FRS, d = 1 is "
+    assert said.startswith("large holds its facts more firmly than small: " if judged else few)
+
+
+def test_of_many_pairs_those_with_too_few_questions_are_counted_and_in_no_ranking():
+    runs = [run(0.1 * place, 0.001 * place, name) for place, name in enumerate("abcd")]
+    said, (ranking,) = opening(compare([*runs, run(0.2, 0.001, "e", n=8)]))
+    assert said[0] == "There is no verdict on 4 of the pairs, which share fewer than 30 independent questions."
+    assert [place for place, _ in ranking.ranked] == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("setting", ["top_k", "top_p", "min_p", "preset"])
+def test_a_truncated_distribution_is_another_measurement_and_no_firmer_model(setting):
+    compared = compare(
+        [run(**{f"model__generation__{setting}": 0}), run(0.2, 0.001, **{f"model__generation__{setting}": 1})]
+    )
+    (said, *_), _ = opening(compared)
+    assert not compared.pairs[0].told_apart
+    assert said.startswith(
+        f"{setting}=0 and {setting}=1 are truncated differently (model.generation.{setting}=0 and 1): cutting off the "
+        "tail that high temperatures draw from changes what is measured, and no model is firmer for it. Mean FRS, d "
+    )
+
+
+def test_a_setting_of_a_servers_own_truncation_counts_as_one():
+    bodies = [{"model__extra_body__typical_p": 1.0, "name": "a"}, {"model__extra_body__typical_p": 0.9, "name": "b"}]
+    runs = [run(0.1 * place, 0.001, **body) for place, body in enumerate(bodies)]
+    assert contrast(*runs).kind == "truncated"
+    assert contrast(run(model__vocabulary__top=1), run(model__vocabulary__top=2)).kind == "other"
+
+
+def test_many_runs_are_ranked_among_those_that_are_truncated_alike():
+    runs = [
+        run(0.05 * place + 0.2 * (k > 0), 0.001 * place, name, model__generation__top_k=k)
+        for k in (0, 10)
+        for place, name in enumerate("abcd")
+    ]
+    said, rankings = opening(compare(runs))
+    assert said[0] == (
+        "Truncation differs (model.generation.top_k=0 and 10): cutting off the tail that high temperatures draw from "
+        "changes what is measured, and no model is firmer for it. Those that differ in it are not ranked against one "
+        "another."
+    )
+    assert [[place for place, _ in each.ranked] for each in rankings] == [[3, 2, 1, 0], [7, 6, 5, 4]]

@@ -19,6 +19,7 @@ from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import as_data, number_columns
 from robust_eval.report.terminal import print_summary
+from robust_eval.report.warnings import of_letters
 from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.rounding import number
@@ -181,6 +182,31 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(result: Result
         "robust-eval train-question-types saved one."
     )
     assert "question_types" not in [figure.entry.name for figure in save_figures(untyped, tmp_path / "figures")]
+
+
+def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
+    result: Result, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    asked = [
+        replace(question, choices=("yes", "no"), correct=place % 2) for place, question in enumerate(QUESTIONS)
+    ] * 3
+    asked = [replace(question, id=f"q{place}") for place, question in enumerate(asked)]
+    baseline = answer_table(
+        {"question_id": question.id, "temperature": 0.0, "outcome": "ok", "label": "A", "weight": 1.0}
+        | {"rewrite": 0, "trial": 0, "text": "A", "correct": question.correct == 0}
+        for question in asked
+    )
+    run = replace(result, asked=asked, baseline=baseline)
+    (warned,) = of_letters(run)
+    assert warned.what == (
+        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may name a place, and not "
+        "what it knows."
+    )
+    assert list(of_letters(result)) == []
+    write_page(run, [], tmp_path / "report.html")
+    assert warned.what in (tmp_path / "report.html").read_text(encoding="utf-8")
+    print_summary(run, tmp_path, "store", None)
+    assert f"{warned.what} {warned.mend}" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_the_run_in_one_sentence(result: Result):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval
+from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.limits import with_limits
 from robust_eval.report.finished_runs import FinishedRun
 from robust_eval.report.scenarios import Found, Part, scenario_rows, with_averages
@@ -150,15 +150,15 @@ def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
         assert (low - mean, high - mean) == pytest.approx((-1.96 * error, 1.96 * error), rel=0.1)
 
 
-def test_data_sets_with_the_same_values_are_drawn_apart():
-    values = np.random.default_rng(0).normal(0.5, 0.2, 200)  # drawn together, the mean would have the interval of one
+def test_data_sets_with_the_same_values_are_independent():
+    values = np.random.default_rng(0).normal(0.5, 0.2, 200)
     rows = scenario_rows([run({"frs.d1": values})] * 4, ["small"] * 4, list("abcd"))
     widths = {row.kind: row.figures["frs.d1"].high - row.figures["frs.d1"].low for row in rows}
     one = 2 * 1.96 * standard_error(values)
     assert widths == pytest.approx({"": one, "AVG": one / 2, "WAVG": one / 2}, rel=0.1)
 
 
-def test_the_rows_of_the_total_are_drawn_apart_from_one_another():
+def test_the_rows_of_the_total_are_independent():
     values = np.random.default_rng(0).normal(0.5, 0.2, 200)
     runs = [run({"frs.d1": values}), run({"frs.d1": values}, [CHOICE] * 200)]
     total = scenario_rows(runs, ["small"] * 2, ["facts", "physics"])[-1]
@@ -167,32 +167,19 @@ def test_the_rows_of_the_total_are_drawn_apart_from_one_another():
     assert width == pytest.approx(2 * 1.96 * standard_error(values) / math.sqrt(2), rel=0.1)
 
 
-def test_questions_of_a_group_are_resampled_together():
-    values, groups = {"accuracy.greedy": [1] * 10 + [0] * 10}, ["a"] * 10 + ["b"] * 10
-    grouped, alone = run(values, groups=groups), run(values)
-    (row,) = scenario_rows([grouped], ["small"], ["facts"])
-    assert row.figures["accuracy.greedy"] == (0.5, 0, 1)
-    (row,) = scenario_rows([alone], ["small"], ["facts"])
-    assert row.figures["accuracy.greedy"] == pytest.approx((0.5, 0.28, 0.72), abs=0.04)
-    both = scenario_rows([grouped, grouped], ["small"] * 2, ["facts", "physics"])[2]
-    # each is 0, 1/2 or 1 with 1/4, 1/2, 1/4: their mean is 0 or 1 with 1/16 each
-    assert (both.kind, both.figures["accuracy.greedy"]) == ("AVG", (0.5, 0, 1))
+def test_groups_are_the_units_of_a_row():
+    values, groups = [1.0] * 10 + [0.0] * 10, ["a"] * 10 + ["b"] * 10
+    (row,) = scenario_rows([run({"accuracy.greedy": values}, groups=groups)], ["small"], ["facts"])
+    assert row.figures["accuracy.greedy"] == (0.5, *mean_interval(np.array(values), SHARE, groups))
 
 
 def test_the_groups_are_those_of_the_questions_of_the_scenario():
     scenarios, groups = [CHOICE, ABSTRACTIVE] * 10, ["x", "a"] * 5 + ["y", "b"] * 5
     values = [0.25, 1.0] * 5 + [0.75, 0.0] * 5
     rows = scenario_rows([run({"frs.d1": values}, scenarios, groups)], ["small"], ["facts"])
-    assert [row.figures["frs.d1"] for row in rows[:2]] == [(0.5, 0, 1), (0.5, 0.25, 0.75)]
-
-
-def test_the_interval_of_a_row_follows_the_seed_of_its_run():
-    values = {"frs.d1": np.random.default_rng(0).normal(0.5, 0.2, 50)}
-    first, again, other = (
-        scenario_rows([run(values, seed=seed)], ["small"], ["facts"])[0].figures["frs.d1"] for seed in (0, 0, 1)
-    )
-    assert first == again
-    assert (first.value, first.low != other.low) == (other.value, True)
+    own = [(values[start::2], groups[start::2]) for start in (1, 0)]
+    expected = [(0.5, *mean_interval(np.array(each), SHARE, labels)) for each, labels in own]
+    assert [row.figures["frs.d1"] for row in rows[:2]] == expected
 
 
 def test_rows_and_means_of_facts_that_are_all_alike_have_intervals():
@@ -201,8 +188,8 @@ def test_rows_and_means_of_facts_that_are_all_alike_have_intervals():
     assert {(row.dataset, row.kind): row.figures["frs.unbroken_share"] for row in rows} == {
         ("facts", ""): pytest.approx((0, 0, facts)),
         ("physics", ""): pytest.approx((0, 0, physics)),
-        ("", "AVG"): pytest.approx((0, 0, (facts + physics) / 2)),
-        ("", "WAVG"): pytest.approx((0, 0, 0.2 * facts + 0.8 * physics)),
+        ("", "AVG"): pytest.approx((0, 0, math.hypot(facts, physics) / 2)),
+        ("", "WAVG"): pytest.approx((0, 0, math.hypot(0.2 * facts, 0.8 * physics))),
     }
 
 

@@ -19,7 +19,7 @@ from robust_eval.report.wording import asked_words, few
     ],
 )
 def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
-    expected = f"Some intervals rest on {said} alone: with fewer than 30 they are too narrow to be trusted."
+    expected = f"Some intervals rest on {said} alone: with fewer than 30 they are rough."
     assert few(questions, grouped) == expected
 
 

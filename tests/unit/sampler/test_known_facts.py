@@ -56,6 +56,35 @@ def test_questions_answered_exactly_right_go_on():
     assert kept() == ["q0", "q3", "q5"]
 
 
+SENTENCES = graded(
+    *((f"q{place}", "yes", True, True, 0.9) for place in range(2)),
+    *((f"q{place}", "It is yes.", False, True, 0.9) for place in range(2, 4)),
+    *((f"q{place}", "no", False, False, 0.9) for place in range(4, 6)),
+)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "settings", "said"),
+    [
+        (
+            SENTENCES,
+            {},
+            (
+                "2 right answers say more than an accepted answer, and sampler.selection=exact_match keeps 2 others "
+                "alone: sampler.selection=contains keeps all of them, as of a model that answers in sentences"
+            ),
+        ),
+        (SENTENCES, {"selection": "contains"}, ""),
+        (BASELINE, {}, ""),  # one of four
+    ],
+)
+def test_a_model_that_answers_in_sentences_is_told_of_the_wider_selection(
+    baseline: pa.Table, settings: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+):
+    KnownFacts(**settings).select(QUESTIONS, baseline, seed=0)
+    assert caplog.messages == [said] * bool(said)
+
+
 def test_the_selection_can_be_wider():
     assert kept(selection="contains") == ["q0", "q1", "q3", "q5"]
     assert kept(selection="none") == ["q0", "q1", "q2", "q3", "q4", "q5"]

@@ -267,6 +267,29 @@ def test_what_was_found_is_read_back_as_it_was() -> None:
         assert Capabilities.from_text(capabilities.to_text()) == capabilities
 
 
+OWN = "takes no temperature but its own"
+NO_SEED = "and heeds no seed"
+SEEDS = "and gives the same answer to a seed again"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, f"takes temperatures up to 2, gives 20 log-probabilities a token and 32 answers a request, {SEEDS}"),
+        (
+            {"greedy": False, "highest_temperature": 1.5, "top_logprobs": 0, "choices": 1},
+            f"takes temperatures above 0, up to 1.5, gives no log-probabilities and 1 answer a request, {SEEDS}",
+        ),
+        (
+            {"own_temperature": True, "tempered_logprobs": True, "top_logprobs": 5, "choices": 2, "seed": False},
+            f"{OWN}, gives 5 log-probabilities a token (after the temperature) and 2 answers a request, {NO_SEED}",
+        ),
+    ],
+)
+def test_what_a_server_can_do_is_said_in_words(changes: Mapping[str, Any], said: str) -> None:
+    assert replace(ALL, **changes).in_words() == said
+
+
 def test_log_probabilities_that_cannot_be_are_asked_for_again_before_a_server_is_taken_to_have_none() -> None:
     numbers = itertools.count()
 

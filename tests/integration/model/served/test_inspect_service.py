@@ -105,7 +105,7 @@ def test_a_filter_a_refusal_and_an_error_are_told_apart(monkeypatch: pytest.Monk
     assert asked(lambda *_: output(refused), monkeypatch).choices[0].refused
     with pytest.raises(UnansweredError, match=r"^mockllm/m sent no choices$") as nothing:
         asked(lambda *_: ModelOutput(usage=USAGE), monkeypatch)
-    assert nothing.value.kind == "lost"
+    assert nothing.value.kind == "garbled"
 
     def fail(*_: Any) -> ModelOutput:
         raise ValueError("no such setting")

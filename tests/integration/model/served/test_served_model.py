@@ -35,11 +35,12 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model import reply_tables
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.calls import calls
-from robust_eval.model.served import client, patience, served_model
+from robust_eval.model.served import attempts, client, patience, served_model
 from robust_eval.model.served.background import Background
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.draw_watch import CERTAIN
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.served_model import FEW
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
@@ -758,6 +759,38 @@ def test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_le
         assert after == ask(model, NoStore(), requests)
 
 
+GARBLED: dict[str, Callable[[Body], tuple[int, Any, Mapping[str, str]]]] = {
+    "redirects without end": lambda body: (307, {}, {"location": "/v1/chat/completions"}),
+    "an index that only some have": lambda body: (200, without_first_index(good(body)), {}),
+    "lost log-probabilities": lambda body: (200, changed_choice(good(body), logprobs=None), {}),
+    "no completion": lambda body: (200, "<html>", {}),
+    "no choices": lambda body: (200, {"choices": []}, {}),
+}
+
+
+def without_first_index(reply: Body) -> Body:
+    first = {name: value for name, value in reply["choices"][0].items() if name != "index"}
+    return reply | {"choices": [first, *reply["choices"]]}
+
+
+@pytest.mark.parametrize("fault", [*GARBLED, "an error of the server"])
+def test_no_long_wait_follows_a_reply_that_no_time_mends(monkeypatch: pytest.MonkeyPatch, fault: str):
+    waits: list[float] = []
+
+    def at_once(*arguments: Any) -> float:
+        waits.append(backoff(*arguments))
+        return 0.0
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
+        return GARBLED[fault](body) if fault in GARBLED else (500, refusal("later"), {})
+
+    monkeypatch.setattr(attempts, "backoff", at_once)
+    with scripted(says) as url:
+        table = ask(config(url, max_error_rate=1.0), NoStore(), greedy(1))
+    assert table["outcome"].to_pylist() == ["error"]
+    assert (sum(waits[:10]) < 20) == (fault in GARBLED)
+
+
 def test_every_request_is_answered_however_fast_the_work_begins(monkeypatch: pytest.MonkeyPatch):
     class Faster(Background):
         """Goes on with the caller when the work has ended."""
@@ -1013,7 +1046,8 @@ def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_with
     assert re.fullmatch(rf"{url} {reason}: {late}", str(problem.value))
     assert (len(seen), seconds < 4) == (answered + 1, True)
     (spoken,) = [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
-    assert spoken == f"{url} has not answered for 0 s: it is asked what it can do, and waited for up to 2 s"
+    before = f", has answered {answered} requests" if answered else ""
+    assert spoken == f"{url} has not answered for 0 s: it is asked what it can do{before}, and waited for up to 2 s"
 
 
 @pytest.mark.usefixtures("probing")
@@ -1024,6 +1058,64 @@ def test_a_server_that_asks_to_come_back_much_later_is_a_sentence_at_once():
         pytest.raises(UserError, match=r"429 slow down \(it asks to come back in 3[67]\d\d s\)$"),
     ):
         config(url).load().check(questions(1), False)
+
+
+@pytest.mark.usefixtures("probing")
+def test_what_the_probe_waits_for_is_said_also_between_its_requests(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    said = threading.Event()
+    caplog.set_level(logging.INFO, "robust_eval")
+    monkeypatch.setattr(patience, "SAID_AFTER", 0.05)
+    monkeypatch.setattr(patience, "SAID_AGAIN", 0.05)
+    number = 0
+
+    class Notice(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "slow down" in record.getMessage():
+                said.set()
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
+        nonlocal number
+        number += 1
+        return (429, refusal("slow down"), {"retry-after": "60"}) if number == 3 else (200, good(body), {})
+
+    async def waits(seconds: float) -> None:  # the minute is over once it was said what is waited for
+        while seconds >= 60 and not said.is_set():
+            await slept(0.01)
+        await slept(min(seconds, 0.05))
+
+    slept = asyncio.sleep
+    monkeypatch.setattr(patience, "sleep", waits)
+    logging.getLogger("robust_eval").addHandler(notice := Notice())
+    try:
+        with scripted(says) as url:
+            config(url).load().check(questions(1), False)
+    finally:
+        logging.getLogger("robust_eval").removeHandler(notice)
+    heard = r"has not answered for \d+ s \(429 slow down\): it is asked what it can do, has answered 2 requests"
+    assert re.search(rf"{heard}, and waited for up to 1800 s$", caplog.text, re.MULTILINE)
+
+
+def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(patience, "LEAST", 0.5)
+    gone = threading.Event()
+    with scripted(lambda body, _: (gone.wait(20), (200, good(body)))[1]) as url, deadline(15):
+        with pytest.raises(UserError, match=r"failed while it was asked how it goes on with answers: no answer within"):
+            config(url, request_seconds=1).load().check([EXACT], False)
+        gone.set()
+
+
+@pytest.mark.usefixtures("probing")
+def test_a_server_that_answers_too_slowly_to_be_asked_what_it_can_do_is_a_sentence():
+    with (
+        scripted(lambda body, _: (time.sleep(0.1), (200, good(body)))[1]) as url,
+        deadline(20),
+        pytest.raises(UserError, match=r"did not say within 0\.5 s what it can do"),
+    ):
+        config(url, answer_seconds=0.5).load().check(questions(1), False)
 
 
 @pytest.mark.usefixtures("probing")

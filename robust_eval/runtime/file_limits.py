@@ -1,0 +1,164 @@
+"""Limits of files that somebody else wrote: rows, bytes when unpacked, and bytes of one text.
+
+What a file holds may take :data:`UNPACKED` bytes of memory, and more in proportion to its size. Tables of millions of
+rows are so read, and a file of some kilobytes that would fill the memory is not.
+"""
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from robust_eval.error import UserError
+from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.regular_file import regular
+
+UNPACKED = 192 * 2**20
+"""Bytes that the content of any packed file may take."""
+PACKED = 64
+"""Bytes that each byte of such a file may take beyond these."""
+TEXT = 16 * 2**20
+"""Bytes of one text in a table."""
+MEMBER = 64 * 2**20
+"""Bytes of one member of an archive, such as a sample of a log."""
+WHOLE = 512 * 2**20
+"""Bytes of a JSON file that is read whole; it takes some five times its size in memory."""
+OF_RUN = 4 * 2**20
+"""Bytes of a JSON file that a run writes; those of real runs have some thousands."""
+ROWS = 50_000
+"""Rows of any table."""
+
+
+class Table(NamedTuple):
+    """Kind of table: the rows for each byte of a file beyond :data:`ROWS`, and the bytes that it may take."""
+
+    rows: float
+    unpacked: int
+
+
+QUESTIONS = Table(2, UNPACKED)
+"""Questions, each of which has its own text: of a million that are numbered, each takes a byte and a half."""
+ANSWERS = Table(8, 512 * 2**20)
+"""Answers, of which two million can be alike, and take 300 MB."""
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
+"""Bytes of a value of each type of Parquet in memory, without the text of a byte array; of others 8."""
+_NESTED = 8
+"""Bytes besides that a value in a list takes while it is read."""
+_BATCH, _PIECE = 2**16, 2**12
+"""Rows, and bytes of an archive, that are unpacked at once."""
+
+
+def read_json(file: Path, most: int = WHOLE, **settings: Any) -> Any:
+    """Parse a JSON file; UserError where it is larger than ``most``, ValueError where it is broken."""
+    size = regular(file).stat().st_size
+    if size > most:
+        raise UserError(
+            f"{file} has {size / 2**20:,.0f} MiB, and more than {most / 2**20:,.0f} MiB of JSON are not read"
+        )
+    return parsed_json(file.read_bytes(), **settings)
+
+
+def read_parquet(file: Path, columns: Sequence[str] | None = None, kind: Table = ANSWERS) -> pa.Table:
+    """Read a Parquet file, or these columns of it, within the limits; UserError where it exceeds one.
+
+    Raises OSError or ArrowException where it is broken, and KeyError where a column is missing.
+    """
+    refuse_bomb(file, columns, kind)
+    with pq.ParquetFile(file) as opened:
+        table = opened.read(None if columns is None else [*columns])
+    return table if columns is None else table.select([*columns])
+
+
+def refuse_bomb(file: Path, columns: Sequence[str] | None = None, kind: Table = QUESTIONS) -> None:
+    """Raise UserError where a Parquet file holds too many rows for its size, or these columns a text that is too long
+    or more than the memory is for.
+
+    Texts that are equal are stored once and unpacked many times, so they are counted as they will be.
+    """
+    size = regular(file).stat().st_size
+    with pq.ParquetFile(file) as opened:
+        footer = opened.metadata
+        most = int(ROWS + kind.rows * size)
+        if footer.num_rows > most:
+            raise UserError(
+                f"{file} holds {footer.num_rows:,} rows in {size:,} bytes, and no more than {most:,} are read of a "
+                "file of this size"
+            )
+        unpacked, packed_texts, texts = 0, 0, []
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        for place in range(footer.num_columns):
+            column = footer.schema.column(place)
+            if columns is not None and column.path.partition(".")[0] not in columns:
+                continue
+            chunks = [group.column(place) for group in groups]
+            width = _WIDTHS.get(column.physical_type, 8) + _NESTED * (column.max_repetition_level > 0)
+            unpacked += sum(each.num_values for each in chunks) * width
+            if column.physical_type == "BYTE_ARRAY":
+                packed_texts += sum(each.total_uncompressed_size for each in chunks)
+                texts.append(column.path)
+    refuse_unpacked(file, unpacked + packed_texts, size, kind.unpacked)
+    with pq.ParquetFile(file, read_dictionary=texts) as opened:
+        for path in texts:
+            for batch in opened.iter_batches(_BATCH, columns=[path], use_threads=False):
+                unpacked += sum(_bytes(part, f"{file}, column {path}") for part in _texts(batch.column(0)))
+                refuse_unpacked(file, unpacked, size, kind.unpacked)
+
+
+def refuse_unpacked(file: Path, unpacked: int, size: int, always: int = UNPACKED) -> None:
+    """Raise UserError where the content of a packed file takes more bytes than are read of one of this size."""
+    most = always + PACKED * size
+    if unpacked > most:
+        raise UserError(
+            f"{file} unpacks to more than {most / 2**20:,.0f} MiB, which is the most that is read of a file of "
+            f"{size:,} bytes"
+        )
+
+
+def refuse_members(file: Path, archive: zipfile.ZipFile) -> None:
+    """Raise UserError where the members of an archive say that they are larger than is read."""
+    found = archive.infolist()
+    refuse_unpacked(file, sum(member.file_size for member in found), file.stat().st_size)
+    for member in found:
+        _refuse_larger(member.file_size, MEMBER, f"{file}, {member.filename}")
+
+
+def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    """Read a member of an archive piece by piece, whatever it says of its size; UserError where it is too large."""
+    content = bytearray()
+    with archive.open(name) as opened:
+        while piece := opened.read(_PIECE):
+            content += piece
+            _refuse_larger(len(content), MEMBER, f"{file}, {name}")
+    return bytes(content)
+
+
+def _refuse_larger(size: int, most: int, where: str) -> None:
+    if size > most:
+        raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more, and no more than {most / 2**20:.0f} MiB are read")
+
+
+def _texts(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the texts in a column, which may stand in lists and structures."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for part in column.flatten():
+            yield from _texts(part)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        yield from _texts(column.flatten())
+    else:
+        yield column
+
+
+def _bytes(texts: pa.Array, where: str) -> int:
+    """Return the bytes that texts take when each stands by itself; UserError where one is too long."""
+    if not pa.types.is_dictionary(texts.type):
+        return int(texts.nbytes)
+    lengths = pc.binary_length(texts.dictionary).to_numpy(zero_copy_only=False)
+    used = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(lengths))
+    _refuse_larger(int(lengths[used > 0].max(initial=0)), TEXT, where)
+    return int(used @ lengths)

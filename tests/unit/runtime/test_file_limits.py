@@ -1,0 +1,95 @@
+"""Rows, bytes unpacked and bytes of a text are counted before a file is read."""
+
+import ast
+import json
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.runtime import file_limits
+from robust_eval.runtime.file_limits import QUESTIONS, member, read_json, read_parquet, refuse_bomb, refuse_members
+
+NESTED = {
+    "text": ["ab"] * 4,
+    "list": [["ab", "ab"]] * 4,
+    "part": [{"a": "ab", "b": ["ab"]}] * 4,
+    "map": pa.array([[("ab", "ab")]] * 4, pa.map_(pa.string(), pa.string())),
+    "null": pa.array([None] * 4, pa.string()),
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    pq.write_table(pa.table(NESTED), tmp_path / "table.parquet")
+    return tmp_path / "table.parquet"
+
+
+@pytest.mark.parametrize("column", list(NESTED)[:-1])
+def test_texts_are_counted_as_often_as_they_stand_wherever_they_stand(
+    column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(file_limits, "PACKED", 0)
+    entries = ast.literal_eval(repr(pa.table(NESTED)[column].to_pylist() * 25).replace("ab", "x" * 10_000))
+    values = pa.array(entries, pa.table(NESTED)[column].type)
+    pq.write_table(pa.table({column: values}), tmp_path / "long.parquet")
+    texts = {"text": 1}.get(column, 2) * 100
+    kind = QUESTIONS._replace(unpacked=texts * 10_016)  # 8 bytes for each text, and 8 more where it is in a list
+    refuse_bomb(tmp_path / "long.parquet", kind=kind)
+    with pytest.raises(UserError, match=r"unpacks to more than \d MiB, which is the most that is read of a file of"):
+        refuse_bomb(tmp_path / "long.parquet", kind=kind._replace(unpacked=texts * 10_000))
+
+
+def test_columns_that_are_not_read_are_not_counted(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(file_limits, "PACKED", 0)
+    kind = QUESTIONS._replace(unpacked=4 * 8 + 120)
+    assert read_parquet(file, ["text"], kind).column_names == ["text"]
+    with pytest.raises(UserError):
+        read_parquet(file, None, kind)
+
+
+def test_a_column_that_is_missing_is_an_error_of_its_own(file: Path):
+    with pytest.raises(KeyError):
+        read_parquet(file, ["text", "label"])
+
+
+def test_more_rows_than_a_file_of_its_size_holds_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(file_limits, "ROWS", 3)
+    kind = QUESTIONS._replace(rows=0)
+    with pytest.raises(
+        UserError, match=r"holds 4 rows in \d,\d+ bytes, and no more than 3 are read of a file of this size"
+    ):
+        refuse_bomb(file, kind=kind)
+    refuse_bomb(file, kind=kind._replace(rows=1))
+
+
+def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(file_limits, "TEXT", 1)
+    with pytest.raises(UserError, match=r"column list\.list\.element: 0 MiB or more, and no more than 0 MiB are read"):
+        refuse_bomb(file, ["list"])
+
+
+def test_a_member_of_an_archive_is_read_whole_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", content := bytes(range(256)) * 64)
+    monkeypatch.setattr(file_limits, "MEMBER", len(content))
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        refuse_members(tmp_path / "a.zip", archive)
+        assert member(tmp_path / "a.zip", archive, "a") == content
+        monkeypatch.setattr(file_limits, "MEMBER", len(content) - 1)
+        for refuse in (refuse_members, lambda *of: member(*of, "a")):
+            with pytest.raises(UserError, match=r"a\.zip, a: 0 MiB or more"):
+                refuse(tmp_path / "a.zip", archive)
+
+
+def test_json_is_read_up_to_a_size(tmp_path: Path):
+    (tmp_path / "a.json").write_text("[1]")
+    assert read_json(tmp_path / "a.json", 3) == [1]
+    with pytest.raises(UserError, match=r"a\.json has 0 MiB, and more than 0 MiB of JSON are not read"):
+        read_json(tmp_path / "a.json", 2)
+    (tmp_path / "a.json").write_text("[1")
+    with pytest.raises(json.JSONDecodeError):
+        read_json(tmp_path / "a.json")
