@@ -270,6 +270,15 @@ class FaultProxy:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._port}{self._upstream.path}"
 
+    def wait_until_left(self) -> None:
+        """Wait until all who were connected have closed their connections and all that they sent has been read."""
+        with socket.create_connection(("127.0.0.1", self._port)) as last:  # accepted after all others
+            last.sendall(b"GET /v1/models HTTP/1.1\r\nconnection: close\r\n\r\n")
+            while last.recv(65536):
+                pass
+        while self._connections:
+            time.sleep(0.01)
+
     def __enter__(self) -> Self:
         started: Future[int] = Future()
         self._thread = Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -133,9 +134,11 @@ def test_a_cap_that_no_seed_shows_is_found_by_log_probabilities(
 ):
     result = ran(DrawingServer(takes_seeds=False, shows=True, cap=cap), tmp_path / "run")
     (spoken,) = said(caplog)
-    assert f"draws at temperature 2 as if at about {cap:g}" in spoken
-    assert f"model.highest_temperature={cap:g}" in spoken
-    assert any(f"as if at about {cap:g}" in each for each in in_report(result))
+    seen = re.search(r"draws at temperature 2 as if at about ([\d.]+),", spoken)
+    assert seen
+    assert cap / 1.5 <= float(seen[1]) <= cap * 1.5  # which neighbour is certain first hangs on the order of arrival
+    assert f"model.highest_temperature={seen[1]}" in spoken
+    assert any(f"as if at about {seen[1]}" in each for each in in_report(result))
 
 
 @pytest.mark.parametrize("takes_seeds", [True, False])

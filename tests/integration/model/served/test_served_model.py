@@ -431,9 +431,8 @@ def test_what_was_written_before_a_crash_is_not_asked_again(
         with deadline(20), pytest.raises(type(problem)):
             ask(config(proxy.base_url, at_once=4), crashing, requests)
         assert len(sys._current_frames()) == threads + 1  # the proxy's own
-        first = len(proxy.bodies)
-        time.sleep(0.3)
-        assert len(proxy.bodies) == first  # nothing goes on behind our back
+        with deadline(20):
+            proxy.wait_until_left()  # nothing goes on behind our back
         kept = sum(crashing.kept.values())
         assert 10 <= kept < TOTAL
         proxy.forget()
