@@ -47,5 +47,12 @@ def test_facts_of_one_group_are_no_evidence_of_their_own():
 
 def test_nothing_is_said_of_few_facts_of_a_kind_nor_where_nothing_varies():
     assert firmest([0.9, 0.8, 0.9, 0.8, 0.1, 0.2, 0.1, 0.2, 0.1], ["HUM"] * 4 + ["LOC"] * 5) == []
-    assert firmest([1.0] * 5 + [0.5] * 5, ["HUM"] * 5 + ["LOC"] * 5) == []
     assert firmest([0.9] * 40 + [0.1, 0.2] * 20, ["other"] * 40 + ["LOC"] * 40) == []
+    assert firmest([1.0] * 5 + [0.5] * 5, ["HUM"] * 5 + ["LOC"] * 5) == []
+    assert firmest([1.0, 1 - 1e-16, 1.0, 1.0, 1.0] + [0.5] * 5, ["HUM"] * 5 + ["LOC"] * 5) == []
+
+
+def test_a_kind_whose_scores_are_all_alike_is_compared_with_one_whose_scores_differ():
+    types = ["HUM"] * 40 + ["LOC"] * 40
+    assert len(firmest([1.0] * 40 + [0.6, 0.8] * 20, types)) == 1
+    assert firmest([0.7] * 40 + [0.6, 0.8] * 20, types) == []
