@@ -5,8 +5,13 @@ own, ``grade_reply`` grades one reply (docs/python.md). The other names are for 
 Everything is imported when it is first used, because some of it takes seconds.
 """
 
+import os
 from importlib import import_module
 from typing import Any
+
+# OpenMP reads it when torch is imported. Threads that spin while they wait hold the processors that others need: beside
+# other work a run takes half the time where they sleep (docs/performance.md).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
 

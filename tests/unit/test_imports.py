@@ -1,7 +1,10 @@
 """The rooms of the package: who imports whom."""
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 from robust_eval.config.schema import PROJECT
 
@@ -26,3 +29,18 @@ def test_a_run_imports_no_library_that_takes_long_before_it_needs_it():
 def test_no_module_lies_beside_the_rooms_but_the_nouns_that_everybody_knows():
     beside = {file.stem for file in (PROJECT / "robust_eval").glob("*.py")}
     assert beside == {"__init__", "__main__", "question", "answer", "error", "normalization", "numerals", "api"}
+
+
+@pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}])
+def test_threads_of_openmp_sleep_while_they_wait_unless_the_user_has_said_otherwise(own: dict[str, str]):
+    """OpenMP says what it has read when torch loads it."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    code = "import sys; from robust_eval import main; sys.argv = ['run.py', 'version']; main(); import torch"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=PROJECT,
+        env=environment | own | {"OMP_DISPLAY_ENV": "TRUE"},
+        capture_output=True,
+        text=True,
+    )
+    assert f"OMP_WAIT_POLICY = '{own.get('OMP_WAIT_POLICY', 'PASSIVE')}'" in ran.stderr
