@@ -32,13 +32,13 @@ _ID = "question"
 
 
 def low(values: list[float]) -> float:
-    """Return the lower end of the interval of a mean (:func:`~robust_eval.metric.interval.mean_interval`)."""
-    return mean_interval(np.array(values))[0]
+    """Return the lower end of the interval of a mean of values of 0 or more."""
+    return mean_interval(np.array(values), (0.0, math.inf))[0]
 
 
 def high(values: list[float]) -> float:
-    """Return the upper end of the interval of a mean."""
-    return mean_interval(np.array(values))[1]
+    """Return the upper end of the interval of a mean of values of 0 or more."""
+    return mean_interval(np.array(values), (0.0, math.inf))[1]
 
 
 def share_low(values: list[float]) -> float:

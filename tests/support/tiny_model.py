@@ -12,10 +12,13 @@ from transformers import (
     BertModel,
     BertPreTrainedModel,
     BertTokenizerFast,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 
 VOCABULARY = 259
+KNOWN = [f"dataset.path={Path(__file__).with_name('tiny_facts.jsonl')}", "dataset.limit=12"]
+"""Built-in facts, with what a tiny model of letters answers to all of them greedily in place of what is right."""
 CHAT_TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<bot>{% endif %}"
 )
@@ -33,11 +36,27 @@ def byte_tokenizer(chat_template: str | None = None) -> PreTrainedTokenizerFast:
     )
 
 
-def save_tiny_model(folder: Path) -> Path:
-    """Write weights, configuration and tokenizer; prompts may have 512 bytes."""
-    tiny("llama", vocabulary=VOCABULARY, positions=512).save_pretrained(folder)
-    byte_tokenizer(CHAT_TEMPLATE).save_pretrained(folder)
+def save_tiny_model(folder: Path, letters: bool = False) -> Path:
+    """Write weights, configuration and tokenizer; prompts may have 512 bytes.
+
+    With ``letters`` it writes little but small letters, so that a reader of its replies finds an answer in each.
+    """
+    model, tokenizer = tiny("llama", vocabulary=VOCABULARY, positions=512), byte_tokenizer(CHAT_TEMPLATE)
+    if letters:
+        _prefer(model, tokenizer.convert_tokens_to_ids([*ascii_lowercase]))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
+
+
+def _prefer(model: PreTrainedModel, tokens: list[int]) -> None:
+    """Give all embeddings one component in common that no layer changes, and add it to the logits of these tokens."""
+    with torch.no_grad():
+        model.get_input_embeddings().weight[:, 0] = 3.0
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight[0] = 0
+            layer.mlp.down_proj.weight[0] = 0
+        model.get_output_embeddings().weight[tokens, 0] += 4.0
 
 
 def save_tiny_cross_encoder(folder: Path, labels: int = 1) -> Path:

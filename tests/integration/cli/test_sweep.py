@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
 from shell import Shell
-from tiny_model import save_tiny_model
+from tiny_model import KNOWN, save_tiny_model
 from unseen import HOSTILE, unseen
 
 from robust_eval.cli.compare import main as report
@@ -56,15 +56,15 @@ print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child i
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two models of the same size that are not the same."""
-    one, two = (save_tiny_model(tmp_path_factory.mktemp(name)) for name in ("one", "two"))
+    one, two = (save_tiny_model(tmp_path_factory.mktemp(name), letters=True) for name in ("one", "two"))
     weights = load_file(two / "model.safetensors")
     save_file({name: 1.1 * weight for name, weight in weights.items()}, two / "model.safetensors", {"format": "pt"})
     return [one, two]
 
 
 def settings(mlruns: Path, *overrides: str) -> list[str]:
-    fixed = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", "dataset.limit=6"]
-    fixed += ["sampler.selection=none", "sampler.trials=2", "engine.threads=1", f"paths.mlruns={mlruns}"]
+    fixed = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", *KNOWN, "dataset.limit=6"]
+    fixed += ["sampler.trials=2", "engine.threads=1", f"paths.mlruns={mlruns}"]
     return [*fixed, *overrides]
 
 

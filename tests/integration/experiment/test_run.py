@@ -14,7 +14,7 @@ import pytest
 from experiments import run_experiment
 from filelock import FileLock
 from omegaconf import OmegaConf
-from tiny_model import save_tiny_encoder, save_tiny_model
+from tiny_model import KNOWN, save_tiny_encoder, save_tiny_model
 
 from robust_eval.answer import SCHEMA
 from robust_eval.error import UserError
@@ -57,7 +57,7 @@ FIGURES = {
 
 @pytest.fixture(scope="module")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("model"))
+    return save_tiny_model(tmp_path_factory.mktemp("model"), letters=True)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
             f"model.path={tiny_folder}",
             "model.name=tiny",
             "model.prompt_style=plain",
-            "dataset.limit=12",
+            *(["dataset.limit=12"] if any(each.startswith("dataset=") for each in overrides) else KNOWN),
             "sampler.temperature_sweep.selection=none",
             "sampler.temperature_sweep.trials=3",
             "tracking=none",

@@ -45,7 +45,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
         {
             "id": f"q{place}",
             "question": f"What is number {place}?",
-            **({"answers": ["e"]} if place < 10 else {"choices": ["e", "f"], "correct": place % 2}),
+            **({"answers": ["kkkkk"]} if place < 10 else {"choices": ["e", "f"], "correct": place % 2}),
             "type": ["NUM", "LOC"][place % 2],
             "category": ["odd", "even"][place // 2 % 2],
             "rewrites": [f"Which one is number {place}?", f"Tell me number {place}."],
@@ -58,7 +58,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
         "aggregator=text",
         "grader.contains=substring",
         "model=transformers",
-        f"model.path={save_tiny_model(tmp_path_factory.mktemp('model'))}",
+        f"model.path={save_tiny_model(tmp_path_factory.mktemp('model'), letters=True)}",
         "model.name=tiny",
         "model.prompt_style=plain",
         "dataset=jsonl",
