@@ -17,15 +17,15 @@ from robust_eval.metric.frs import settled
 class SettledEarly(EarlyStopping):
     """Skip what breaking temperatures do not need.
 
-    A greedy answer is asked for once. With ``known``, a question whose greedy answer is wrong is asked no further. With
+    A greedy answer is asked for once, and a question whose greedy answer is wrong is asked no further. With
     ``settle``, trials end at a temperature as soon as the others cannot change whether the fact holds there
     (:func:`settled`), and above the first at which it breaks. inspect_ai starts several samples at once: what it has
     begun is asked to its end, and the fewer at once (``max_samples``), the more is saved. Breaking temperatures, FRS
     and firmness are the same as of all trials; accuracies and entropies of trials that ended early are biased.
     """
 
-    def __init__(self, threshold: float = 0.5, known: bool = True, settle: bool = False) -> None:
-        self.threshold, self.known, self.settle = threshold, known, settle
+    def __init__(self, threshold: float = 0.5, settle: bool = False) -> None:
+        self.threshold, self.settle = threshold, settle
         self.epochs = 0
         self.place: dict[str | int, tuple[str, float]] = {}
         """The question and the temperature of each sample."""
@@ -73,7 +73,7 @@ class SettledEarly(EarlyStopping):
         if t == 0:
             return None if epoch == 1 else "one greedy answer is enough"
         greedy = [value for each in self._greedy(question) for value in self.values[each]]
-        if self.known and greedy and not any(value >= 0.5 for value in greedy):
+        if greedy and not any(value >= 0.5 for value in greedy):
             return "the greedy answer is wrong"
         if not self.settle:
             return None

@@ -37,12 +37,12 @@ AGREEMENT = {
 
 
 @metric(scores="unreduced")
-def frs(d: float = 1.0, k: int = 10, threshold: float = 0.5, known: bool = True) -> Metric:
+def frs(d: float = 1.0, k: int = 10, threshold: float = 0.5) -> Metric:
     """Mean Factual Robustness Score; nothing where the provider gives no log-probabilities of greedy answers."""
     scoring = FactualRobustness(d=d, k=k, threshold=threshold)
 
     def compute(scores: list[SampleScore]) -> Value:
-        answers = ScoredAnswers(scores, known)
+        answers = ScoredAnswers(scores, known=True)
         entropy = scoring.initial_entropy(answers.ids, answers.baseline)
         if len(entropy) and np.isnan(entropy).all():
             _warn("no greedy answer has log-probabilities, without which there is no FRS: the provider gives none")
@@ -52,11 +52,11 @@ def frs(d: float = 1.0, k: int = 10, threshold: float = 0.5, known: bool = True)
 
 
 @metric(scores="unreduced")
-def breaking_temperature(threshold: float = 0.5, known: bool = True) -> Metric:
+def breaking_temperature(threshold: float = 0.5) -> Metric:
     """Mean temperature at which facts break, of those that do."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        answers = ScoredAnswers(scores, known)
+        answers = ScoredAnswers(scores, known=True)
         found = answers.breaking(threshold)
         broken = np.where(np.isinf(found), np.nan, found)
         return _mean("breaking_temperature", broken, answers, (0.0, answers.planned[-1]))
@@ -65,11 +65,11 @@ def breaking_temperature(threshold: float = 0.5, known: bool = True) -> Metric:
 
 
 @metric(scores="unreduced")
-def firmness(threshold: float = 0.5, known: bool = True) -> Metric:
+def firmness(threshold: float = 0.5) -> Metric:
     """Share of the facts that hold at every temperature."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        answers = ScoredAnswers(scores, known)
+        answers = ScoredAnswers(scores, known=True)
         found = answers.breaking(threshold)
         return _mean("firmness", np.where(np.isnan(found), np.nan, np.isinf(found).astype(float)), answers)
 

@@ -26,7 +26,6 @@ def frs(
     d: float = 1.0,
     k: int = 10,
     threshold: float = 0.5,
-    known: bool = True,
     settle: bool = False,
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
@@ -43,8 +42,6 @@ def frs(
         The grid, all above 0, and the answers at each temperature.
     d, k, threshold
         Weight of the entropy, tokens that enter it, and the accuracy below which a fact breaks.
-    known
-        Whether facts count alone whose greedy answer is right.
     settle
         Whether trials end as soon as breaking temperatures are settled
         (:class:`~robust_eval.inspect_tasks.early_stopping.SettledEarly`).
@@ -63,12 +60,12 @@ def frs(
         solver=asked(top_logprobs=k),
         scorer=graded(scorer),
         metrics=[
-            metrics.frs(d, k, threshold, known),
-            metrics.breaking_temperature(threshold, known),
-            metrics.firmness(threshold, known),
+            metrics.frs(d, k, threshold),
+            metrics.breaking_temperature(threshold),
+            metrics.firmness(threshold),
         ],
         epochs=Epochs(trials),
-        early_stopping=SettledEarly(threshold, known, settle),
+        early_stopping=SettledEarly(threshold, settle),
     )
 
 

@@ -26,15 +26,13 @@ class Options:
     """At which certainty is measured."""
     threshold: float = 0.5
     """The accuracy below which a fact breaks."""
-    known: bool = True
-    """Whether facts count alone whose greedy answer is right."""
     prompts: str = FEW_SHOT
     """Templates of the prompts."""
     seeds: bool = False
     """Whether each trial has a seed of its own."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("dataset", str), ("prompts", str), ("known", bool), ("seeds", bool)):
+        for name, kind in (("dataset", str), ("prompts", str), ("seeds", bool)):
             if not isinstance(getattr(self, name), kind):
                 raise _refused(name, "a text" if kind is str else "true or false", getattr(self, name))
         if self.trials is not None and (type(self.trials) is not int or self.trials < 1):

@@ -248,7 +248,7 @@ class FactualRobustnessTask(RepeatedQuestions):
         known = float(verdicts(graded.filter(greedy))[0])
         accuracy = grid([question.id], graded.filter(pc.invert(greedy)), levels).accuracy
         breaks = float(breaking_temperature(accuracy, levels, self.options.threshold)[0])
-        if self.options.known and known != 1:
+        if known != 1:
             breaks = math.nan
         holds = {_firm_at(t): (_holds(breaks, t), 1.0) for t in self._below}
         broken = math.nan if math.isinf(breaks) else breaks

@@ -48,7 +48,7 @@ def evaluate(folder: Path, code: str, commands: Sequence[Sequence[str]]) -> None
         said["chat"] = server.bodies
     with api_server(slots=2) as url:
         arguments = {"base_url": f"{url}/completions", "model": "m", "tokenized_requests": False, "max_retries": 1}
-        few = OPTIONS | {"trials": 3, "known": False}
+        few = OPTIONS | {"trials": 3}
         settings = {"gen_kwargs": WHOLE}
         with _logged() as said["seeds"]:
             _run("seeds", "local-completions", arguments, few | {"seeds": True}, **settings)

@@ -38,8 +38,6 @@ def test_they_are_means_over_the_facts_that_are_known():
     assert metrics.frs()(scores)["frs"] == pytest.approx(sum(frs) / 2)
     assert metrics.breaking_temperature()(scores)["breaking_temperature"] == 1.0
     assert metrics.firmness()(scores)["firmness"] == 0.5
-    assert metrics.firmness(known=False)(scores)["firmness"] == pytest.approx(1 / 3)
-    assert metrics.breaking_temperature(known=False)(scores)["breaking_temperature"] == 0.75
 
 
 def test_a_temperature_without_a_reply_leaves_a_fact_undefined_and_one_that_was_not_asked_above_a_break_does_not():

@@ -73,9 +73,6 @@ def test_all_replies_count_and_what_is_below_the_first_line_of_a_plain_reply_doe
     assert values == {"known": 1.0, "breaking_temperature": 1.0, "firmness": 0.0, "firmness_t0.5": 1.0}
     unknown = task.process_results(doc, [["Milan"], ["Rome", "Rome"], ["Rome", "Rome"]])
     assert (unknown["known"].value, unknown["firmness"].value) == (0.0, None)
-    every = FactualRobustnessTask(dataset="quiz.jsonl", temperatures=[0.5, 1], trials=2, known=False)
-    kept = every.process_results(doc, [["Milan"], ["Rome", "Rome"], ["Rome", "Rome"]])
-    assert (kept["firmness"].value, kept["breaking_temperature"].value) == (1.0, None)
 
 
 @pytest.mark.parametrize(
