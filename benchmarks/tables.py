@@ -65,11 +65,11 @@ def _origin(figures: Figures) -> str:
     asked = [f"{figures['questions']:.0f} questions"] if "questions" in figures else []
     day = str(figures["origin.time"]).partition(",")[0]
     machine = f"{figures['origin.processor']}, {figures['origin.cores']} cores"
-    gpu = [str(figures["gpu"])] if "gpu" in figures else []
+    gpu, waiting = ([str(figures[name])] if figures.get(name) else [] for name in ("gpu", "origin.waiting threads"))
     versions = [f"{name} {figures[f'origin.version.{name}']}" for name in VERSIONS]
     commit, changes, _ = str(figures["origin.git.commit"]).partition("+changes")
     at = f"commit {commit[:7]}{' with changes' if changes else ''}"
-    return f"`{figures['origin.command']}`, {', '.join([*asked, day, *gpu, machine, *versions, at])}."
+    return f"`{figures['origin.command']}`, {', '.join([*asked, day, *gpu, machine, *waiting, *versions, at])}."
 
 
 def main() -> None:

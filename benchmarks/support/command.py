@@ -62,11 +62,16 @@ def without_paths(command: str) -> str:
 
 
 def processor() -> dict[str, str]:
-    """The name of the processor, and how many cores this process may use."""
+    """The name of the processor, how many cores this process may use, and how threads of OpenMP wait."""
     listed = Path("/proc/cpuinfo")
     lines = listed.read_text().splitlines() if listed.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {"processor": names[0] if names else platform.machine(), "cores": str(len(os.sched_getaffinity(0)))}
+    waiting = [f"{name}={os.environ[name]}" for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in os.environ]
+    return {
+        "processor": names[0] if names else platform.machine(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "waiting threads": ", ".join(waiting),
+    }
 
 
 def of_its_own(file: str, *case: object) -> Any:
