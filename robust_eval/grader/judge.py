@@ -3,14 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from robust_eval.answer import SCHEMA
 from robust_eval.grader.arranged import graded_as_shown
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Choices, Matcher
 from robust_eval.question import Question
 from robust_eval.reader.base import Reader
 from robust_eval.reader.table import read
+
+_FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct", "exact")
+"""The columns that a reader and a grader fill."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,12 @@ class Judge:
         """
 
         def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-            return self.grader.grade(questions, read(self.reader, questions, replies))
+            different, place = _different(replies)
+            graded = self.grader.grade(questions, read(self.reader, questions, different))
+            for name in _FILLED:
+                column = graded[name].combine_chunks().take(place)
+                replies = replies.set_column(replies.schema.get_field_index(name), SCHEMA.field(name), column)
+            return replies
 
         return graded_as_shown(grade, questions, replies)
 
@@ -49,3 +60,21 @@ class Judge:
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
         """See Grader."""
         return self.grader.unusable_aliases(questions)
+
+
+def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """Return the first of all replies that are read and graded alike, and for each reply the row of that one."""
+    reasoned = pc.or_kleene(pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False), _is_written(replies))
+    alike = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [reasoned]
+    codes = np.zeros(replies.num_rows, dtype=np.int64)
+    for column in alike:
+        coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = codes * max(len(coded.dictionary), 1) + coded.indices.to_numpy()
+        codes = np.unique(codes, return_inverse=True)[1]
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return replies.take(pa.array(first[order])), pa.array(np.argsort(order)[place])
+
+
+def _is_written(replies: pa.Table) -> pa.Array:
+    return pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)

@@ -82,11 +82,15 @@ class StoredModel:
         self._begin = begin
         self.identity = self.config.identity()
         self._loaded: Workplace | None = None
+        self._planned: dict[tuple[bytes, ...], _Found] = {}
+        """What was found while the run was planned, of requests whose answers are all stored."""
         self.asked = self.found = 0
 
     def closed(self) -> "StoredModel":
         """Return the same model, closed: it only reads the store, and raises NotStoredError for what is not there."""
-        return StoredModel(self.config, self._engine, self._entries, self._watch, closed=True)
+        model = StoredModel(self.config, self._engine, self._entries, self._watch, closed=True)
+        model._planned = self._planned
+        return model
 
     def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
         """Return the requests that the model would be asked, each with the answers to it that are stored already."""
@@ -258,7 +262,17 @@ class StoredModel:
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
-        """Look the requests up in the store. Errors of a service and impossible log-probabilities are asked again."""
+        """Look the requests up in the store, once for a plan and the run that follows."""
+        name = (bytes([needs_curves]), *keys.values())
+        if name in self._planned:
+            return self._planned[name] if self._closed else self._planned.pop(name)
+        found = self._look_up(requests, keys, needs_curves)
+        if self._closed and not found.missing:
+            self._planned[name] = found
+        return found
+
+    def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
+        """Read what is stored. Errors of a service and impossible log-probabilities are asked again."""
         complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
         some = {}
         with_curve = {curve_key(keys[r.item], r): r for r in requests if judge_of(r) is not None}

@@ -34,6 +34,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.shown: list[str] = []
+        self.config = SimpleNamespace(name="judge")
 
     def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Any:
         self.shown += [str(request.prompt) for request in requests]

@@ -203,6 +203,26 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     assert caplog.messages == ["greedy answers: the answers to 3 of 3 prompts are in the store"]
 
 
+def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    requests, others = [request(name) for name in NAMES], [request("d")]
+    expected = ask(Scripted(), store, requests)
+    with stored(Scripted([0]), store) as model:
+        assert [model.closed().missing(each, False) for each in (requests, others)] == [[], others]
+        looked_up: list[str] = []
+        look_up = model._look_up
+
+        def counted(requests: Sequence[Request], *arguments: Any) -> Any:
+            looked_up.extend(each.question_id for each in requests)
+            return look_up(requests, *arguments)
+
+        monkeypatch.setattr(model, "_look_up", counted)
+        assert model.answers(requests, "test", False) == expected
+        model.answers(others, "test", False)
+    assert looked_up == ["d"]  # another process may have stored what was missing
+
+
 def test_only_what_is_missing_is_asked(store: SqliteStore):
     ask(Scripted([0]), store, [request("a")])
     model = Scripted([2, 1, 0])
