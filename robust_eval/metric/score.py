@@ -295,6 +295,8 @@ def reply_weights(graded: pa.Table) -> Floats:
     Trials weigh 1/k, and there are k of them, or all weigh the same; enumerated answers weigh what they are likely.
     """
     weight: Floats = graded["weight"].to_numpy()
+    if np.all(weight == weight[:1]):
+        return np.ones_like(weight)
     values, number = np.unique(weight, return_counts=True)
     if len(values) > 1:
         k = np.rint(1 / np.maximum(values, 1e-9))

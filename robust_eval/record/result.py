@@ -103,10 +103,11 @@ class Result:
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
         unread = Counter[str]()
         for table in (self.baseline, *self.graded.values()):
-            told = zip(table["reason"].to_pylist(), table["outcome"].to_pylist(), strict=True)
-            for (reason, outcome), weight in zip(told, reply_weights(table).tolist(), strict=True):
-                if reason is not None and outcome != "refused":  # an outcome of its own
-                    unread[reason] += weight
+            invalid = pc.and_(pc.is_valid(table["reason"]), pc.not_equal(table["outcome"], "refused"))
+            reasons = table.filter(invalid)["reason"].to_pylist()  # a refusal is an outcome of its own
+            weights = reply_weights(table)[invalid.to_numpy(zero_copy_only=False)]
+            for reason, weight in zip(reasons, weights.tolist(), strict=True):
+                unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
         stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}
         for stage, tables in stages.items():
@@ -172,9 +173,11 @@ def by_question(asked: Sequence[Question], kept: Sequence[Question], scores: Map
 
 def _outcomes(table: pa.Table) -> dict[str, float]:
     """Count the answers of each outcome."""
-    weights = reply_weights(table)
-    outcomes = np.array(table["outcome"].to_pylist(), dtype=object)
-    return {outcome: float(weights[outcomes == outcome].sum()) for outcome in OUTCOMES}
+    weights, outcomes = reply_weights(table), table["outcome"]
+    return {
+        outcome: float(weights[pc.equal(outcomes, outcome).to_numpy(zero_copy_only=False)].sum())
+        for outcome in OUTCOMES
+    }
 
 
 def _cut(table: pa.Table) -> float:
