@@ -234,14 +234,14 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
 
     The variance is that of questions and verdicts, which the interval of all answers labelled would have
     (``width_of_all``), and a rest that falls with one over the labels. inf where half lies below what labels can do;
-    NaN where there is no interval.
+    NaN where there is no interval, or one without an end.
 
     Examples
     --------
     >>> labels_to_halve(100, 0.2, 0.0), labels_to_halve(100, 0.2, 0.12)
     (400, inf)
     """
-    if math.isnan(width) or math.isnan(width_of_all) or width <= 0:
+    if not math.isfinite(width) or math.isnan(width_of_all) or width <= 0:
         return math.nan
     fixed = min(width_of_all, width) ** 2
     rest, wanted = width**2 - fixed, (width / 2) ** 2 - fixed

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
+from robust_eval.metric.estimate import with_interval
 from robust_eval.metric.judged import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
 from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
 
@@ -222,6 +223,29 @@ def test_intervals_of_breaks_hold_labels_questions_and_trials():
     few, many = interval(60), interval(3000)
     assert few.low < few.value < few.high
     assert few.high - few.low > many.high - many.low > 0
+
+
+def unbroken_in_some_resamples(at_the_end):
+    """Facts that all break at 0.8, or hold, by so many right trials of ten there, and the interval of their median."""
+    right, replies = np.tile([10.0, 10.0, 10.0, at_the_end], (1, 1)), np.full((1, 4), 10.0)
+    verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
+    sure = label_counts(verdicts, verdicts, none, np.tile(np.arange(4), 1500), np.ones(6000), (1, 4))
+    grid = np.array([0.2, 0.4, 0.6, 0.8])
+    value = [float(np.median(corrected_breaks(right, replies, grid, sure).breaking))]
+    return break_intervals(lambda breaking, _: [float(np.median(breaking))], value, right, replies, grid, sure)[0]
+
+
+def test_a_median_of_which_some_resamples_are_unbroken_has_no_upper_end():
+    found = unbroken_in_some_resamples(at_the_end=3.0)  # five of ten or more in 15 % of resamples
+    assert found == (0.8, 0.8, math.inf)
+    assert with_interval(found, ".1f") == "0.8 (0.8 to unbroken)"
+    assert math.isnan(labels_to_halve(100, found.high - found.low, 0.1))
+
+
+def test_a_median_that_is_unbroken_has_a_lower_end_and_no_width_is_no_interval():
+    assert unbroken_in_some_resamples(at_the_end=6.0) == (math.inf, 0.8, math.inf)
+    assert np.isnan(unbroken_in_some_resamples(at_the_end=10.0)[1:]).all()
+    assert np.isnan(unbroken_in_some_resamples(at_the_end=0.0)[1:]).all()
 
 
 def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():
