@@ -143,8 +143,8 @@ def break_intervals(
     trials, unless they are not ``drawn`` but enumerated. These are whole ones where ``trials`` (n, T, k) are given (1
     right, 0 wrong, NaN without a verdict), because a trial may be alike at all temperatures. Trials that are drawn
     twice over scatter more, which shifts what is no linear function of them: the interval is the reflected one,
-    2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median may
-    be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones as well.
+    2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median
+    may be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
 
     References
     ----------
