@@ -138,6 +138,29 @@ def test_a_curve_with_enough_labels_is_the_mean_of_each_temperature():
     assert set(found) == {0.2, 1.0}
 
 
+def test_a_curve_of_few_labels_holds_the_truth_where_errors_change_with_the_temperature():
+    """Sixty labels at ten temperatures; the judge is right in 95 % of cases at first, and in 65 % in the end."""
+    generator, grid = np.random.default_rng(0), np.arange(10) / 9
+    chance, rate = 0.95 - 0.85 * grid, 0.95 - 0.3 * grid
+    temperatures, questions = np.tile(grid, 200), np.repeat(np.arange(200), 10)
+    held = np.zeros(10)
+    for _ in range(150):
+        right = (generator.random((200, 10)) < chance).astype(float)
+        verdicts = np.where(generator.random((200, 10)) < rate, right, 1 - right).ravel()
+        labels = np.full(2000, np.nan)
+        chosen = generator.choice(2000, 60, replace=False)
+        labels[chosen] = right.ravel()[chosen]
+        curve = corrected_curve(verdicts, labels, temperatures, questions=questions)
+        held += [curve[t].low <= truth <= curve[t].high for t, truth in zip(grid, chance, strict=True)]
+    assert held.min() / 150 >= 0.9  # 0.67 at the first one by labels of neighbours as they are
+
+
+def test_three_labels_and_a_line_leave_no_interval():
+    labels = np.array([1, 0, 1, *[math.nan] * 9])
+    curve = corrected_curve(np.tile([1, 0, 0, 1], 3), labels, np.tile([0.2, 0.4, 0.6], 4))
+    assert all(0 <= found.estimate <= 1 and math.isnan(found.low) for found in curve.values())
+
+
 def test_rogan_gladen():
     assert corrected_rate(0.5, 0.9, 0.8) == pytest.approx(0.3 / 0.7)
     assert np.array_equal(corrected_rate([0.0, 1.0], 0.9, 0.8), [0, 1])
