@@ -81,9 +81,10 @@ class FinishedAnswers:
 
     @cached_property
     def figures(self) -> dict[str, Estimate]:
-        """The figures of the metrics that are finite numbers, each with its interval, by name."""
+        """The figures of the metrics that are finite numbers, each with its interval if its ends are, by name."""
         run = self.labelled.run
-        return {name: one for name, one in run.figures.items() if run.about(name) and math.isfinite(one.value)}
+        finite = {name: one for name, one in run.figures.items() if run.about(name) and math.isfinite(one.value)}
+        return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}
 
     @cached_property
     def conditions(self) -> list[Condition]:

@@ -32,6 +32,7 @@ from robust_eval.metric.figure import nearest_to_one, point
 from robust_eval.metric.frs import TOLERANCE, breaking_temperature
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.score import Floats, Measured, Metric, Score, question_groups, share_of, verdicts
+from robust_eval.metric.survival import holding, kaplan_meier
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
@@ -101,6 +102,11 @@ class Doubt(Metric):
             accuracy = [each.accuracy[:, column] for each in doubted]
             add(ACCURACY.name.format(turn), [_where(first == 1, values) for values in accuracy])
             add(RIGHTED.name.format(turn), [_where(first == 0, values) for values in accuracy])
+        labels = None if groups is None else [group for group, fact in zip(groups, first, strict=True) if fact == 1]
+        for t, b, each in zip(temperatures, breaking, doubted, strict=True):
+            holds = holding(b[first == 1], each.accuracy[first == 1], turns.astype(float))
+            for turn, share in zip(turns.tolist(), kaplan_meier(holds, labels), strict=True):
+                result.curves[SURVIVAL.name.format(turn)][t] = share
         nothing = np.full(len(ids), math.nan)
         for kind in kinds:
             add(GIVES_IN.format(kind), [each.given_up.get(kind, nothing) for each in doubted])

@@ -37,6 +37,7 @@ from robust_eval.metric.score import (
     mean_estimate,
     question_groups,
 )
+from robust_eval.metric.survival import holding, kaplan_meier
 from robust_eval.metric.type_shares import share_estimates, type_shares
 from robust_eval.model.logprobs import MOST, is_whole
 from robust_eval.question import QUESTION_TYPES, Question
@@ -147,6 +148,9 @@ class FactualRobustness:
         if undecided is None:  # trials that stopped early are biased, and those above the break were not asked
             result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
         result.add_curve(SURVIVAL.name, survival, temperatures, groups)
+        holds = holding(breaking[known], estimates[headline].accuracy[known], temperatures)
+        labels = None if groups is None else [group for group, fact in zip(groups, known, strict=True) if fact]
+        result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, labels), strict=True))
 
         columns = {
             "question_id": ids,

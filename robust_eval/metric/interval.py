@@ -51,11 +51,15 @@ def mean_interval(
         return alike_interval(mean, number, limits, level)
     quantile = student_quantile(level, number - 1)
     if _binary(values, limits):
-        effective = float(len(values))
-        if groups is not None and error > 0:
-            effective = min(effective, mean * (1 - mean) / error**2)
-        return _wilson(mean, effective, quantile)
+        return share_interval(mean, len(values), 0.0 if groups is None else error, quantile)
     return max(mean - quantile * error, limits[0]), min(mean + quantile * error, limits[1])
+
+
+def share_interval(share: float, n: int, error: float, quantile: float) -> tuple[float, float]:
+    """Return Wilson's score interval of a share of ``n`` questions with the effective number of them, which its
+    standard ``error`` tells: n at most, and n where the error is 0.
+    """
+    return _wilson(share, n if error <= 0 else min(n, share * (1 - share) / error**2), quantile)
 
 
 def paired_share_interval(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.interval import ROUNDING, SHARE, alike_interval
+from robust_eval.metric.interval import ROUNDING, SHARE, alike_interval, share_interval, student_quantile
 
 Floats = NDArray[np.float64]
 
@@ -19,6 +19,8 @@ LEAST_LABELS = 20
 """Labels that a stratum, or a rate of error at one temperature, needs to stand alone."""
 LEAST_YOUDEN = 0.2
 """Sensitivity + specificity − 1 below which verdicts say too little of what is right to be corrected."""
+_LEAST_LEFT = 0.2
+"""The least of 1 − leverage by which a residual is divided."""
 _STEPS = 50
 _PSEUDO = 0.25
 """Labels that are added of each verdict at both ends of the grid, so that every logistic fit is finite."""
@@ -121,11 +123,16 @@ def corrected_curve(
 ) -> dict[float, Corrected]:
     """Return the corrected mean at each temperature, ascending; arguments as :func:`corrected_mean` has them.
 
-    A temperature with fewer than 20 labels borrows those of its neighbours: the mean of the pool, moved by as much as
-    the verdicts at this temperature differ from those of the pool, over sensitivity + specificity − 1 of all labels.
+    A temperature with fewer than 20 labels borrows those of its neighbours: labels are regressed on verdicts and on the
+    temperature, because errors, and what verdicts mean, change with it. The estimate is what the regression says of the
+    verdicts at this temperature. At each end its interval is the wider one of Student's and of Wilson's score interval
+    with the effective number of questions: right answers are rare where a curve ends, wrong ones where it begins.
+
+    References
+    ----------
+    MacKinnon & White, Journal of Econometrics 29 (1985): residuals over 1 − leverage. Wilson, JASA 22 (1927).
     """
     data = _Answers.of(verdicts, labels, temperatures, questions, weights, counts, level)
-    stretch = _stretch(data)
     found = {}
     for t in np.unique(data.strata):
         pool = _around(float(t), data.strata, data.labelled)
@@ -133,12 +140,29 @@ def corrected_curve(
         part = _stratum(data, inside)
         if part is None:
             found[float(t)] = Corrected(math.nan, math.nan, math.nan)
-            continue
-        moved = stretch * (data.mean(here) - data.mean(inside)) if len(pool) > 1 else 0.0
-        shift = stretch * (data.centred(here) - data.centred(inside)) if len(pool) > 1 else 0.0
-        estimate, influence = part.estimate + moved, part.influence + shift
-        found[float(t)] = data.interval(estimate, influence, part.alike, data.labelled & inside, level)
+        elif len(pool) == 1:
+            found[float(t)] = data.interval(part.estimate, part.influence, part.alike, data.labelled & inside, level)
+        else:
+            found[float(t)] = _by_neighbours(data, inside, here, part.alike, level)
     return found
+
+
+def _by_neighbours(
+    data: "_Answers", inside: NDArray[np.bool_], here: NDArray[np.bool_], alike: bool, level: float
+) -> Corrected:
+    """Return the mean of the answers ``here`` by the labels of those ``inside`` the pool of temperatures."""
+    labelled = data.labelled & inside
+    place = np.unique(data.strata, return_inverse=True)[1].astype(float)
+    design = np.column_stack([np.ones(len(data)), data.verdicts, place - place[here][0]])[labelled]
+    at = np.array([1.0, data.mean(here), 0.0])
+    weight, y = (data.weights * data.counts)[labelled], data.labels[labelled]
+    inverse = np.linalg.pinv(design.T @ (weight[:, None] * design))
+    coefficients = inverse @ (design.T @ (weight * y))
+    pull = weight * (design @ (inverse @ at))
+    leverage = weight * np.einsum("ij,jk,ik->i", design, inverse, design)
+    influence = coefficients[1] * data.centred(here)
+    influence[labelled] += pull * (y - design @ coefficients) / np.maximum(1 - leverage, _LEAST_LEFT)
+    return data.interval(float(at @ coefficients), influence, alike, labelled, level, spent=3, score=here)
 
 
 def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLike) -> Any:
@@ -234,14 +258,14 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
 
     The variance is that of questions and verdicts, which the interval of all answers labelled would have
     (``width_of_all``), and a rest that falls with one over the labels. inf where half lies below what labels can do;
-    NaN where there is no interval.
+    NaN where there is no interval, or one without an end.
 
     Examples
     --------
     >>> labels_to_halve(100, 0.2, 0.0), labels_to_halve(100, 0.2, 0.12)
     (400, inf)
     """
-    if math.isnan(width) or math.isnan(width_of_all) or width <= 0:
+    if not math.isfinite(width) or math.isnan(width_of_all) or width <= 0:
         return math.nan
     fixed = min(width_of_all, width) ** 2
     rest, wanted = width**2 - fixed, (width / 2) ** 2 - fixed
@@ -309,24 +333,37 @@ class _Answers(NamedTuple):
         return np.asarray(weight * (self.verdicts - self.mean(rows)))
 
     def interval(
-        self, estimate: float, influence: Floats, alike: bool, labelled: NDArray[np.bool_], level: float
+        self,
+        estimate: float,
+        influence: Floats,
+        alike: bool,
+        labelled: NDArray[np.bool_],
+        level: float,
+        spent: int = 1,
+        score: NDArray[np.bool_] | None = None,
     ) -> Corrected:
-        """Return an estimate with the interval that the influence of each question on it makes."""
+        """Return an estimate with the interval that the influence of each question on it makes.
+
+        ``spent`` degrees of freedom are those of what was fitted; ``score`` (N,) are the answers whose mean this is,
+        where the interval is to hold Wilson's as well.
+        """
         clusters = len(np.unique(self.questions[labelled]))
-        if clusters < 2:
-            return Corrected(min(max(estimate, 0.0), 1.0), math.nan, math.nan)
+        inner = min(max(estimate, 0.0), 1.0)
+        if clusters <= spent:
+            return Corrected(inner, math.nan, math.nan)
         by_question = np.bincount(self.questions, influence, minlength=int(self.questions.max()) + 1)
         number = len(np.unique(self.questions))
-        variance = float((by_question**2).sum()) * number / (number - 1)
-        from scipy import stats  # it takes half a second, which most runs need not spend
-
-        half = float(stats.t.ppf((1 + level) / 2, clusters - 1)) * math.sqrt(variance)
-        low, high = estimate - half, estimate + half
-        estimate = min(max(estimate, 0.0), 1.0)
+        error = math.sqrt(float((by_question**2).sum()) * number / (number - 1))
+        quantile = student_quantile(level, clusters - spent)
+        low, high = estimate - quantile * error, estimate + quantile * error
+        if score is not None:
+            share = min(max(estimate, 0.5 / clusters), 1 - 0.5 / clusters)
+            ends = share_interval(share, len(np.unique(self.questions[score])), error, quantile)
+            low, high = min(low, ends[0]), max(high, ends[1])
         if alike:
-            below, above = alike_interval(estimate, clusters, SHARE, level)
-            low, high = low - (estimate - below), high + (above - estimate)
-        return Corrected(estimate, max(low, 0.0), min(high, 1.0))
+            below, above = alike_interval(inner, clusters, SHARE, level)
+            low, high = low - (inner - below), high + (above - inner)
+        return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 
 
 def _stratum(data: _Answers, inside: NDArray[np.bool_]) -> _Stratum | None:
@@ -384,16 +421,3 @@ def _around(stratum: float, strata: Floats, labelled: NDArray[np.bool_]) -> list
         if int((labelled & np.isin(strata, pool)).sum()) >= LEAST_LABELS or len(pool) == len(levels):
             return pool
         reach += 1
-
-
-def _stretch(data: _Answers) -> float:
-    """Return one over sensitivity + specificity − 1 of all labels: how far right answers differ where verdicts do; 1
-    where it cannot be told.
-    """
-    labelled = data.labelled
-    y, g = data.labels[labelled], data.verdicts[labelled]
-    weight = data.weights[labelled] * data.counts[labelled]
-    if len(y) == 0 or np.ptp(y) == 0:
-        return 1.0
-    youden = float(np.average(g[y == 1], weights=weight[y == 1]) - np.average(g[y == 0], weights=weight[y == 0]))
-    return 1 / youden if youden >= LEAST_YOUDEN else 1.0

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs import breaking_temperature
+from robust_eval.metric.interval import with_width
 from robust_eval.metric.judged import ErrorRates, corrected_rate, error_rates
 
 Floats = NDArray[np.float64]
@@ -142,7 +143,8 @@ def break_intervals(
     trials, unless they are not ``drawn`` but enumerated. These are whole ones where ``trials`` (n, T, k) are given (1
     right, 0 wrong, NaN without a verdict), because a trial may be alike at all temperatures. Trials that are drawn
     twice over scatter more, which shifts what is no linear function of them: the interval is the reflected one,
-    2 · value − quantiles, so that the shift goes the other way.
+    2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median
+    may be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
 
     References
     ----------
@@ -165,15 +167,20 @@ def break_intervals(
         broken = _by_rates(labels.rates(temperatures, times), again, number, temperatures, threshold, estimator)
         found_in.append(figures(broken.breaking, chosen))
     found = []
-    tail = (1 - level) / 2
     for value, column in zip(values, np.array(found_in, dtype=float).T, strict=True):
-        defined = column[np.isfinite(column)]
-        if np.isfinite(value) and len(defined):
-            low, high = np.quantile(defined, [tail, 1 - tail])
-            found.append(Estimate(float(value), float(2 * value - high), float(2 * value - low)))
-        else:
-            found.append(Estimate(float(value)))
+        found.append(_interval(float(value), column[~np.isnan(column)], (1 - level) / 2))
     return found
+
+
+def _interval(value: float, draws: Floats, tail: float) -> Estimate:
+    """Return a value with the interval that resamples make, none without width."""
+    if math.isnan(value) or not len(draws):
+        return Estimate(value)
+    if np.isfinite(draws).all() and math.isfinite(value):
+        low, high = np.quantile(draws, [tail, 1 - tail])
+        return Estimate(value, *with_width(float(2 * value - high), float(2 * value - low)))
+    low, high = np.quantile(draws, [tail, 1 - tail], method="inverted_cdf")  # between two draws may lie inf − inf
+    return Estimate(value, *with_width(min(float(low), value), max(float(high), value)))
 
 
 def _whole_trials(trials: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:

@@ -109,11 +109,15 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
 
 
 def curve_of(reply: Reply) -> pa.Table:
-    """Return the accuracy curve of a reply as rows of a table of curves; no rows where the reply has no curve."""
+    """Return the accuracy curve of a reply as rows of a table of curves; no rows where the reply has no curve.
+
+    An estimate beyond its bounds, as an unbiased one may lie, is that bound.
+    """
     if reply.curve is None:
         return CURVES.empty_table()
     rows = len(reply.curve.temperatures)
     columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
+    columns["accuracy"] = np.clip(reply.curve.accuracy, reply.curve.lower, reply.curve.upper)
     columns["how"] = [None] * rows if reply.curve.how is None else reply.curve.how
     return pa.table(
         {

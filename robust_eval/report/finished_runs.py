@@ -261,12 +261,14 @@ def _numbers(summary: dict[str, float | None]) -> dict[str, float]:
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the figures of a summary, each with its interval."""
-    return {
-        name: Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
-        for name in numbers
-        if not name.endswith((".low", ".high", ".n"))
-    }
+    """Return the figures of a summary, each with its interval; what one has no number for is infinite."""
+    found = {}
+    for name in numbers:
+        if not name.endswith((".low", ".high", ".n")):
+            ends = Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
+            open_ended = not math.isnan(ends.low)
+            found[name] = Estimate(*(math.inf if open_ended and math.isnan(end) else end for end in ends))
+    return found
 
 
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:

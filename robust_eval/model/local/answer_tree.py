@@ -149,7 +149,7 @@ class _Wanted(NamedTuple):
     """Of which of the rows visited the probabilities of which tokens are wanted, at which temperatures."""
 
     rows: Ids
-    sets: list[tuple[Ids]]
+    sets: list[tuple[Ids, Ids]]
     temperatures: Sequence[float]
 
 

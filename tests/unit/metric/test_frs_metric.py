@@ -429,6 +429,14 @@ def test_a_run_without_any_reply_is_undefined_and_counted():
     assert score.tables["frs_types"].num_rows == 0
 
 
+def test_a_fact_without_replies_at_a_temperature_holds_up_to_it():
+    first = [row for row in ROWS if (row["question_id"], row["temperature"]) != ("a", 1.0)]  # a, unbroken, is as good
+    score = score_facts(graded=answer_table([*first, *trials("a", 1.0, None)]))
+    # at risk 4, 3, 1 of which 1, 1, 1 break; without a it was 2/3, 1/3, 0
+    survival = {t: estimate.value for t, estimate in score.curves["frs.survival"].items()}
+    assert survival == pytest.approx({0.5: 3 / 4, 1.0: 3 / 8, 1.5: 0.0}, rel=1e-12)
+
+
 def test_where_nothing_breaks_there_is_no_mean_breaking_temperature():
     score = score_one([*trials("a", 0.2, 4), *trials("a", 0.4, 4)])
     found = figures(score)

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
+from robust_eval.metric.estimate import with_interval
 from robust_eval.metric.judged import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
 from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
 
@@ -137,6 +138,29 @@ def test_a_curve_with_enough_labels_is_the_mean_of_each_temperature():
     assert set(found) == {0.2, 1.0}
 
 
+def test_a_curve_of_few_labels_holds_the_truth_where_errors_change_with_the_temperature():
+    """Sixty labels at ten temperatures; the judge is right in 95 % of cases at first, and in 65 % in the end."""
+    generator, grid = np.random.default_rng(0), np.arange(10) / 9
+    chance, rate = 0.95 - 0.85 * grid, 0.95 - 0.3 * grid
+    temperatures, questions = np.tile(grid, 200), np.repeat(np.arange(200), 10)
+    held = np.zeros(10)
+    for _ in range(150):
+        right = (generator.random((200, 10)) < chance).astype(float)
+        verdicts = np.where(generator.random((200, 10)) < rate, right, 1 - right).ravel()
+        labels = np.full(2000, np.nan)
+        chosen = generator.choice(2000, 60, replace=False)
+        labels[chosen] = right.ravel()[chosen]
+        curve = corrected_curve(verdicts, labels, temperatures, questions=questions)
+        held += [curve[t].low <= truth <= curve[t].high for t, truth in zip(grid, chance, strict=True)]
+    assert held.min() / 150 >= 0.9  # 0.67 at the first one by labels of neighbours as they are
+
+
+def test_three_labels_and_a_line_leave_no_interval():
+    labels = np.array([1, 0, 1, *[math.nan] * 9])
+    curve = corrected_curve(np.tile([1, 0, 0, 1], 3), labels, np.tile([0.2, 0.4, 0.6], 4))
+    assert all(0 <= found.estimate <= 1 and math.isnan(found.low) for found in curve.values())
+
+
 def test_rogan_gladen():
     assert corrected_rate(0.5, 0.9, 0.8) == pytest.approx(0.3 / 0.7)
     assert np.array_equal(corrected_rate([0.0, 1.0], 0.9, 0.8), [0, 1])
@@ -222,6 +246,29 @@ def test_intervals_of_breaks_hold_labels_questions_and_trials():
     few, many = interval(60), interval(3000)
     assert few.low < few.value < few.high
     assert few.high - few.low > many.high - many.low > 0
+
+
+def unbroken_in_some_resamples(at_the_end):
+    """Facts that all break at 0.8, or hold, by so many right trials of ten there, and the interval of their median."""
+    right, replies = np.tile([10.0, 10.0, 10.0, at_the_end], (1, 1)), np.full((1, 4), 10.0)
+    verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
+    sure = label_counts(verdicts, verdicts, none, np.tile(np.arange(4), 1500), np.ones(6000), (1, 4))
+    grid = np.array([0.2, 0.4, 0.6, 0.8])
+    value = [float(np.median(corrected_breaks(right, replies, grid, sure).breaking))]
+    return break_intervals(lambda breaking, _: [float(np.median(breaking))], value, right, replies, grid, sure)[0]
+
+
+def test_a_median_of_which_some_resamples_are_unbroken_has_no_upper_end():
+    found = unbroken_in_some_resamples(at_the_end=3.0)  # five of ten or more in 15 % of resamples
+    assert found == (0.8, 0.8, math.inf)
+    assert with_interval(found, ".1f") == "0.8 (0.8 to unbroken)"
+    assert math.isnan(labels_to_halve(100, found.high - found.low, 0.1))
+
+
+def test_a_median_that_is_unbroken_has_a_lower_end_and_no_width_is_no_interval():
+    assert unbroken_in_some_resamples(at_the_end=6.0) == (math.inf, 0.8, math.inf)
+    assert np.isnan(unbroken_in_some_resamples(at_the_end=10.0)[1:]).all()
+    assert np.isnan(unbroken_in_some_resamples(at_the_end=0.0)[1:]).all()
 
 
 def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():

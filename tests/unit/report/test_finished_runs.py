@@ -120,6 +120,14 @@ def test_a_run_says_how_many_questions_its_figures_rest_on(folder):
     assert "frs.d1.n" not in run.figures
 
 
+def test_an_end_of_an_interval_for_which_a_summary_has_no_number_is_infinite(folder):
+    median = "frs.corrected.breaking_temperature.median"
+    ends = {f"{median}.low": 1.6, f"{median}.high": None}
+    for value, read in ((1.8, 1.8), (None, math.inf)):
+        (folder / "summary.json").write_text(json.dumps(SUMMARY | {median: value, **ends}))
+        assert read_run(folder).figures[median] == (read, 1.6, math.inf)
+
+
 def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
     assert read_run(folder).greedy == {}
     columns = {

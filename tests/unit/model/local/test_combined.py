@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from toy_language import DEPTH, GRID, MATCHER, Table, truth, vocabulary
 
 from robust_eval.model.base import COMMON, INDEPENDENT, Request
@@ -50,6 +51,26 @@ def test_the_estimate_is_unbiased_and_better_than_counting_trials(cut: Generatio
         combined.append(values - expected)
         counted.append(np.array([right(path, 4) for path in paths]) - expected)
     assert np.sqrt(np.mean(np.square(combined))) < 0.7 * np.sqrt(np.mean(np.square(counted)))
+
+
+@pytest.mark.parametrize("coupling", [INDEPENDENT, COMMON])
+def test_every_accuracy_lies_between_0_and_1(coupling: str):
+    curves = [path.curve for language in range(6) for path in drawn(Table(language), range(60), 2, coupling=coupling)]
+    values = np.array([curve.accuracy for curve in curves])
+    assert values.min() >= 0
+    assert values.max() <= 1
+    assert np.isfinite([curve.standard_error for curve in curves]).all()
+
+
+def test_where_hardly_any_answer_is_wrong_the_accuracy_is_1_whatever_the_other_temperatures_drew():
+    class Sure(Table):
+        """ " Paris", and the end: nearly always at 0.2, and seldom at 2.0."""
+
+        def logits(self, prefix: tuple[int, ...]) -> torch.Tensor:
+            return super().logits(prefix) + 4.0 * (torch.arange(self.vocabulary) == (0 if prefix else 2))
+
+    coldest = [path.curve.accuracy[0] for path in drawn(Sure(0, spread=0.3), range(40), 4)]
+    assert coldest == pytest.approx(np.ones(40), abs=1e-4)
 
 
 def test_the_standard_error_is_that_of_repetitions():

@@ -64,6 +64,16 @@ def test_the_standard_error_is_honest():
     assert 0.90 <= np.mean(covered) <= 0.98
 
 
+def test_with_few_nodes_the_standard_error_of_a_flat_language_is_right_in_the_mean_square():
+    errors, claimed = [], []
+    for language in range(4):
+        table = Table(language, spread=0.5)
+        curves = [found.curve for found in enumerated(table, 24, range(40))]
+        errors.append(np.array([curve.accuracy for curve in curves]) - truth(table))
+        claimed.append([curve.standard_error for curve in curves])
+    assert np.sqrt(np.mean(np.square(claimed))) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=0.15)
+
+
 class Counting(Table):
     """A language that counts the prefixes which are evaluated."""
 
