@@ -117,6 +117,8 @@ def refuse_bomb(file: Path, columns: Sequence[str] | None = None, kind: Table = 
 
 def _pages(content: mmap, chunk: Any) -> Pages:
     """Return what the pages of a column of a row group hold, which lie where Arrow reads them."""
+    if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables name no place of one
+        return Pages(0, 0)
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
         start = chunk.dictionary_page_offset

@@ -116,6 +116,25 @@ def test_a_footer_that_says_that_there_are_few_values_is_not_believed(in_a_list:
     assert "a.parquet unpacks to more than" in refused(file)
 
 
+def test_a_footer_that_says_that_there_are_no_values_has_arrow_unpack_none(tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 40_000_000
+    pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
+    forge(file, number, 0)
+    before = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counting)
+    try:
+        assert read_parquet(file).num_rows == 0
+    finally:
+        pa.set_memory_pool(before)
+    assert counting.max_memory() < 2**20
+
+
+def test_an_empty_table_is_read(tmp_path: Path):
+    pq.write_table(pa.table(NESTED).slice(0, 0), tmp_path / "empty.parquet")
+    assert read_parquet(tmp_path / "empty.parquet").num_rows == 0
+
+
 def test_a_footer_that_says_that_there_are_few_rows_is_not_believed(tmp_path: Path):
     file, number = tmp_path / "a.parquet", 3_000_000
     pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
