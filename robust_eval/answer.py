@@ -1,8 +1,9 @@
 """The answer table: a row per answer, the joint between producing answers and scoring them.
 
-A sampler and a model fill the columns up to ``reasoning_tokens``, and ``cached_tokens``, but for ``label``, ``correct``
-and ``exact``, which a grader fills. A reader fills ``answer``, ``rule`` and ``reason`` before that, a sampler's request
-``form``. A sampled trial weighs 1/k, an exactly enumerated answer its probability, so every metric serves both.
+A sampler and a model fill the columns up to ``reasoning_tokens``, ``cached_tokens``, ``served_model`` and
+``system_fingerprint``, but for ``label``, ``correct`` and ``exact``, which a grader fills. A reader fills ``answer``,
+``rule`` and ``reason`` before that, a sampler's request ``form``. A sampled trial weighs 1/k, an exactly enumerated
+answer its probability, so every metric serves both.
 """
 
 import json
@@ -57,10 +58,14 @@ SCHEMA = pa.schema(
         pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
         pa.field("form", pa.string()),  # how it was put, where not as it stands: choices CAB
         pa.field("uncertain", pa.bool_()),  # the narrow and the wide scope of the reply disagree on right or wrong
+        pa.field("served_model", pa.string()),  # what the service calls the model that answered
+        pa.field("system_fingerprint", pa.string()),  # the service's name for what it ran that model with
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
-ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form", "uncertain")
+SERVED = ("served_model", "system_fingerprint")
+"""Columns with a service's names for what answered; null where it gives none, and of a model that is loaded here."""
+ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form", "uncertain", *SERVED)
 """The last columns, which tables of earlier versions lack."""
 ADDED_TO_CURVES = ("how",)
 """The same of tables of curves."""
@@ -140,6 +145,25 @@ def temperatures_of(table: pa.Table) -> list[float]:
     """Return the temperatures of a table of answers, ascending; :data:`OWN` last."""
     found = np.unique(table["temperature"].to_numpy()).tolist()
     return [OWN if t != t else t for t in found]
+
+
+def served_as(tables: Iterable[pa.Table], column: str) -> set[str]:
+    """Return the names that a service gave with these answers, in one of the columns :data:`SERVED`."""
+    return {name for table in tables for name in pc.unique(table[column]).to_pylist() if name is not None}
+
+
+def in_short(names: Iterable[str]) -> str:
+    """Write names in a sentence, the first few of them in alphabetical order.
+
+    >>> in_short(["b", "a"]), in_short("gfedcba")
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    ordered = sorted(names)
+    more = len(ordered) - _NAMED
+    return ", ".join(ordered[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_NAMED = 5
 
 
 def at_temperature(table: pa.Table, temperature: float) -> pa.Table:

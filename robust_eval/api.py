@@ -38,6 +38,7 @@ from robust_eval.report.comparison import compare as compare_runs
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.wording import few
+from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.logs import Formatter
 from robust_eval.runtime.printable import printable
 from robust_eval.runtime.rounding import number
@@ -100,19 +101,19 @@ class Evaluation(Page):
     @cached_property
     def questions(self) -> pd.DataFrame:
         """The questions, with their values of the figures that are means over questions."""
-        return pq.read_table(self.folder / QUESTIONS).to_pandas()
+        return read_parquet(self.folder / QUESTIONS).to_pandas()
 
     @cached_property
     def answers(self) -> pd.DataFrame:
         """The answers, graded."""
-        return pq.read_table(self.folder / GRADED).to_pandas()
+        return read_parquet(self.folder / GRADED).to_pandas()
 
     @cached_property
     def curves(self) -> pd.DataFrame:
         """The accuracy curves of each question."""
         file = self.folder / CURVES_FILE
         empty = CURVES.append(pa.field(SAMPLER, pa.string())).empty_table()
-        return (pq.read_table(file) if file.is_file() else empty).to_pandas()
+        return (read_parquet(file) if file.is_file() else empty).to_pandas()
 
     def table(self, name: str) -> pd.DataFrame:
         """Return a table that a metric left in the folder: ``frs``, for example, a row for each fact.
@@ -122,7 +123,7 @@ class Evaluation(Page):
         there = sorted(file.stem for file in self.folder.glob("*.parquet"))
         if name not in there:
             raise UserError(f"{self.folder} has no table {name!r}, but {', '.join(there)}")
-        return pq.read_table(self.folder / f"{name}.parquet").to_pandas()
+        return read_parquet(self.folder / f"{name}.parquet").to_pandas()
 
     @property
     def headline(self) -> pd.DataFrame:

@@ -190,6 +190,9 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
             "--config-name and --config-path are not taken: repeat=FOLDER runs an earlier run again, and --config-dir "
             "names a folder of options of your own"
         )
+    for name, given in (("--package", known.package), ("--resolve", known.resolve)):
+        if given and known.cfg is None:
+            raise UserError(f"{name} changes what --cfg shows, and no run: add --cfg job, or leave {name} out")
     return known
 
 

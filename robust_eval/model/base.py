@@ -177,7 +177,8 @@ class Completion:
     What a server does not say is None. ``reasoning`` is what the model wrote before its answer, where that comes apart.
     ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
     the text is. ``prompt_tokens`` are those that are billed with this answer,
-    ``cached_tokens`` those of them that the service had in its cache.
+    ``cached_tokens`` those of them that the service had in its cache. ``served_model`` and ``system_fingerprint`` are
+    the service's names for what answered.
     """
 
     temperature: float
@@ -196,6 +197,8 @@ class Completion:
     reasoning: str | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,8 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
             "reasoning": completion.reasoning,
             "reasoning_tokens": completion.reasoning_tokens,
             "cached_tokens": completion.cached_tokens,
+            "served_model": completion.served_model,
+            "system_fingerprint": completion.system_fingerprint,
         }
         for reply in replies
         for completion in reply.completions

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_REPLY, OUTCOMES
+from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, served_as
 from robust_eval.metric.figure import as_json
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.score import Score, reply_weights
@@ -80,7 +80,8 @@ class Result:
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
         ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain.
-        ``questions.equal_in_a_row`` is there where it is remarkable. Enumerated answers count by their probability.
+        ``questions.equal_in_a_row`` is there where it is remarkable, and so are ``replies.served_models`` and
+        ``replies.system_fingerprints``, the numbers of different ones. Enumerated answers count by their probability.
         Tokens are counted as a service would: each answer with its whole prompt.
         """
         replies = self.rewritten.replies
@@ -94,6 +95,7 @@ class Result:
         counts["replies.cut"] = sum(map(_cut, self.graded.values()))
         counts["replies.uncertain"] = sum(map(_uncertain, (self.baseline, *self.graded.values())))
         counts |= {"questions.equal_in_a_row": self.repeated} if self.repeated else {}
+        counts |= {f"replies.{column}s": len(names) for column, names in self.served.items() if len(names) > 1}
         if self.baseline.num_rows:
             counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
         if replies.num_rows:
@@ -121,6 +123,11 @@ class Result:
         served = "loaded.server" in self.description
         number = equal_in_a_row(self.graded, [question.id for question in self.kept]) if served else 0
         return number if number >= MANY else 0
+
+    @cached_property
+    def served(self) -> dict[str, set[str]]:
+        """The names that a service gave with the answers, by column."""
+        return {column: served_as([self.baseline, *self.graded.values()], column) for column in SERVED}
 
     def replies_came(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from robust_eval.answer import in_short
 from robust_eval.metric.greedy import dominant_letter
 from robust_eval.record.result import Result
 from robust_eval.report.left_out import unanswered, unasked, unread
@@ -60,8 +61,19 @@ def of_letters(result: Result) -> Iterator[Warned]:
 
 
 def of_draws(result: Result) -> Iterator[Warned]:
-    """Yield how a server did not draw as it was asked to."""
+    """Yield how a server did not draw as it was asked to, or was not the same all along."""
     described = result.description
+    models, fingerprints = result.served.values()
+    if len(models) > 1:
+        yield Warned(
+            f"{len(models):,} models have answered: {in_short(models)}. Figures are of all of them together.",
+            "A dated name of the model (model.model) and a new store (store.folder) have all asked of one.",
+        )
+    elif len(fingerprints) > 1:
+        yield Warned(
+            f"The server changed what it runs the model with, by its system_fingerprint: {in_short(fingerprints)}.",
+            "Differences between answers may be those of the server; a new store (store.folder) has all asked anew.",
+        )
     if result.repeated:
         yield Warned(
             f"All replies to {result.repeated:,} questions in a row are equal at the highest temperature: no fact can "

@@ -6,6 +6,7 @@ rows are so read, and a file of some kilobytes that would fill the memory is not
 
 import zipfile
 from collections.abc import Iterator, Sequence
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
 from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.parquet_pages import Pages, pages
 from robust_eval.runtime.regular_file import regular
 
 UNPACKED = 192 * 2**20
@@ -78,35 +80,49 @@ def refuse_bomb(file: Path, columns: Sequence[str] | None = None, kind: Table = 
     """Raise UserError where a Parquet file holds too many rows for its size, or these columns a text that is too long
     or more than the memory is for.
 
-    Texts that are equal are stored once and unpacked many times, so they are counted as they will be.
+    Texts that are equal are stored once and unpacked many times, so they are counted as they will be. What the footer
+    says of pages is not believed.
     """
     size = regular(file).stat().st_size
-    with pq.ParquetFile(file) as opened:
+    with pq.ParquetFile(file) as opened, file.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as content:
         footer = opened.metadata
-        most = int(ROWS + kind.rows * size)
-        if footer.num_rows > most:
-            raise UserError(
-                f"{file} holds {footer.num_rows:,} rows in {size:,} bytes, and no more than {most:,} are read of a "
-                "file of this size"
-            )
         unpacked, packed_texts, texts = 0, 0, []
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        most, held = int(ROWS + kind.rows * size), max(footer.num_rows, sum(group.num_rows for group in groups))
+        if held > most:
+            raise UserError(
+                f"{file} holds {held:,} rows in {size:,} bytes, and no more than {most:,} are read of a file of this "
+                "size"
+            )
         for place in range(footer.num_columns):
             column = footer.schema.column(place)
             if columns is not None and column.path.partition(".")[0] not in columns:
                 continue
-            chunks = [group.column(place) for group in groups]
+            chunks = [_pages(content, group.column(place)) for group in groups]
             width = _WIDTHS.get(column.physical_type, 8) + _NESTED * (column.max_repetition_level > 0)
-            unpacked += sum(each.num_values for each in chunks) * width
+            fixed, in_pages = sum(each.values for each in chunks) * width, sum(each.unpacked for each in chunks)
             if column.physical_type == "BYTE_ARRAY":
-                packed_texts += sum(each.total_uncompressed_size for each in chunks)
+                unpacked += fixed
+                packed_texts += in_pages
                 texts.append(column.path)
+            else:
+                unpacked += max(fixed, in_pages)
     refuse_unpacked(file, unpacked + packed_texts, size, kind.unpacked)
     with pq.ParquetFile(file, read_dictionary=texts) as opened:
         for path in texts:
             for batch in opened.iter_batches(_BATCH, columns=[path], use_threads=False):
                 unpacked += sum(_bytes(part, f"{file}, column {path}") for part in _texts(batch.column(0)))
                 refuse_unpacked(file, unpacked, size, kind.unpacked)
+
+
+def _pages(content: mmap, chunk: Any) -> Pages:
+    """Return what the pages of a column of a row group hold, which lie where Arrow reads them."""
+    if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables name no place of one
+        return Pages(0, 0)
+    start = chunk.data_page_offset
+    if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
+        start = chunk.dictionary_page_offset
+    return pages(content, start, chunk.total_compressed_size)
 
 
 def refuse_unpacked(file: Path, unpacked: int, size: int, always: int = UNPACKED) -> None:

@@ -236,8 +236,11 @@ class SqliteEntries:
         return error_code(problem) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) and not writable
 
     def _open_read_only(self, problem: Exception) -> None:
-        if not self._file.is_file():
-            raise UserError(f"store: nothing can be written to {self._folder} ({problem})") from problem
+        if not self._file.is_file() or not self._file.stat().st_size:  # its creation may have been interrupted
+            raise UserError(
+                f"store: nothing can be written to {self._folder} ({problem}), and it holds no answers: choose another "
+                "store.folder"
+            ) from problem
         log.warning("store: %s can only be read: answers that it lacks are kept by this run alone", self._file)
         self._read_only = True
         self.close()

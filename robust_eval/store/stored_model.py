@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, SCHEMA, Answers
+from robust_eval.answer import CURVES, SCHEMA, SERVED, Answers, in_short, served_as
 from robust_eval.engine.base import Engine, Workplace
+from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
-from robust_eval.model.reply_tables import from_bytes, joined, to_bytes
+from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
 from robust_eval.store.base import Entries
@@ -84,12 +85,13 @@ class StoredModel:
         self._loaded: Workplace | None = None
         self._planned: dict[tuple[bytes, ...], _Found] = {}
         """What was found while the run was planned, of requests whose answers are all stored."""
+        self._served = _Served(self.config)
         self.asked = self.found = 0
 
     def closed(self) -> "StoredModel":
         """Return the same model, closed: it only reads the store, and raises NotStoredError for what is not there."""
         model = StoredModel(self.config, self._engine, self._entries, self._watch, closed=True)
-        model._planned = self._planned
+        model._planned, model._served = self._planned, self._served
         return model
 
     def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
@@ -134,6 +136,7 @@ class StoredModel:
                 model = self._ready(missing, needs_curves)
                 asked = [knowing(request, some.get(request.item)) for request in requests]
                 for block in model.answers(asked, wanting, stage):
+                    self._served.take(block)
                     came = {}
                     for request, answers, curve, _, packed in joined(block):
                         item = request.item
@@ -185,6 +188,7 @@ class StoredModel:
                 model = self._ready(due, False)
                 for block in model.in_waves(due, waves, stage, len(requests)):
                     finish()
+                    self._served.take(block)
                     came = {}
                     for request, answers, *_ in joined(block):
                         table = tables[request.item] = merged(tables.get(request.item), answers, request)
@@ -236,6 +240,7 @@ class StoredModel:
 
     def _ready(self, requests: Sequence[Request], needs_curves: bool) -> Workplace:
         """Return the model, which can answer these requests, once the run has begun."""
+        self._served.refuse_another()
         model = self._model()
         model.check(requests, needs_curves)
         self._begin()
@@ -298,4 +303,47 @@ class StoredModel:
         """Return the stored answers to a request without those that are asked for again."""
         table = from_bytes(value, SCHEMA)
         table = table.filter(pc.not_equal(table["outcome"], "error"))
-        return believed(table, request) if self.config.remote else table
+        if not self.config.remote:
+            return table
+        table = believed(table, request)
+        self._served.find(table)
+        return table
+
+
+class _Served:
+    """The names of what answers behind a service: with stored answers that a run takes, and with those that came."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
+        self._stored: dict[str, set[str]] = {column: set() for column in SERVED}
+        self._came: dict[str, set[str]] = {column: set() for column in SERVED}
+        self._warned: set[str] = set()
+
+    def find(self, table: pa.Table) -> None:
+        """Note the names with stored answers."""
+        for column, names in self._stored.items():
+            names |= served_as([table], column)
+
+    def take(self, block: Sequence[Arrived]) -> None:
+        """Note the names with answers that came; warn once of a change, and raise UserError where these are of another
+        model than all that are stored.
+        """
+        tables = [each.answers for each in block]
+        for column, told in zip(SERVED, ("the served model", "the server's system_fingerprint"), strict=True):
+            before, names = self._stored[column] | self._came[column], served_as(tables, column)
+            self._came[column] |= names
+            self.refuse_another()
+            together = before | names
+            if len(together) > max(1, len(before)) and not self._warned & {"served_model", column}:
+                self._warned.add(column)  # with another model comes another fingerprint
+                log.warning("%s: %s is no longer the same: %s", self._config.name, told, in_short(together))
+
+    def refuse_another(self) -> None:
+        """Raise UserError where none of the models that answered in this run has answered what is stored."""
+        stored, came = self._stored["served_model"], self._came["served_model"]
+        if stored and came and not stored & came:
+            raise UserError(
+                f"{self._config.name} is now answered by {in_short(came)}, and what the store has of it by "
+                f"{in_short(stored)}: nothing more is asked, because two models would become one figure; "
+                "store.folder=FOLDER, a new folder, asks all of the model of now"
+            )

@@ -46,6 +46,8 @@ COLUMNS = [
     "cached_tokens",
     "form",
     "uncertain",
+    "served_model",
+    "system_fingerprint",
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 
@@ -77,6 +79,8 @@ FULL = {
     "cached_tokens": 3,
     "form": "choices BA",
     "uncertain": True,
+    "served_model": "m-2026-08-06",
+    "system_fingerprint": "fp_1",
 }
 BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
 

@@ -3,11 +3,13 @@
 import importlib.util
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.config import ModelConfig
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CONNECTED = 5.0
+"""Seconds within which a cluster takes a connection."""
 WORTH = 16
 """Parts of heavy work for which Ray is asked; fewer are done sooner in this process."""
 SURROUNDINGS = {
@@ -50,6 +54,7 @@ class Ray:
     run."""
 
     def __post_init__(self) -> None:
+        self._began = False
         for name in ("actors", "num_cpus", "block_size", "attempts"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -113,6 +118,8 @@ class Ray:
 
     def _connect(self) -> None:
         """Start or join Ray, unless this process has done so."""
+        if not self._began:
+            self._refuse_dead_address()  # before the seconds that the import takes
         self.import_quietly()
         import ray
 
@@ -130,6 +137,20 @@ class Ray:
         except (ConnectionError, RuntimeError, ValueError) as problem:
             raise UserError(f"engine.address={self.address or 'null'}: Ray gives {first_line(problem)}") from problem
         self._began = True
+
+    def _refuse_dead_address(self) -> None:
+        """Raise UserError where nothing takes a connection at HOST:PORT, for which Ray would wait for minutes."""
+        place = urlsplit(f"//{(self.address or '').removeprefix('ray://')}")
+        try:
+            if not place.hostname or place.port is None:
+                return
+            with socket.create_connection((place.hostname, place.port), CONNECTED):
+                pass
+        except (OSError, ValueError) as problem:
+            raise UserError(
+                f"engine.address={self.address}: no cluster answers there ({first_line(problem)}); ray start --head "
+                "begins one, and engine.address=null begins one for the run"
+            ) from problem
 
     @staticmethod
     def import_quietly() -> None:

@@ -4,6 +4,7 @@ import codecs
 import hashlib
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from robust_eval.model.base import Completion
 from robust_eval.model.calls import Call
@@ -45,6 +46,8 @@ def completions(call: Call, trials: Sequence[int], answered: Answered, style: st
                 completion_tokens=len(choice.tokens) if choice.tokens else share + (rest if not place else 0),
                 reasoning_tokens=None if answered.reasoning_tokens is None else thought + (more if not place else 0),
                 cached_tokens=None if answered.cached_tokens is None else 0 if place else answered.cached_tokens,
+                served_model=answered.served_model,
+                system_fingerprint=answered.system_fingerprint,
             )
         )
     return found
@@ -55,10 +58,7 @@ def _completion(
     trial: int,
     choice: Choice,
     style: str,
-    prompt_tokens: int,
-    completion_tokens: int,
-    reasoning_tokens: int | None,
-    cached_tokens: int | None,
+    **told: Any,
 ) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
     outcome = None
@@ -82,12 +82,9 @@ def _completion(
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
         finish_reason="stop" if broken else choice.finish_reason or None,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
         outcome=outcome,
         reasoning=choice.reasoning,
-        reasoning_tokens=reasoning_tokens,
-        cached_tokens=cached_tokens,
+        **told,
     )
 
 

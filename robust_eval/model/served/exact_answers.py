@@ -5,11 +5,12 @@ Where the bounds of what these show are close, a probability is read off them; e
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from robust_eval.answer import SERVED
 from robust_eval.model.base import Completion, Enumeration, Floats, Reply, Request
 from robust_eval.model.calls import FURTHER_DRAWS, LEVELS
 from robust_eval.model.enumerated import Weighted, balanced
@@ -32,11 +33,12 @@ AT_ONCE = 8
 
 @dataclass
 class Usage:
-    """What the service counted."""
+    """What the service counted, and its names for what answered last."""
 
     prompt: int = 0
     completion: int = 0
     cached: int | None = None
+    names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, answered: Answered) -> None:
         self.prompt += answered.prompt_tokens
@@ -44,6 +46,7 @@ class Usage:
         self.completion += max(answered.completion_tokens, listed)
         if answered.cached_tokens is not None:
             self.cached = (self.cached or 0) + answered.cached_tokens
+        self.names |= {column: name for column in SERVED if (name := getattr(answered, column))}
 
 
 async def exact_reply(request: Request, asking: Asking, continuation: Continuation | None) -> Reply:
@@ -72,6 +75,7 @@ async def exact_reply(request: Request, asking: Asking, continuation: Continuati
         found, points = await _capped(request, enumeration, asking)
     if not found:
         raise UnansweredError("garbled", "what the server sent tells of no answer")
+    found = [each if each.served_model else replace(each, **usage.names) for each in found]
     found[0] = replace(
         found[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
     )

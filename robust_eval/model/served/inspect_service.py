@@ -23,6 +23,7 @@ from rich.text import Text
 from robust_eval.error import UserError
 from robust_eval.model.served.service import (
     FATAL,
+    MOST_NAMED,
     MOST_SAID,
     PASSING,
     Answered,
@@ -35,6 +36,7 @@ from robust_eval.model.served.service import (
 )
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import end_of
+from robust_eval.runtime.printable import printable
 
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 _FIELDS = {
@@ -134,6 +136,7 @@ class InspectService:
                 counted(usage.output_tokens),
                 None if thought is None else counted(thought),
                 None if cached is None else counted(cached),
+                printable(self.clean(storable(output.model))[:MOST_NAMED]) or None,
             )
         except CountError as problem:
             raise UnansweredError("garbled", self.clean(str(problem))) from None

@@ -48,6 +48,7 @@ from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
+from robust_eval.runtime.open_files import allow_connections
 from robust_eval.runtime.printable import printable
 
 log = logging.getLogger(__name__)
@@ -289,7 +290,8 @@ class ServedModel(LanguageModel):
 
     @contextmanager
     def sent_by(self, processes: int) -> Iterator[None]:
-        """See LanguageModel; with one process it is this one."""
+        """See LanguageModel; with one process it is this one. UserError where too few files may be open."""
+        allow_connections(self.settings.at_once, "model.at_once")  # processes that begin after this inherit the limit
         self._senders = Senders(processes, self.settings, self._key) if processes > 1 else None
         try:
             yield

@@ -18,6 +18,7 @@ from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
 from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
+from robust_eval.runtime.printable import printable
 
 CHAT, PLAIN = "/chat/completions", "/completions"
 """Where a server is asked, below its address."""
@@ -65,6 +66,9 @@ class Answered(NamedTuple):
     """Those of the completion tokens that the model thought with; None where the server does not say."""
     cached_tokens: int | None = None
     """Those of the prompt tokens that the server had in its cache; None where it does not say."""
+    served_model: str | None = None
+    system_fingerprint: str | None = None
+    """What the server calls the model that answered, and what it ran it with; None where it gives no name."""
     seen: Sequence[Sequence[Position]] = ()
     """Of each choice which tokens were likeliest at each place, where that was asked for (:meth:`Service.ask_seen`)."""
 
@@ -280,6 +284,7 @@ class Service:
             thought = None if thought is None else counted(thought)
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
             cached = None if cached is None else min(counted(cached), tokens[0])
+            names = [self.name(reply.get(column)) for column in ("model", "system_fingerprint")]
         except CountError as problem:
             raise UnansweredError("garbled", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
@@ -291,7 +296,7 @@ class Service:
         whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
         if not whole:
             raise self._broken_off(each[0], choices[0])
-        return Answered(whole, tokens[0], tokens[1], thought, cached)
+        return Answered(whole, tokens[0], tokens[1], thought, cached, names[0], names[1])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
         """Return what it means that an error ended a choice: it is worth another try, unless a filter was behind it."""
@@ -307,6 +312,10 @@ class Service:
         said = self.clean(str(choice.get("finish_reason")))[:80]
         return UnansweredError("lost", f"the server broke a reply off, with finish_reason {said!r}")
 
+    def name(self, said: object) -> str | None:
+        """Return a name that the server gives, short and printable; None where it is none."""
+        return printable(self.clean(storable(said))[:MOST_NAMED]) or None if isinstance(said, str) else None
+
     def clean(self, said: str) -> str:
         """Write a text in one line, without the key."""
         said = said.replace(self._key, "…") if self._key else said
@@ -314,6 +323,7 @@ class Service:
 
 
 MOST_SAID = 10_000  # characters of what a server says that are looked at
+MOST_NAMED = 200  # characters of a name that a server gives
 AGAIN = ("busy", "lost", "garbled")
 """Kinds of errors after which the same request is worth another try."""
 SOON = 2.0

@@ -63,6 +63,8 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         ),
         (["-c", "foo"], "--cfg/-c: invalid choice: 'foo' (choose from 'job', 'hydra', 'all')"),
         (["--package"], "--package/-p: expected one argument"),
+        (["--resolve"], "--resolve changes what --cfg shows, and no run: add --cfg job, or leave --resolve out"),
+        (["-p", "model"], "--package changes what --cfg shows, and no run: add --cfg job"),
         (["--config-name", "mine"], "--config-name and --config-path are not taken: repeat=FOLDER runs"),
         (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
         (["train-question-type"], "train-question-type is no command (did you mean train-question-types?); there are"),

@@ -623,7 +623,7 @@ FRS_NEEDS = (
                 "sampler.recorded: columns must name some of question_id, rewrite, temperature, trial, text, "
                 "outcome, weight, token_ids, token_logprobs, sampling_logprobs, top_logprobs, "
                 "answer_tokens, finish_reason, prompt_tokens, completion_tokens, reasoning, reasoning_tokens, "
-                "cached_tokens, form, sampler, not answer"
+                "cached_tokens, form, served_model, system_fingerprint, sampler, not answer"
             ),
         ),
         (

@@ -359,9 +359,22 @@ def test_a_store_that_may_not_be_written_can_be_read_and_is_left_as_it_was(share
 def test_a_folder_without_a_store_that_may_not_be_written_is_refused(shared: Path):
     output, errors = read_without_permission(shared)
     problem = f"[Errno 13] Permission denied: '{shared / 'store.lock'}'"
-    assert output == [f"store: nothing can be written to {shared} ({problem})"]
+    assert output == [
+        f"store: nothing can be written to {shared} ({problem}), and it holds no answers: choose another store.folder"
+    ]
     assert errors == []
     assert list(shared.iterdir()) == []
+
+
+def test_an_empty_file_is_a_new_store_and_one_that_may_not_be_written_holds_no_answers(shared: Path):
+    (shared / FILE).touch()  # as an interrupted creation leaves it
+    output, _ = read_without_permission(shared)
+    assert output[0].endswith("), and it holds no answers: choose another store.folder")
+    assert "damaged" not in output[0]
+    shared.chmod(0o755)
+    put(shared, ENTRIES)
+    with SqliteStore(str(shared)).open() as opened:
+        assert dict(opened.get(list(ENTRIES))) == ENTRIES
 
 
 def test_a_damaged_store_that_may_not_be_written_is_refused(shared: Path, sound: bytes):

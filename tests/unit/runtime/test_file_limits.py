@@ -5,6 +5,7 @@ import json
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -64,6 +65,82 @@ def test_more_rows_than_a_file_of_its_size_holds_are_refused(file: Path, monkeyp
     ):
         refuse_bomb(file, kind=kind)
     refuse_bomb(file, kind=kind._replace(rows=1))
+
+
+def varint(number: int, width: int = 1) -> bytes:
+    """A number as a footer has it, in so many bytes at least."""
+    number, found = 2 * number, []
+    while number > 127 or len(found) < width - 1:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def forge(file: Path, says: int, instead: int, times: int = -1) -> None:
+    """Have the footer of a file name another number."""
+    content = file.read_bytes()
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    before = varint(says)
+    assert before in content[begin:]
+    file.write_bytes(content[:begin] + content[begin:].replace(before, varint(instead, len(before)), times))
+
+
+def refused(file: Path) -> str:
+    """Why a file is not read. Nothing in it may be unpacked."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read", "iter_batches"):
+            patch.setattr(pq.ParquetFile, name, lambda *_, **__: pytest.fail("it is unpacked"))
+        with pytest.raises(UserError) as problem:
+            read_parquet(file, None, QUESTIONS)
+    return str(problem.value)
+
+
+def test_a_footer_that_says_that_a_page_is_small_is_not_believed(tmp_path: Path):
+    file, values = tmp_path / "a.parquet", ["x" * 300_000_000]
+    pq.write_table(pa.table({"a": values}), file, compression="zstd", use_dictionary=False, write_statistics=False)
+    size = pq.read_metadata(file).row_group(0).column(0).total_uncompressed_size
+    forge(file, size, 100)
+    assert pq.read_metadata(file).row_group(0).column(0).total_uncompressed_size == 100
+    assert "a.parquet unpacks to more than" in refused(file)
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_a_footer_that_says_that_there_are_few_values_is_not_believed(in_a_list: bool, tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 40_000_000
+    values = pa.array(np.zeros(number))
+    if in_a_list:
+        values = pa.ListArray.from_arrays(pa.array([0, number], pa.int32()), values)
+    pq.write_table(pa.table({"a": values}), file, compression="zstd", write_statistics=False, row_group_size=number)
+    forge(file, number, 1)
+    assert pq.read_metadata(file).row_group(0).column(0).num_values == 1
+    assert "a.parquet unpacks to more than" in refused(file)
+
+
+def test_a_footer_that_says_that_there_are_no_values_has_arrow_unpack_none(tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 40_000_000
+    pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
+    forge(file, number, 0)
+    before = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counting)
+    try:
+        assert read_parquet(file).num_rows == 0
+    finally:
+        pa.set_memory_pool(before)
+    assert counting.max_memory() < 2**20
+
+
+def test_an_empty_table_is_read(tmp_path: Path):
+    pq.write_table(pa.table(NESTED).slice(0, 0), tmp_path / "empty.parquet")
+    assert read_parquet(tmp_path / "empty.parquet").num_rows == 0
+
+
+def test_a_footer_that_says_that_there_are_few_rows_is_not_believed(tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 3_000_000
+    pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
+    forge(file, number, 1, times=1)
+    assert pq.read_metadata(file).num_rows == 1
+    assert "a.parquet holds 3,000,000 rows in" in refused(file)
 
 
 def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypatch: pytest.MonkeyPatch):

@@ -167,6 +167,8 @@ def test_a_completion_is_a_row_of_the_answer_table():
         "cached_tokens": None,
         "form": None,
         "uncertain": None,
+        "served_model": None,
+        "system_fingerprint": None,
     }
     assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
     assert curves == CURVES.empty_table()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -172,6 +173,41 @@ def test_nothing_is_started_where_the_store_has_everything(tmp_path: Path):
     store = ParquetStore(str(tmp_path / "store"))
     ask(Local(threads=1), ScriptedModel(str(tmp_path / "local")), questions(4), store)
     assert ask(Ray(address="nowhere:1"), ScriptedModel(str(tmp_path / "ray")), questions(4), store).num_rows == 16
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_at_which_nothing_listens_is_refused_before_ray_waits_for_it(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Ray, "import_quietly", lambda _: pytest.fail("Ray waits"))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        there = f"{scheme}127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(UserError) as refused:
+            ask(Ray(address=there), ScriptedModel(str(tmp_path / "ray")), questions(2))
+    assert str(refused.value) == (
+        f"engine.address={there}: no cluster answers there ([Errno 111] Connection refused); ray start --head begins "
+        "one, and engine.address=null begins one for the run"
+    )
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:none", "127.0.0.1:99999"])
+def test_an_address_whose_port_is_none_is_refused(address: str, tmp_path: Path):
+    with pytest.raises(UserError, match=f"engine.address={address}: no cluster answers there"):
+        ask(Ray(address=address), ScriptedModel(str(tmp_path / "ray")), questions(2))
+
+
+def test_an_address_that_takes_no_connection_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    waited = []
+
+    def silent(place: tuple[str, int], seconds: float) -> None:
+        waited.append(seconds)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("socket.create_connection", silent)
+    with pytest.raises(UserError, match="no cluster answers there"):
+        ask(Ray(address="10.0.0.1:6379"), ScriptedModel(str(tmp_path / "ray")), questions(2))
+    assert waited == [engine_module.CONNECTED]
 
 
 def test_an_actor_that_no_machine_has_room_for_is_refused(address: str, tmp_path: Path):

@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import re
+import resource
 import signal
 import sys
 import threading
@@ -628,6 +629,24 @@ def test_a_word_for_the_end_that_is_in_no_dialect_is_said_once_and_recorded(
     with store.open() as entries:
         described = StoredModel(model, Local(), entries, Stopwatch()).description()
     assert described["unknown_finish_reasons"] == "ran_dry\\n"
+
+
+def test_more_requests_at_once_than_files_may_be_open_are_refused_before_anything_is_sent(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    seen: list[Body] = []
+
+    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
+        seen.append(body)
+        return 200, good(body)
+
+    with (
+        scripted(says) as url,
+        pytest.raises(UserError, match=r"model\.at_once=200 needs .* may open 64 \(ulimit -n\)"),
+    ):
+        ask(config(url, at_once=200), store, questions(2))
+    assert seen == []
 
 
 def test_a_question_that_is_too_long_stops_nobody_else(proxy: Proxy, store: SqliteStore, caplog: Any):

@@ -1,0 +1,152 @@
+"""A server that answers under another name, or with another fingerprint, than before."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from drawing_server import DrawingServer
+from experiments import run_experiment
+from fading_server import asked_of
+from scripted_server import Body, ScriptedServer, scripted_server
+
+from robust_eval.error import UserError
+from robust_eval.record.result import Result
+from robust_eval.report.warnings import of_draws
+
+FEW = ["dataset=facts", "dataset.limit=6", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=4"]
+MODEL, FINGERPRINT = "served_model", "system_fingerprint"
+
+
+class Named:
+    """Draws, and goes by another of its names after each so many requests for facts."""
+
+    def __init__(self, *names: tuple[Any, Any], each: int = 10**9) -> None:
+        self.names, self.each, self.numbers = names, each, count()
+        self.draws = DrawingServer()
+
+    def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
+        status, headers, reply = self.draws(body)
+        number = next(self.numbers) if asked_of(body) else 0
+        model, fingerprint = self.names[number // self.each % len(self.names)]
+        return status, headers, reply | {"model": model, FINGERPRINT: fingerprint}
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(Named((None, None)), honest=False) as scripted:
+        yield scripted
+
+
+def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
+    folder.mkdir()
+    asked = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=any", "experiment=certainty"]
+    return run_experiment(folder, *asked, "tracking=none", f"paths.mlruns={folder.parent}", *FEW, *overrides)
+
+
+def served(folder: Path, column: str) -> set[str | None]:
+    return set(pq.read_table(folder / "answers.parquet")[column].to_pylist())
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    return [each for each in said if "no longer the same" in each]
+
+
+def in_report(result: Result) -> list[str]:
+    return [each.what for each in of_draws(result)]
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("gpt-9-2026-08-06", "gpt-9-2026-08-06"),  # of an alias, all along
+        ("a\x1b[31m\n" + "b" * 500, "a\\x1b[31m " + "b" * 193),
+        (None, None),
+        ("", None),
+        (7, None),
+    ],
+)
+def test_the_names_of_what_answered_are_stored_with_each_answer_and_are_no_change(
+    name: object, stored: str | None, server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    server.answer = Named((name, name))
+    result = ask(server, tmp_path / "run")
+    assert served(tmp_path / "run", MODEL) == served(tmp_path / "run", FINGERPRINT) == {stored}
+    assert (in_report(result), warned(caplog)) == ([], [])
+    assert not [name for name in result.summary() if MODEL in name or FINGERPRINT in name]
+
+
+@pytest.mark.parametrize(
+    ("names", "column", "sentence"),
+    [
+        ([("old", "fp"), ("new", "fp")], MODEL, "2 models have answered: new, old."),
+        ([("old", "fp 1"), ("new", "fp 2")], MODEL, "2 models have answered: new, old."),
+        (
+            [("m", "fp 1"), ("m", "fp 2")],
+            FINGERPRINT,
+            "The server changed what it runs the model with, by its system_fingerprint: fp 1, fp 2.",
+        ),
+    ],
+)
+def test_a_change_in_mid_run_is_one_warning_in_terminal_report_and_summary(
+    names: list[tuple[str, str]],
+    column: str,
+    sentence: str,
+    server: ScriptedServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+):
+    server.answer = Named(*names, each=10)
+    result = ask(server, tmp_path / "run")
+    (spoken,) = warned(caplog)
+    place = column == FINGERPRINT
+    assert spoken.endswith(f"is no longer the same: {', '.join(sorted(name[place] for name in names))}")
+    assert any(said.startswith(sentence) for said in in_report(result))
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert sentence in (tmp_path / "run" / "report.html").read_text()
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())[f"replies.{column}s"] == 2
+
+
+def test_servers_behind_a_router_that_take_turns_are_one_warning(
+    server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    server.answer = Named(("m", "fp 1"), ("m", "fp 2"), each=1)
+    ask(server, tmp_path / "run")
+    ask(server, tmp_path / "more", "sampler.repetition.trials=8")
+    assert len(warned(caplog)) == 1
+
+
+def test_answers_of_another_model_do_not_join_those_in_the_store(server: ScriptedServer, tmp_path: Path):
+    server.answer = Named(("old", None))
+    ask(server, tmp_path / "run")
+    server.answer = Named(("new", None))
+    with pytest.raises(UserError) as refused:
+        ask(server, tmp_path / "more", "sampler.repetition.trials=8")
+    assert "is now answered by new, and what the store has of it by old: nothing more is asked" in str(refused.value)
+    assert "store.folder=FOLDER" in str(refused.value)
+    before = len(server.received)
+    assert ask(server, tmp_path / "again").prompts_asked == 0  # what is stored is still read
+    assert len(server.received) == before
+    result = ask(server, tmp_path / "anew", "sampler.repetition.trials=8", f"store.folder={tmp_path / 'other'}")
+    assert (served(tmp_path / "anew", MODEL), in_report(result)) == ({"new"}, [])
+    server.answer = Named(("old", None))
+    ask(server, tmp_path / "old", "sampler.repetition.trials=8")  # nothing of the other model was stored
+    assert served(tmp_path / "old", MODEL) == {"old"}
+
+
+def test_answers_with_another_fingerprint_join_those_in_the_store_with_a_warning(
+    server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    server.answer = Named(("m", "fp 1"))
+    ask(server, tmp_path / "run")
+    server.answer = Named(("m", "fp 2"))
+    result = ask(server, tmp_path / "more", "sampler.repetition.trials=8")
+    (spoken,) = warned(caplog)
+    assert spoken.endswith("the server's system_fingerprint is no longer the same: fp 1, fp 2")
+    assert result.summary()["replies.system_fingerprints"] == 2

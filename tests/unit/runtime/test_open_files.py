@@ -1,0 +1,54 @@
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from robust_eval.error import UserError
+from robust_eval.runtime.open_files import SPARE, allow_connections
+
+FILES = resource.RLIMIT_NOFILE
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The limits of this process, which a test may change."""
+    limits = [64, 64]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limits.__setitem__(slice(None), wanted))
+    monkeypatch.setattr(os, "listdir", lambda _: ["0"] * 10)
+    return limits
+
+
+def test_more_connections_than_files_are_refused_with_the_setting_and_the_limit(limits: list[int]):
+    with pytest.raises(UserError) as refused:
+        allow_connections(200, "model.at_once")
+    assert str(refused.value) == (
+        f"model.at_once=200 needs about {210 + SPARE} open files, and this process may open 64 (ulimit -n): choose "
+        f"model.at_once={54 - SPARE}, or a larger limit"
+    )
+    assert limits == [64, 64]
+
+
+def test_what_the_refusal_names_is_enough(limits: list[int]):
+    allow_connections(54 - SPARE, "model.at_once")
+
+
+def test_where_not_even_one_fits_no_number_is_named(limits: list[int]):
+    limits[:] = [30, 30]
+    with pytest.raises(UserError, match=r"may open 30 \(ulimit -n\): choose a larger limit"):
+        allow_connections(1, "model.at_once")
+
+
+@pytest.mark.parametrize("hard", [4096, resource.RLIM_INFINITY])
+def test_a_limit_that_may_be_raised_is_raised(hard: int, limits: list[int]):
+    limits[:] = [64, hard]
+    allow_connections(200, "model.at_once")
+    assert limits == [210 + SPARE, hard]
+
+
+@pytest.mark.parametrize("soft", [1024, resource.RLIM_INFINITY])
+def test_a_limit_that_is_enough_stays(soft: int, limits: list[int]):
+    limits[:] = [soft, soft]
+    allow_connections(200, "model.at_once")
+    assert limits == [soft, soft]
