@@ -10,7 +10,7 @@ PUBLIC = {
     "robust_eval.metric.frs.breaking_temperature": ["accuracy", "temperatures", "threshold", "estimator"],
     "robust_eval.metric.frs.top_entropy": ["probabilities", "k", "renormalize"],
     "robust_eval.metric.frs.settled": ["right", "wrong", "outstanding", "threshold"],
-    "robust_eval.metric.verdict.verdict": ["differences", "margin", "level", "groups", "seed"],
+    "robust_eval.metric.verdict.verdict": ["differences", "margin", "level", "groups"],
     "robust_eval.metric.verdict.confidence_sequence": ["differences", "level"],
     "robust_eval.metric.agreement.fleiss_kappa": ["counts"],
     "robust_eval.metric.agreement.gibbs_m2": ["counts", "categories"],
