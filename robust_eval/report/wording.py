@@ -80,6 +80,9 @@ def _kept(result: Result) -> str:
     right = sum(each.endswith((", right", ", no exact match")) for each in standing)
     if not kept or standing.count("kept, right") < kept:
         return f"{kept:,} of them"
+    exact = right - sum(each.endswith(", no exact match") for each in standing)
+    if kept == exact < right:
+        return f"the {kept:,} known ones, whose answer is exactly right (right in all: {right:,}),"
     return f"{'the' if kept == right else f'{kept:,} of the'} {right:,} that it answered right,"
 
 
