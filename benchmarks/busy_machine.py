@@ -76,7 +76,7 @@ def run(environment: dict[str, str], settings: list[str]) -> tuple[float, str]:
     """The seconds that a run takes, and a digest of its answers."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     with tempfile.TemporaryDirectory() as folder:
-        places = [f"paths.mlruns={folder}", f"hydra.run.dir={folder}/run", "tracking=none"]
+        places = [f"paths.mlruns={folder}", f"hydra.run.dir={folder}/run", "tracking=none", "sampler.selection=none"]
         start = time.perf_counter()
         subprocess.run(
             [sys.executable, "run.py", *places, *settings],

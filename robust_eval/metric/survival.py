@@ -73,7 +73,8 @@ def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Est
         broke = risk & (holds[:, column] == 0)
         if risk.any():
             hazard = broke.sum() / risk.sum()
-            share *= 1 - hazard
+            # where nothing is unknown yet the product is the mean, but for its last digit
+            share = float(holds[:, column].mean()) if known[:, : column + 1].all() else share * (1 - hazard)
             if hazard < 1:
                 influence += (broke - risk * hazard) / (risk.sum() * (1 - hazard))
         elif share > 0:  # none is left of which more is known

@@ -64,7 +64,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def settings(mlruns: Path, *overrides: str) -> list[str]:
     fixed = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", *KNOWN, "dataset.limit=6"]
-    fixed += ["sampler.trials=2", "engine.threads=1", f"paths.mlruns={mlruns}"]
+    fixed += ["sampler.selection=none", "sampler.trials=2", "engine.threads=1", f"paths.mlruns={mlruns}"]
     return [*fixed, *overrides]
 
 
@@ -276,7 +276,8 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
 def test_a_job_that_fails_after_it_has_asked_is_recorded_with_its_traceback(
     command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
 ):
-    alike = [setting for setting in settings(tmp_path, f"model.path={models[0]}") if "selection" not in setting]
+    whole = settings(tmp_path, f"model.path={models[0]}")
+    alike = [each for each in whole if not each.startswith(("sampler.selection", "dataset.path"))]  # it knows no others
     done = command("-m", *alike, "sampler.selection=none,exact_match", figures=False)
     assert done.returncode == 1
     parent, children = recorded(tmp_path)
