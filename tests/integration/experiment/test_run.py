@@ -1,5 +1,7 @@
+import errno
 import json
 import math
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -222,7 +224,7 @@ def failed_run(base: Path) -> mlflow.entities.Run:
 
 def test_a_run_that_keeps_no_question_fails_and_keeps_what_it_asked(measure: Callable, tmp_path: Path):
     with pytest.raises(UserError, match=r"^none of the 12 questions asked was kept"):
-        measure("sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
+        measure("dataset=facts", "sampler.temperature_sweep.selection=exact_match", "tracking=mlflow", base=tmp_path)
     assert failed_run(tmp_path).info.status == "FAILED"
     assert failed_run(tmp_path).data.tags["error"].startswith("NothingKeptError: none of the 12 questions")
     assert pq.read_table(tmp_path / "run0" / "answers.parquet").num_rows == 12
@@ -301,11 +303,13 @@ def test_a_mistake_leaves_what_was_in_the_folder_before(measure: Callable, tmp_p
     ("store", "again"),
     [("sqlite", "the same command goes on with what is in the store"), ("none", "nothing was kept (store=none)")],
 )
-def test_a_full_disk_fails_the_run_in_one_sentence(measure: Callable, tmp_path: Path, store: str, again: str):
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "answers.parquet.partial").symlink_to("/dev/full")
+def test_a_full_disk_fails_the_run_in_one_sentence(
+    measure: Callable, tmp_path: Path, store: str, again: str, monkeypatch: pytest.MonkeyPatch
+):
+    def full(table: pa.Table, file: Path, **_: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("robust_eval.answer.pq.write_table", full)
     with pytest.raises(UserError) as problem:
         measure("tracking=mlflow", f"store={store}", base=tmp_path, folder="full")
     assert str(problem.value) == f"{tmp_path / 'full'}: No space left on device; {again}"
@@ -379,7 +383,8 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
     for dataset in ("passages", "physics"):
         result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
         assert len(result.kept) == 12
-        assert not math.isnan(result.scores["frs"].values["frs.d1"].low)
+        assert result.summary()["accuracy.greedy"] is not None
+        assert math.isnan(result.scores["frs"].values["frs.d1"].value)  # of what a tiny model does not know
 
 
 def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
@@ -419,7 +424,7 @@ def test_questions_without_a_type_are_given_one_by_a_classifier(measure: Callabl
     from robust_eval.question_type.classifier import from_encoder
 
     from_encoder(str(save_tiny_encoder(tmp_path / "encoder"))).save(tmp_path / "types")
-    lines = [{"id": f"{place}", "question": f"what is it {place}?", "answers": ["it"]} for place in range(4)]
+    lines = [{"id": f"{place}", "question": f"what is it {place}?", "answers": ["kkkkk"]} for place in range(4)]
     lines[0]["type"] = "fish"
     file = tmp_path / "mine.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
