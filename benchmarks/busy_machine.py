@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=6)
     parser.add_argument("--busy", type=int, default=2, help="busy loops")
     parser.add_argument("--repeats", type=int, default=3)
-    options = parser.options(questions=1, repeats=1)
+    options = parser.options(questions=1, busy=1, repeats=1)
     seconds: dict[tuple[str, int], list[float]] = {}
     digests = set()
     for _ in range(options.repeats):
