@@ -49,7 +49,7 @@ def main() -> None:
                 seconds.setdefault((name, loops), []).append(took)
                 digests |= {digest} if not settings else set()  # one thread adds up in another order
     assert len(digests) == 1, "how threads wait has changed answers"
-    table = Table("threads", "alone, s", f"beside {options.busy} busy loops, s", "of one thread there")
+    table = Table("threads", "alone, s", f"beside {options.busy} busy loops, s", "vs one thread")
     figures: dict[str, float] = {"busy loops": options.busy}
     for name in CASES:
         alone, beside = (statistics.median(seconds[name, loops]) for loops in (0, options.busy))
@@ -62,7 +62,7 @@ def main() -> None:
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """So many processes that never wait, meanwhile."""
+    """Run this many busy loops meanwhile."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield

@@ -192,7 +192,7 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
         )
     for name, given in (("--package", known.package), ("--resolve", known.resolve)):
         if given and known.cfg is None:
-            raise UserError(f"{name} changes what --cfg shows, and no run: add --cfg job, or leave {name} out")
+            raise UserError(f"{name} works only with --cfg: add --cfg job, or remove {name}")
     return known
 
 

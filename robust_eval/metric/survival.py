@@ -1,4 +1,4 @@
-"""Kaplan-Meier curves of facts that break, with intervals over questions (docs/methods.md, §1)."""
+"""Kaplan-Meier curves of facts that break, with intervals over questions (docs/figures.md)."""
 
 import math
 from collections.abc import Sequence

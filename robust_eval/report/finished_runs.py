@@ -261,7 +261,7 @@ def _numbers(summary: dict[str, float | None]) -> dict[str, float]:
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the figures of a summary, each with its interval; what one has no number for is infinite."""
+    """Return the figures of a summary, each with its interval; a missing end is infinite."""
     found = {}
     for name in numbers:
         if not name.endswith((".low", ".high", ".n")):

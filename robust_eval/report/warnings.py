@@ -66,13 +66,13 @@ def of_draws(result: Result) -> Iterator[Warned]:
     models, fingerprints = result.served.values()
     if len(models) > 1:
         yield Warned(
-            f"{len(models):,} models have answered: {in_short(models)}. Figures are of all of them together.",
-            "A dated name of the model (model.model) and a new store (store.folder) have all asked of one.",
+            f"{len(models):,} models answered: {in_short(models)}. The figures mix their answers.",
+            "Set model.model to a dated model name and store.folder to a new folder, then rerun.",
         )
     elif len(fingerprints) > 1:
         yield Warned(
-            f"The server changed what it runs the model with, by its system_fingerprint: {in_short(fingerprints)}.",
-            "Differences between answers may be those of the server; a new store (store.folder) has all asked anew.",
+            f"The system_fingerprint of the server changed: {in_short(fingerprints)}.",
+            "Answers may differ for that reason; set store.folder to a new folder to ask everything again.",
         )
     if result.repeated:
         yield Warned(

@@ -82,7 +82,7 @@ def _kept(result: Result) -> str:
         return f"{kept:,} of them"
     exact = right - sum(each.endswith(", no exact match") for each in standing)
     if kept == exact < right:
-        return f"the {kept:,} known ones, whose answer is exactly right (right in all: {right:,}),"
+        return f"the {kept:,} known ones, answered exactly right ({right:,} right in all),"
     return f"{'the' if kept == right else f'{kept:,} of the'} {right:,} that it answered right,"
 
 

@@ -1,7 +1,6 @@
-"""The limit of files that a process may have open, to which connections count."""
+"""The limit on open files of a process; connections count towards it."""
 
 import os
-import resource
 
 from robust_eval.error import UserError
 
@@ -13,8 +12,13 @@ def allow_connections(number: int, setting: str) -> None:
     """Raise the limit until so many connections, which ``setting`` asks for, may be open at once; UserError where the
     system sets a lower one.
     """
+    try:
+        import resource
+
+        others = len(os.listdir("/dev/fd")) + SPARE
+    except (ImportError, OSError):  # Windows has no such limit, and a container may hide what is open
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    others = len(os.listdir("/dev/fd")) + SPARE
     needed = number + others
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
@@ -22,7 +26,7 @@ def allow_connections(number: int, setting: str) -> None:
         most = hard - others
         lower = f"{setting}={most}, or " if most > 0 else ""
         raise UserError(
-            f"{setting}={number} needs about {needed} open files, and this process may open {hard} (ulimit -n): "
-            f"choose {lower}a larger limit"
+            f"{setting}={number} needs about {needed} open files, but the hard limit is {hard} (ulimit -Hn): "
+            f"set {lower}a higher limit"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -27,7 +27,7 @@ class Pages(NamedTuple):
     """What pages hold together."""
 
     values: int
-    """But for those of dictionaries."""
+    """Dictionaries excluded."""
     unpacked: int
     """Bytes."""
 

@@ -238,8 +238,8 @@ class SqliteEntries:
     def _open_read_only(self, problem: Exception) -> None:
         if not self._file.is_file() or not self._file.stat().st_size:  # its creation may have been interrupted
             raise UserError(
-                f"store: nothing can be written to {self._folder} ({problem}), and it holds no answers: choose another "
-                "store.folder"
+                f"store: {self._folder} is not writable ({problem}) and holds no answers: set store.folder to another "
+                "folder"
             ) from problem
         log.warning("store: %s can only be read: answers that it lacks are kept by this run alone", self._file)
         self._read_only = True

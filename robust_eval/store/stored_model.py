@@ -268,7 +268,7 @@ class StoredModel:
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
         """Look the requests up in the store, once for a plan and the run that follows."""
-        name = (bytes([needs_curves]), *keys.values())
+        name = (bytes([needs_curves]), *(_wanted(keys[request.item], request) for request in requests))
         if name in self._planned:
             return self._planned[name] if self._closed else self._planned.pop(name)
         found = self._look_up(requests, keys, needs_curves)
@@ -310,6 +310,12 @@ class StoredModel:
         return table
 
 
+def _wanted(key: bytes, request: Request) -> bytes:
+    """Return what tells which of the answers under a key a request wants, and for whom."""
+    rest = (request.item, request.least_logprobs, request.form)
+    return curve_key(key, request) + repr(rest).encode()
+
+
 class _Served:
     """The names of what answers behind a service: with stored answers that a run takes, and with those that came."""
 
@@ -336,14 +342,13 @@ class _Served:
             together = before | names
             if len(together) > max(1, len(before)) and not self._warned & {"served_model", column}:
                 self._warned.add(column)  # with another model comes another fingerprint
-                log.warning("%s: %s is no longer the same: %s", self._config.name, told, in_short(together))
+                log.warning("%s: %s changed: %s", self._config.name, told, in_short(together))
 
     def refuse_another(self) -> None:
         """Raise UserError where none of the models that answered in this run has answered what is stored."""
         stored, came = self._stored["served_model"], self._came["served_model"]
         if stored and came and not stored & came:
             raise UserError(
-                f"{self._config.name} is now answered by {in_short(came)}, and what the store has of it by "
-                f"{in_short(stored)}: nothing more is asked, because two models would become one figure; "
-                "store.folder=FOLDER, a new folder, asks all of the model of now"
+                f"{self._config.name}: the server now answers as {in_short(came)}, but stored answers are from "
+                f"{in_short(stored)}: set store.folder to a new folder to ask the current model everything"
             )

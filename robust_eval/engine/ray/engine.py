@@ -118,7 +118,8 @@ class Ray:
 
     def _connect(self) -> None:
         """Start or join Ray, unless this process has done so."""
-        if not self._began:
+        there = sys.modules.get("ray")
+        if not (self._began or (there is not None and there.is_initialized())):
             self._refuse_dead_address()  # before the seconds that the import takes
         self.import_quietly()
         import ray
@@ -148,8 +149,8 @@ class Ray:
                 pass
         except (OSError, ValueError) as problem:
             raise UserError(
-                f"engine.address={self.address}: no cluster answers there ({first_line(problem)}); ray start --head "
-                "begins one, and engine.address=null begins one for the run"
+                f"engine.address={self.address}: no Ray cluster answers ({first_line(problem)}): start one with "
+                "ray start --head, or set engine.address=null"
             ) from problem
 
     @staticmethod

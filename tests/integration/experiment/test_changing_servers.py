@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -54,7 +55,7 @@ def served(folder: Path, column: str) -> set[str | None]:
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    return [each for each in said if "no longer the same" in each]
+    return [each for each in said if re.search(r"(model|system_fingerprint) changed: ", each)]
 
 
 def in_report(result: Result) -> list[str]:
@@ -84,12 +85,12 @@ def test_the_names_of_what_answered_are_stored_with_each_answer_and_are_no_chang
 @pytest.mark.parametrize(
     ("names", "column", "sentence"),
     [
-        ([("old", "fp"), ("new", "fp")], MODEL, "2 models have answered: new, old."),
-        ([("old", "fp 1"), ("new", "fp 2")], MODEL, "2 models have answered: new, old."),
+        ([("old", "fp"), ("new", "fp")], MODEL, "2 models answered: new, old."),
+        ([("old", "fp 1"), ("new", "fp 2")], MODEL, "2 models answered: new, old."),
         (
             [("m", "fp 1"), ("m", "fp 2")],
             FINGERPRINT,
-            "The server changed what it runs the model with, by its system_fingerprint: fp 1, fp 2.",
+            "The system_fingerprint of the server changed: fp 1, fp 2.",
         ),
     ],
 )
@@ -106,7 +107,7 @@ def test_a_change_in_mid_run_is_one_warning_in_terminal_report_and_summary(
     result = ask(server, tmp_path / "run")
     (spoken,) = warned(caplog)
     place = column == FINGERPRINT
-    assert spoken.endswith(f"is no longer the same: {', '.join(sorted(name[place] for name in names))}")
+    assert spoken.endswith(f"changed: {', '.join(sorted(name[place] for name in names))}")
     assert any(said.startswith(sentence) for said in in_report(result))
     assert sentence in " ".join(capsys.readouterr().out.split())
     assert sentence in (tmp_path / "run" / "report.html").read_text()
@@ -128,8 +129,8 @@ def test_answers_of_another_model_do_not_join_those_in_the_store(server: Scripte
     server.answer = Named(("new", None))
     with pytest.raises(UserError) as refused:
         ask(server, tmp_path / "more", "sampler.repetition.trials=8")
-    assert "is now answered by new, and what the store has of it by old: nothing more is asked" in str(refused.value)
-    assert "store.folder=FOLDER" in str(refused.value)
+    assert "the server now answers as new, but stored answers are from old" in str(refused.value)
+    assert "set store.folder to a new folder" in str(refused.value)
     before = len(server.received)
     assert ask(server, tmp_path / "again").prompts_asked == 0  # what is stored is still read
     assert len(server.received) == before
@@ -148,5 +149,5 @@ def test_answers_with_another_fingerprint_join_those_in_the_store_with_a_warning
     server.answer = Named(("m", "fp 2"))
     result = ask(server, tmp_path / "more", "sampler.repetition.trials=8")
     (spoken,) = warned(caplog)
-    assert spoken.endswith("the server's system_fingerprint is no longer the same: fp 1, fp 2")
+    assert spoken.endswith("the server's system_fingerprint changed: fp 1, fp 2")
     assert result.summary()["replies.system_fingerprints"] == 2

@@ -360,7 +360,7 @@ def test_a_folder_without_a_store_that_may_not_be_written_is_refused(shared: Pat
     output, errors = read_without_permission(shared)
     problem = f"[Errno 13] Permission denied: '{shared / 'store.lock'}'"
     assert output == [
-        f"store: nothing can be written to {shared} ({problem}), and it holds no answers: choose another store.folder"
+        f"store: {shared} is not writable ({problem}) and holds no answers: set store.folder to another folder"
     ]
     assert errors == []
     assert list(shared.iterdir()) == []

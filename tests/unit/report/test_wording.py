@@ -46,7 +46,7 @@ def test_an_estimate_without_bounds_is_shown_without():
     [
         ("abcd", "all of them"),
         ("abc", "the 3 that it answered right,"),
-        ("ab", "the 2 known ones, whose answer is exactly right (right in all: 3),"),
+        ("ab", "the 2 known ones, answered exactly right (3 right in all),"),
         ("a", "1 of the 3 that it answered right,"),
         ("ad", "2 of them"),
         ("", "0 of them"),

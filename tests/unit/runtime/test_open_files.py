@@ -24,8 +24,8 @@ def test_more_connections_than_files_are_refused_with_the_setting_and_the_limit(
     with pytest.raises(UserError) as refused:
         allow_connections(200, "model.at_once")
     assert str(refused.value) == (
-        f"model.at_once=200 needs about {210 + SPARE} open files, and this process may open 64 (ulimit -n): choose "
-        f"model.at_once={54 - SPARE}, or a larger limit"
+        f"model.at_once=200 needs about {210 + SPARE} open files, but the hard limit is 64 (ulimit -Hn): set "
+        f"model.at_once={54 - SPARE}, or a higher limit"
     )
     assert limits == [64, 64]
 
@@ -36,7 +36,7 @@ def test_what_the_refusal_names_is_enough(limits: list[int]):
 
 def test_where_not_even_one_fits_no_number_is_named(limits: list[int]):
     limits[:] = [30, 30]
-    with pytest.raises(UserError, match=r"may open 30 \(ulimit -n\): choose a larger limit"):
+    with pytest.raises(UserError, match=r"the hard limit is 30 \(ulimit -Hn\): set a higher limit"):
         allow_connections(1, "model.at_once")
 
 

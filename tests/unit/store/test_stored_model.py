@@ -225,6 +225,18 @@ def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
     assert looked_up == ["d"]  # another process may have stored what was missing
 
 
+def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteStore):
+    """Temperatures and trials are no part of a key: a sweep and a repetition of one prompt share it."""
+    swept = [request("a", temperatures=(0.5, 1.0), trials=2)]
+    ask(Scripted([0]), store, swept)
+    with stored(Scripted([0]), store) as model:
+        for other in ({"temperatures": (0.5,)}, {"trials": 1}):
+            fewer = [request("a", **{"temperatures": (0.5, 1.0), "trials": 2, **other})]
+            assert [model.closed().missing(each, False) for each in (swept, fewer)] == [[], []]
+            whole, part = (model.answers(each, "test", False).table for each in (swept, fewer))
+            assert (whole.num_rows, part.num_rows) == (4, 2)
+
+
 def test_only_what_is_missing_is_asked(store: SqliteStore):
     ask(Scripted([0]), store, [request("a")])
     model = Scripted([2, 1, 0])

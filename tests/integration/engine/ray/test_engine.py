@@ -186,14 +186,14 @@ def test_an_address_at_which_nothing_listens_is_refused_before_ray_waits_for_it(
         with pytest.raises(UserError) as refused:
             ask(Ray(address=there), ScriptedModel(str(tmp_path / "ray")), questions(2))
     assert str(refused.value) == (
-        f"engine.address={there}: no cluster answers there ([Errno 111] Connection refused); ray start --head begins "
-        "one, and engine.address=null begins one for the run"
+        f"engine.address={there}: no Ray cluster answers ([Errno 111] Connection refused): start one with "
+        "ray start --head, or set engine.address=null"
     )
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:none", "127.0.0.1:99999"])
 def test_an_address_whose_port_is_none_is_refused(address: str, tmp_path: Path):
-    with pytest.raises(UserError, match=f"engine.address={address}: no cluster answers there"):
+    with pytest.raises(UserError, match=f"engine.address={address}: no Ray cluster answers"):
         ask(Ray(address=address), ScriptedModel(str(tmp_path / "ray")), questions(2))
 
 
@@ -205,7 +205,7 @@ def test_an_address_that_takes_no_connection_in_time_is_refused(tmp_path: Path, 
         raise TimeoutError("timed out")
 
     monkeypatch.setattr("socket.create_connection", silent)
-    with pytest.raises(UserError, match="no cluster answers there"):
+    with pytest.raises(UserError, match="no Ray cluster answers"):
         ask(Ray(address="10.0.0.1:6379"), ScriptedModel(str(tmp_path / "ray")), questions(2))
     assert waited == [engine_module.CONNECTED]
 
