@@ -329,7 +329,7 @@ def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_p
     thinking = ["sampler=thinking", "metric=thinking", "model.prompt_style=chat"]
     extra += thinking if file.stem == "thinking" and file.parent.name != "experiment" else []
     extra += ["sampler=perturbation"] if file.stem == "llm" else []
-    extra += ["grader.model=smollm2_135m"] if file.stem == "judge" else []
+    extra += ["model@grader.model=smollm2_135m"] if file.stem == "judge" else []
     if file.stem == "recorded" and file.parent.name in ("model", "sampler"):
         answers = tmp_path / "answers.jsonl"
         answers.write_text('{"question_id": "facts-001", "text": "Paris"}\n' * 2)
