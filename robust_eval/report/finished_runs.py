@@ -266,7 +266,7 @@ def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
     for name in numbers:
         if not name.endswith((".low", ".high", ".n")):
             ends = Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
-            open_ended = not math.isnan(ends.low)
+            open_ended = math.isnan(ends.high) and not math.isnan(ends.low)
             found[name] = Estimate(*(math.inf if open_ended and math.isnan(end) else end for end in ends))
     return found
 
