@@ -643,7 +643,7 @@ def test_more_requests_at_once_than_files_may_be_open_are_refused_before_anythin
 
     with (
         scripted(says) as url,
-        pytest.raises(UserError, match=r"model\.at_once=200 needs .* may open 64 \(ulimit -n\)"),
+        pytest.raises(UserError, match=r"model\.at_once=200 needs .* the hard limit is 64 \(ulimit -Hn\)"),
     ):
         ask(config(url, at_once=200), store, questions(2))
     assert seen == []
