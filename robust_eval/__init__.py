@@ -9,8 +9,8 @@ import os
 from importlib import import_module
 from typing import Any
 
-# OpenMP reads it when torch is imported. Threads that spin while they wait hold the processors that others need: beside
-# other work a run takes 0.6 of the time where they sleep (docs/benchmarks.md).
+# OpenMP reads it when torch is imported. Waiting threads that spin occupy processors: on a busy machine a run takes 0.6
+# of the time where they sleep (docs/benchmarks.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"

@@ -59,7 +59,7 @@ SCHEMA = pa.schema(
         pa.field("form", pa.string()),  # how it was put, where not as it stands: choices CAB
         pa.field("uncertain", pa.bool_()),  # the narrow and the wide scope of the reply disagree on right or wrong
         pa.field("served_model", pa.string()),  # what the service calls the model that answered
-        pa.field("system_fingerprint", pa.string()),  # the service's name for what it ran that model with
+        pa.field("system_fingerprint", pa.string()),  # the service's id of the build that answered
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)

@@ -64,7 +64,8 @@ class Judge:
 
 def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
     """Return the first of all replies that are read and graded alike, and for each reply the row of that one."""
-    reasoned = pc.or_kleene(pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False), _is_written(replies))
+    thought = pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)
+    reasoned = pc.or_(thought, pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False))
     alike = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [reasoned]
     codes = np.zeros(replies.num_rows, dtype=np.int64)
     for column in alike:
@@ -74,7 +75,3 @@ def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return replies.take(pa.array(first[order])), pa.array(np.argsort(order)[place])
-
-
-def _is_written(replies: pa.Table) -> pa.Array:
-    return pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)

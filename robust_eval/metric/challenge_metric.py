@@ -107,6 +107,7 @@ class Doubt(Metric):
             holds = holding(b[first == 1], each.accuracy[first == 1], turns.astype(float))
             for turn, share in zip(turns.tolist(), kaplan_meier(holds, labels), strict=True):
                 result.curves[SURVIVAL.name.format(turn)][t] = share
+                result.of_questions[point(SURVIVAL.name.format(turn), t)] = int(np.isfinite(holds[:, 0]).sum())
         nothing = np.full(len(ids), math.nan)
         for kind in kinds:
             add(GIVES_IN.format(kind), [each.given_up.get(kind, nothing) for each in doubted])

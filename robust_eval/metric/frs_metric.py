@@ -19,6 +19,7 @@ from robust_eval.metric.correction import add_corrected_curve
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
 from robust_eval.metric.estimate import UNDEFINED, Estimate
+from robust_eval.metric.figure import point
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
@@ -151,6 +152,7 @@ class FactualRobustness:
         holds = holding(breaking[known], estimates[headline].accuracy[known], temperatures)
         labels = None if groups is None else [group for group, fact in zip(groups, known, strict=True) if fact]
         result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, labels), strict=True))
+        result.of_questions |= {point(SURVIVAL.name, t): _defined(holds[:, 0]) for t in temperatures.tolist()}
 
         columns = {
             "question_id": ids,

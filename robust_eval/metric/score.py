@@ -90,7 +90,7 @@ class Score:
         """Return how many questions a figure rests on, by its flat name; None where it rests on none, as a
         count does.
         """
-        if figure in self.by_question:
+        if figure in self.by_question and figure not in self.of_questions:
             return int(np.count_nonzero(~np.isnan(self.by_question[figure])))
         return self.of_questions.get(figure)
 

@@ -5,7 +5,7 @@ import os
 from robust_eval.error import UserError
 
 SPARE = 32
-"""Files that a run opens beside its connections: the store, locks, tables, the database of the tracker."""
+"""Open files of a run that are no connections: the store, locks, tables, the tracker's database."""
 
 
 def allow_connections(number: int, setting: str) -> None:

@@ -24,7 +24,7 @@ _DEPTH = 8
 
 
 class Pages(NamedTuple):
-    """What pages hold together."""
+    """Totals of some pages."""
 
     values: int
     """Dictionaries excluded."""

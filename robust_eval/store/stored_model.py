@@ -84,7 +84,7 @@ class StoredModel:
         self.identity = self.config.identity()
         self._loaded: Workplace | None = None
         self._planned: dict[tuple[bytes, ...], _Found] = {}
-        """What was found while the run was planned, of requests whose answers are all stored."""
+        """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
         self.asked = self.found = 0
 
@@ -335,14 +335,14 @@ class _Served:
         model than all that are stored.
         """
         tables = [each.answers for each in block]
-        for column, told in zip(SERVED, ("the served model", "the server's system_fingerprint"), strict=True):
+        for column, label in zip(SERVED, ("the served model", "the server's system_fingerprint"), strict=True):
             before, names = self._stored[column] | self._came[column], served_as(tables, column)
             self._came[column] |= names
             self.refuse_another()
             together = before | names
             if len(together) > max(1, len(before)) and not self._warned & {"served_model", column}:
                 self._warned.add(column)  # with another model comes another fingerprint
-                log.warning("%s: %s changed: %s", self._config.name, told, in_short(together))
+                log.warning("%s: %s changed: %s", self._config.name, label, in_short(together))
 
     def refuse_another(self) -> None:
         """Raise UserError where none of the models that answered in this run has answered what is stored."""

@@ -4,7 +4,6 @@ import codecs
 import hashlib
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 from robust_eval.model.base import Completion
 from robust_eval.model.calls import Call
@@ -58,7 +57,12 @@ def _completion(
     trial: int,
     choice: Choice,
     style: str,
-    **told: Any,
+    prompt_tokens: int,
+    completion_tokens: int,
+    reasoning_tokens: int | None,
+    cached_tokens: int | None,
+    served_model: str | None,
+    system_fingerprint: str | None,
 ) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
     outcome = None
@@ -82,9 +86,14 @@ def _completion(
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
         finish_reason="stop" if broken else choice.finish_reason or None,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
         outcome=outcome,
         reasoning=choice.reasoning,
-        **told,
+        reasoning_tokens=reasoning_tokens,
+        cached_tokens=cached_tokens,
+        served_model=served_model,
+        system_fingerprint=system_fingerprint,
     )
 
 

@@ -33,7 +33,7 @@ AT_ONCE = 8
 
 @dataclass
 class Usage:
-    """What the service counted, and its names for what answered last."""
+    """Token counts of the service, and the ids of the model that answered last."""
 
     prompt: int = 0
     completion: int = 0

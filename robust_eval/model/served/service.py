@@ -68,7 +68,7 @@ class Answered(NamedTuple):
     """Those of the prompt tokens that the server had in its cache; None where it does not say."""
     served_model: str | None = None
     system_fingerprint: str | None = None
-    """What the server calls the model that answered, and what it ran it with; None where it gives no name."""
+    """The server's ids of the model and of the build that answered; None where it gives none."""
     seen: Sequence[Sequence[Position]] = ()
     """Of each choice which tokens were likeliest at each place, where that was asked for (:meth:`Service.ask_seen`)."""
 

@@ -435,6 +435,7 @@ def test_a_fact_without_replies_at_a_temperature_holds_up_to_it():
     # at risk 4, 3, 1 of which 1, 1, 1 break; without a it was 2/3, 1/3, 0
     survival = {t: estimate.value for t, estimate in score.curves["frs.survival"].items()}
     assert survival == pytest.approx({0.5: 3 / 4, 1.0: 3 / 8, 1.5: 0.0}, rel=1e-12)
+    assert {score.n(f"frs.survival.t{t:g}") for t in survival} == {4}
 
 
 def test_where_nothing_breaks_there_is_no_mean_breaking_temperature():
