@@ -103,6 +103,10 @@ class Undecided(NamedTuple):
     threshold: float
 
 
+_ROWS_AT_ONCE = 1 << 14
+"""Rows that are Python objects at once, so that a table of millions costs little more than itself."""
+
+
 class Answers(NamedTuple):
     """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`.
 
@@ -132,13 +136,16 @@ def gathered(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of a table: a tuple of the values of these columns. A temperature of NaN is :data:`OWN`."""
-    return zip(
-        *(_values(table[name]) if name == "temperature" else table[name].to_pylist() for name in columns), strict=True
-    )
+    for batch in table.select(columns).to_batches(max_chunksize=_ROWS_AT_ONCE):
+        values = (
+            _temperatures(batch[place]) if name == "temperature" else batch[place].to_pylist()
+            for place, name in enumerate(columns)
+        )
+        yield from zip(*values, strict=True)
 
 
-def _values(temperatures: pa.ChunkedArray) -> list[float]:
-    return [OWN if t != t else t for t in temperatures.to_pylist()]
+def _temperatures(column: pa.Array) -> list[float]:
+    return [OWN if t != t else t for t in column.to_pylist()]
 
 
 def temperatures_of(table: pa.Table) -> list[float]:

@@ -94,6 +94,8 @@ _SAME = str.maketrans(
 _NOT_DECOMPOSED = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"})
 _ACCENTED = re.compile("[\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff]")
 _LOOSE_ACCENTS = re.compile("(?<=[a-z\u0370-\u03ff])[\u0300-\u036f]+")
+_ASCII_OR_PHONETIC = re.compile("[\x00-\x7f\u0250-\u02af]*")
+"""Characters that have neither accents nor compatibility forms; AnswerMatcher's stand-in for a letter is one."""
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 
 _SPACED_THOUSANDS = re.compile(r"(?<![\w.,])(?<!\d )\d{1,3}(?: \d{3}){2,}(?![\w.,]?\d)(?! \d)")
@@ -116,34 +118,39 @@ _SCRIPT_EDGE = re.compile(rf"(?<=[^\s{UNSEGMENTED}])(?=[{UNSEGMENTED}])|(?<=[{UN
 _SPECIAL = re.compile(r"[^\w\s.!?]")
 
 
-@lru_cache(maxsize=1 << 15)
-def normalize(text: str, accents: str = "fold", apostrophes: str = "split") -> str:
+def normalize(text: str, accents: str = "fold") -> str:
     """Return the normal form of the first line of a text; empty only where the line is blank.
 
-    ``accents``: ``fold`` (São is Sao) or ``keep``. ``apostrophes`` within a word: ``split`` removes a possessive 's and
-    parts a word at others ("o brien"); ``join`` leaves them out ("obrien", "mcdonalds").
+    ``accents``: ``fold`` (São is Sao) or ``keep``.
 
     >>> normalize("The Eiffel Tower's height?")
     'eiffel tower height'
     >>> normalize("Twenty-one thousand, or 3.50"), normalize("C++"), normalize("August 6th, 1945")
     ('21000 or 3.5', 'c++', '6 august 1945')
     """
-    line = unified(first_line(text), accents)
-    words = _dated(with_values(_without_articles(_words(line, apostrophes))))
-    form = " ".join(word for word in _signed(words) if word != ",")
-    return form or " ".join(line.split())
+    return forms(text, accents)[0]
 
 
+@lru_cache(maxsize=1 << 15)
 def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
     """Return the normal forms of a text: two where it has an apostrophe within a word, else one.
+
+    The first removes a possessive 's and parts a word at other apostrophes ("o brien"); the second leaves them out
+    ("obrien", "mcdonalds").
 
     >>> forms("McDonald's"), forms("Paris")
     (('mcdonald', 'mcdonalds'), ('paris',))
     """
-    form = normalize(text, accents)
-    if "'" not in unified(text):
-        return (form,)
-    return tuple(dict.fromkeys((form, normalize(text, accents, "join"))))
+    line = unified(first_line(text), accents)
+    ways = (False, True) if "'" in line else (False,)
+    return tuple(dict.fromkeys(_form(line, join_apostrophes) for join_apostrophes in ways))
+
+
+def _form(line: str, join_apostrophes: bool) -> str:
+    """Return a normal form of a unified line."""
+    words = _dated(with_values(_without_articles(_words(line, join_apostrophes))))
+    form = " ".join(word for word in _signed(words) if word != ",")
+    return form or " ".join(line.split())
 
 
 def normal_form(text: str) -> str:
@@ -209,7 +216,7 @@ def unified(text: str, accents: str = "fold") -> str:
     """Return a text in NFKC and case folded, with ASCII digits, superscripts as ``^2``, apostrophes and minus signs of
     one kind, and without control characters; unless ``accents`` are kept, without those of Latin and Greek letters.
     """
-    if text.isascii():
+    if text.isascii() or _ASCII_OR_PHONETIC.fullmatch(text):
         plain = text.casefold().replace("&", " and ").replace("`", "'")
         return plain if plain.isprintable() else _without_control_characters(plain)
     text = _NARROW_SPACE.sub("", _MIXED.sub(" ", text))
@@ -230,10 +237,13 @@ def _base(letter: str) -> str:
 
 
 def _without_control_characters(text: str) -> str:
-    return "".join(letter for letter in text if letter.isspace() or unicodedata.category(letter)[0] != "C")
+    """Return a text without characters of category C but white space."""
+    return "".join(
+        letter for letter in text if letter.isprintable() or letter.isspace() or unicodedata.category(letter)[0] != "C"
+    )
 
 
-def _words(text: str, apostrophes: str) -> list[str]:
+def _words(text: str, join_apostrophes: bool) -> list[str]:
     """Return the words and signs of a unified text; a comma by itself stands for punctuation."""
     text = " ".join(text.split())
     if _PLAIN_WORDS.fullmatch(text):
@@ -241,7 +251,7 @@ def _words(text: str, apostrophes: str) -> list[str]:
     text = _SPACED_THOUSANDS.sub(_joined_digits, _SCRIPT_EDGE.sub(" ", text))
     if _SPECIAL.search(text):
         text = _THOUSANDS.sub(_joined_digits, text)
-        if apostrophes == "join":
+        if join_apostrophes:
             text = _APOSTROPHE.sub("", text)
         text = _CHARGE.sub(r"\1", _FOOTNOTE.sub("", _POSSESSIVE.sub("", text)))
         text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", _at_most(text))))

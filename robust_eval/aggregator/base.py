@@ -1,9 +1,10 @@
 """The protocol of aggregators, and the vote that they share."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
@@ -63,12 +64,12 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     win; a question whose candidates share one text needs no rank.
     """
     by_id = {question.id: question for question in questions}
-    votes: dict[tuple[str, float], list[Answer]] = {}
+    ballots: dict[tuple[str, float], _Ballot] = defaultdict(_Ballot)
     columns = ("question_id", "temperature", "rewrite", "trial", "label", "text", "outcome")
     for row, (question_id, temperature, rewrite, trial, label, text, outcome) in enumerate(rows(graded, *columns)):
         if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-            votes.setdefault((question_id, temperature), []).append(Answer(rewrite, trial, row, label, text))
-    candidates = [(question_id, _candidates(answers)) for (question_id, _), answers in votes.items()]
+            ballots[question_id, temperature].add(Answer(rewrite, trial, row, label, text))
+    candidates = [(question_id, ballot.candidates()) for (question_id, _), ballot in ballots.items()]
     pairs: dict[tuple[str, str], None] = {}
     for question_id, answers in candidates:
         texts = dict.fromkeys((question_id, answer.text) for answer in answers)
@@ -76,19 +77,32 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
             pairs |= texts
     ranks = rank([(by_id[question_id], text) for question_id, text in pairs]) if pairs else []
     fit = dict(zip(pairs, ranks, strict=True))
-    elected = [False] * graded.num_rows
+    elected = np.zeros(graded.num_rows, dtype=bool)
     for question_id, answers in candidates:
         best = min((-fit.get((question_id, answer.text), 0.0), answer) for answer in answers)
         elected[best[1].row] = True
-    return graded.append_column(ENSEMBLE, pa.array(elected, pa.bool_()))
+    return graded.append_column(ENSEMBLE, pa.array(elected))
 
 
-def _candidates(answers: Sequence[Answer]) -> list[Answer]:
-    """Return the answers of the winning label, or of all tied labels if none is the original question's."""
-    counts = Counter(answer.label for answer in answers)
-    most = max(counts.values())
-    originals = sorted(answer for answer in answers if answer.rewrite == 0)
-    winners = {label for label, count in counts.items() if count == most}
-    if originals and originals[0].label in winners:
-        winners = {originals[0].label}
-    return [answer for answer in answers if answer.label in winners]
+class _Ballot:
+    """The votes of one question at one temperature: the number for each label, and the first answer of each text."""
+
+    def __init__(self) -> None:
+        self._votes: Counter[str] = Counter()
+        self._firsts: dict[tuple[str, str], Answer] = {}
+
+    def add(self, answer: Answer) -> None:
+        """Count an answer."""
+        self._votes[answer.label] += 1
+        first = self._firsts.setdefault((answer.label, answer.text), answer)
+        if answer < first:
+            self._firsts[answer.label, answer.text] = answer
+
+    def candidates(self) -> list[Answer]:
+        """Return the answers of the winning label, or of all tied labels if none is the original question's."""
+        most = max(self._votes.values())
+        winners = {label for label, count in self._votes.items() if count == most}
+        first = min(self._firsts.values())
+        if first.rewrite == 0 and first.label in winners:
+            winners = {first.label}
+        return [answer for answer in self._firsts.values() if answer.label in winners]

@@ -10,6 +10,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.normalization import forms, normalize, unified
+from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 from robust_eval.question import Question
 
 BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")
@@ -60,7 +61,11 @@ MORE = [
     (("K",), b""),
     (("cafe",), b" cafe"),
 ]
-RANDOM = 25
+RANDOM = 12
+"""Pairs of a built-in fact and a beginning of a reply."""
+OTHERS = 3_000
+"""Tokens of the vocabulary, drawn anew for each prefix, that are judged besides all that might matter."""
+NUMBER_WORDS = {*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN, "and"}
 BEFORE = ["", " The", " It is", " I think", " A", " about", " not", "\u201c", " In 19", " U.S. and"]
 AFTER = ["", ".", " is", "'s", "-born", ", the", " and", "s", " hundred"]
 NASTY = [
@@ -107,13 +112,22 @@ def builtin_answers() -> list[tuple[str, ...]]:
 
 
 def agrees_with_whole_replies(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> None:
-    """Every token of the vocabulary is judged as the reply is that ends with it."""
+    """Tokens are judged as the replies are that end with them: all that make one right, and many of the others."""
     rule = matcher(*answers)
     found = rule.next_tokens(prefix, texts)
-    whole = [(prefix + raw.split(b"\n", 1)[0]).decode("utf-8", "replace") for raw in texts.raw]
+    drawn = np.random.default_rng(len(prefix)).choice(len(texts.raw), OTHERS, replace=False)
+    letters = "".join(form for answer in answers for form in forms(answer)).replace(" ", "")
+    telling = [token for token, key in enumerate(texts.keys) if might_matter(key.strip(), letters)]
+    tokens = np.unique([*drawn, *telling, *np.flatnonzero(found.right)[:OTHERS]])
+    whole = [(prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace") for token in tokens]
     expected = np.array([rule.right(reply) for reply in whole])
-    differ = np.flatnonzero(found.right != expected)
-    assert {whole[token]: bool(found.right[token]) for token in differ} == {}
+    differ = np.flatnonzero(found.right[tokens] != expected)
+    assert {whole[place]: bool(found.right[tokens[place]]) for place in differ} == {}
+
+
+def might_matter(key: str, letters: str) -> bool:
+    """Whether a token is short, a number, or of the letters of an answer."""
+    return len(key) < 3 or key in letters or key[0].isdigit() or key in NUMBER_WORDS
 
 
 def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> int:
@@ -122,7 +136,7 @@ def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> i
     closed = np.flatnonzero(rule.next_tokens(prefix, texts).closed)
     random = np.random.default_rng(len(closed))
     delicate = [token for token in closed if re.match(r"[\W_]*(\d|and|one|[a-z]{0,2}$)", texts.keys[token])]
-    tokens = {*random.permutation(closed)[:60].tolist(), *random.permutation(delicate)[:60].tolist()}
+    tokens = {*random.permutation(closed)[:30].tolist(), *random.permutation(delicate)[:30].tolist()}
     for token in tokens:
         drawn = random.integers(len(texts), size=(10, 3))
         more = [piece.encode() for piece in NASTY] + [b"".join(texts.raw[i] for i in row) for row in drawn]
@@ -151,7 +165,7 @@ def test_what_is_closed_stays_right(embedded: TransformersModel):
 
 def test_what_is_closed_stays_right_of_built_in_questions(embedded: TransformersModel):
     texts = embedded.texts.vocabularies[True].texts
-    assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(2 * RANDOM)) > 100_000
+    assert sum(stays_right(*random_pair(embedded, seed), texts) for seed in range(2 * RANDOM)) > 50_000
 
 
 @pytest.mark.parametrize(("answers", "prefix"), BY_HAND + MORE)
