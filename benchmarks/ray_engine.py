@@ -162,7 +162,7 @@ class MadeUp(ModelConfig, LanguageModel):
     def load(self) -> "MadeUp":
         return self
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None: ...
+    def check(self, requests: Sequence[Request]) -> None: ...
 
     def description(self) -> dict[str, Any]:
         return {"name": self.name}
@@ -204,7 +204,7 @@ def streamed(number: int, actors: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, ParquetStore(folder).open() as entries, engine.open():
         start = time.perf_counter()
         model = StoredModel(MadeUp(), engine, entries, Stopwatch())
-        table = model.answers(asked, "answers", needs_curves=False).table
+        table = model.answers(asked, "answers").table
         seconds = time.perf_counter() - start
     if table["outcome"].to_pylist() != ["ok"] * number:
         raise RuntimeError("not every question was answered")

@@ -104,14 +104,10 @@ class Undecided(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`.
-
-    ``uncurved`` says why there are no curves where others drew the same answers with them; it is empty otherwise.
-    """
+    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`."""
 
     table: pa.Table
     curves: pa.Table
-    uncurved: str = ""
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:

@@ -16,9 +16,6 @@ from robust_eval.prompt.prompt import Prompt
 Floats = NDArray[np.float64]
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
-INDEPENDENT, COMMON = "independent", "common"
-COUPLINGS = INDEPENDENT, COMMON
-"""Of the random numbers of a trial at different temperatures (docs/methods.md, §1)."""
 
 
 class Choices(Protocol):
@@ -112,15 +109,13 @@ class Request:
     least_logprobs: int = 0
     """How many of them are needed; a model that gives fewer cannot be asked."""
     matcher: Matcher | None = None
-    """Tells which answers are right; with it comes an accuracy curve, of which the draws are only one part."""
+    """Tells which answers are right, where they are enumerated or end once they are right."""
     whole: bool = True
     """False: an answer ends as soon as it is right whatever follows."""
     enumeration: Enumeration | None = None
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True
     """An answer is the first line of what the model writes; False: all of it, as for a list."""
-    coupling: str = INDEPENDENT
-    """Whether answers at different temperatures have random numbers of their own, or a trial's in COMMON."""
     known: frozenset[tuple[float, int]] = frozenset()
     """Temperature and trial of answers that are there already. A model may give them again."""
     first_trial: int = 0
@@ -203,7 +198,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Curve:
-    """The probability of a right answer at each of T temperatures, estimated with more than a count of right draws.
+    """The probability of a right answer at each of T temperatures, of enumerated answers.
 
     ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
     how it was got, where they may be got in several ways: by ``bounds``, by ``draws`` at its temperature, or by the
@@ -221,7 +216,7 @@ class Curve:
 class Reply(NamedTuple):
     """What came of a request: everything, or answers as they are there, a ``share`` of those that were asked for.
 
-    There is a curve if it brought a matcher that the model can use.
+    Enumerated answers come with a curve.
     """
 
     request: Request
@@ -245,19 +240,18 @@ class LanguageModel(Protocol):
     its ``name`` stands.
     """
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """Raise UserError where the model cannot answer these requests, with accuracy ``curves`` where they are needed.
+    def check(self, requests: Sequence[Request]) -> None:
+        """Raise UserError where the model cannot answer these requests.
 
         The message says what would work. It is called before anything is asked. By default everything is refused that
         needs log-probabilities.
         """
-        refuse_coupling(self.description()["name"], requests)
         if any(request.thought for request in requests):
             raise UserError(
                 f"{self.description()['name']} cannot be told how much to think: sampler=thinking asks models that are "
                 "loaded here, and servers"
             )
-        if curves or any(request.enumeration or request.least_logprobs for request in requests):
+        if any(request.enumeration or request.least_logprobs for request in requests):
             raise UserError(
                 f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "
                 "sampler=perturbation, without metric=frs"
@@ -314,11 +308,3 @@ class LanguageModel(Protocol):
 
     def description(self) -> dict[str, Any]:
         """Return what was loaded and the generation settings in effect, flat, for the record of the run."""
-
-
-def refuse_coupling(name: str, requests: Sequence[Request]) -> None:
-    """Raise UserError where a model, called ``name``, would have to draw with random numbers that it is given."""
-    if any(request.coupling != INDEPENDENT for request in requests):
-        raise UserError(
-            f"sampler.coupling=common needs a model that is loaded here, and {name} draws by itself: leave it out"
-        )

@@ -62,9 +62,9 @@ class FunctionCalls(LanguageModel):
         self._config = config
         self._said = False
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Refuse what needs log-probabilities, and several temperatures where the function takes none."""
-        super().check(requests, curves)
+        super().check(requests)
         self._check_parameters()
         if self._config.takes_temperature:
             return

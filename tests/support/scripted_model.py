@@ -41,7 +41,7 @@ class ScriptedModel(ModelConfig, LanguageModel):
             raise UserError(self.unusable)
         return self
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         pass
 
     def description(self) -> dict[str, Any]:

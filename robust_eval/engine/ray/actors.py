@@ -48,15 +48,13 @@ class Actors:
             raise UserError("model.batch=true is for engine=local: one process sends all files")
         self._keeper: Any = None
         self._actors = 0
-        self._curves = False
         self._description: dict[str, Any] = {"name": config.name}
         self._said: set[str] = set()
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Check a server here; leave the check of a local model to the actors, which have it."""
-        self._curves = curves
         if self._server is not None:
-            self._server.check(requests, curves)
+            self._server.check(requests)
 
     def temperatures(self, wanted: float) -> Temperatures:
         """See LanguageModel; all, of a model that the actors load."""
@@ -152,7 +150,7 @@ class Actors:
         engine = self._engine
         actors = min(engine.room(), len(groups))
         self._actors = max(self._actors, actors)
-        arguments = (self._config, beside, self._curves, engine.num_cpus, self._keeper)
+        arguments = (self._config, beside, engine.num_cpus, self._keeper)
         asked = [pickle.dumps(group) for group in groups]
         for came in streamed(Worker, arguments, asked, actors, engine.num_cpus, engine.num_gpus):
             outcome: Outcome = pickle.loads(came)

@@ -57,11 +57,10 @@ class Worker:
     ``keeper`` has the gate to a server that all actors ask; None where each has the model itself.
     """
 
-    def __init__(self, config: ModelConfig, beside: Any, curves: bool, threads: int, keeper: Any) -> None:
+    def __init__(self, config: ModelConfig, beside: Any, threads: int, keeper: Any) -> None:
         self._config = config
         self._keeper = keeper
         self._beside = beside
-        self._curves = curves
         self._threads = threads
         self._model: LanguageModel | None = None
 
@@ -92,7 +91,7 @@ class Worker:
         if self._model is None:
             self._model = self._load()
         if self._keeper is None:
-            self._model.check(block.requests, self._curves)
+            self._model.check(block.requests)
         for replies in self._model.complete(block.requests, block.missing, self._beside):
             for came in arrived(replies):
                 curve = None if came.curve is None else to_bytes(came.curve)

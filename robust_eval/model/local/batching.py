@@ -43,13 +43,6 @@ class Beside:
         )
 
 
-def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
-    """Return the longest beginning that all sequences share: that of the first and the last in lexical order."""
-    first, last = min(sequences), max(sequences)
-    differ = (index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
-    return first[: next(differ, len(first))]
-
-
 def in_order(encoded: Sequence[tuple[list[int], Request]]) -> list[tuple[list[int], Request]]:
     """Return requests, with their prompts' ids, the shortest prompts first, but those that begin alike together: the
     questions to a passage, say, which follow by the longest of them.
@@ -76,7 +69,7 @@ def _kind(request: Request) -> tuple[Any, ...]:
     """Return what requests must share to be answered together."""
     enumeration = request.enumeration
     enumerated = (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
-    return request.first_line, request.coupling, enumerated
+    return request.first_line, enumerated
 
 
 def growing_blocks(

@@ -67,7 +67,7 @@ class TransformersModel(LanguageModel):
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
         }
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds, and
         those with other thoughts than the settings say.
         """
@@ -76,11 +76,11 @@ class TransformersModel(LanguageModel):
                 f"model {self.config.name} thinks as model.thinking_budget says, and sampler=thinking has budgets of "
                 "its own: leave out model.thinking_budget"
             )
-        if self._thinks and (curves or any(request.enumeration for request in requests)):
+        if self._thinks and any(request.enumeration for request in requests):
             raise UserError(
-                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact and "
-                "sampler.estimator=combined need the probabilities of its answers whatever it thinks: choose "
-                "sampler=temperature_sweep, or model.thinking_budget=0"
+                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact needs "
+                "the probabilities of its answers whatever it thinks: choose sampler=temperature_sweep, or "
+                "model.thinking_budget=0"
             )
 
     @property
@@ -94,13 +94,14 @@ class TransformersModel(LanguageModel):
         if not requests:
             return
         requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
+        self._check_readable(requests)
         if requests[0].thought is not None:
-            yield from self._of_thoughts(self._readable(requests), missing, beside)
+            yield from self._of_thoughts(requests, missing, beside)
         elif self._thinks:
             for request in (request for request in requests if request.item in missing):
                 yield [Reply(request, self._thoughtful(request))]
         else:
-            yield from self._in_blocks(self._encode.in_order(self._readable(requests)), missing, beside)
+            yield from self._in_blocks(self._encode.in_order(requests), missing, beside)
 
     def _in_blocks(
         self,
@@ -182,20 +183,17 @@ class TransformersModel(LanguageModel):
             self._prefixes = (beside.shared, packs), kind(self.model, beside.shared)
         return self._prefixes[1], packs
 
-    def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """Return the requests without their matchers where these cannot read the tokens; UserError where they must."""
-        if not self.config.stop and not any(request.matcher or request.enumeration for request in requests):
-            return requests
+    def _check_readable(self, requests: Sequence[Request]) -> None:
+        """UserError where the texts of tokens are needed and cannot be read."""
+        if not self.config.stop and all(request.whole and not request.enumeration for request in requests):
+            return
         try:
             _ = self.texts.vocabularies[True].texts
         except ValueError as problem:
             if self.config.stop:
                 raise UserError(f"model {self.config.name}: model.stop cannot be used: {problem}") from problem
-            if any(request.enumeration or not request.whole for request in requests):
-                raise UserError(f"model {self.config.name}: {problem}; choose sampler=temperature_sweep") from problem
-            log.warning("model %s: no combined estimate: %s", self.config.name, problem)
-            return [replace(request, matcher=None) for request in requests]
-        return requests
+            instead = "sampler=temperature_sweep" if requests[0].enumeration else "sampler.whole_answers=true"
+            raise UserError(f"model {self.config.name}: {problem}; choose {instead}") from problem
 
     def _replies(
         self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
@@ -230,7 +228,7 @@ class TransformersModel(LanguageModel):
         if enumeration is None:
             drawn = sample_answers(prefixes, asked, prompts, vocabulary, self.generation)
             read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]
-            return [Reply(r, answers, paths.curve) for r, answers, paths in zip(asked, read, drawn, strict=True)]
+            return [Reply(request, answers) for request, answers in zip(asked, read, strict=True)]
         enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
         found = enumerate_block(prefixes, asked, prompts, vocabulary, self.generation)
         read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures, refuse_coupling
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OwnGate
@@ -97,7 +97,7 @@ class ServedModel(LanguageModel):
         """What admits the requests: a gate of this process, or one of several processes together."""
         return self._attempts.gate
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; the server is asked what it can do."""
         thoughts = [request.thought for request in requests if request.thought]
         if thoughts and (reason := self.settings.thought_refusal(thoughts)):
@@ -105,12 +105,6 @@ class ServedModel(LanguageModel):
         enumerated = [request for request in requests if request.enumeration]
         if enumerated and (reason := self.settings.exact_refusal()):
             raise UserError(reason)
-        if curves and not all(request.enumeration for request in requests if request.matcher):
-            raise UserError(
-                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.server} "
-                "does not give: leave it out"
-            )
-        refuse_coupling(self.settings.server, requests)
         if not all(request.whole for request in requests):
             raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)

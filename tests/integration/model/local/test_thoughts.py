@@ -180,7 +180,7 @@ def drawn_plainly(model: TransformersModel, hot: float, answered_at: float, gene
 
 def test_a_budget_of_the_model_and_thoughts_of_a_request_are_not_both_told(folder: Path):
     with pytest.raises(UserError, match=r"^model tiny thinks as model\.thinking_budget says, and sampler=thinking has"):
-        load(folder, thinking_budget=5).check([thoughts(2, 4)], False)
+        load(folder, thinking_budget=5).check([thoughts(2, 4)])
 
 
 def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(folder: Path):

@@ -39,7 +39,7 @@ def served(
 
 
 def replies(model: ServedModel, requests: Sequence[Request]) -> list[Reply]:
-    model.check(requests, curves=True)
+    model.check(requests)
     found = [reply for block in model.complete(requests, {each.item for each in requests}) for reply in block]
     return sorted(found, key=lambda reply: reply.request.question_id)
 
@@ -145,7 +145,7 @@ def test_what_keeps_a_server_from_being_asked_is_said_before(
     monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: can.to_text())
     with served(TableServer(Table(0)), can, **settings) as (model, script):
         with pytest.raises(UserError, match=reason):
-            model.check([request()], curves=True)
+            model.check([request()])
         assert not script.bodies
 
 
