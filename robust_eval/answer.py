@@ -82,7 +82,7 @@ CURVES = pa.schema(
         pa.field("standard_error", pa.float64(), nullable=False),  # of the sampling alone, for this one question
         pa.field("lower", pa.float64(), nullable=False),  # bounds that are certain: 0 and 1 where nothing is
         pa.field("upper", pa.float64(), nullable=False),
-        pa.field("how", pa.string()),  # bounds | draws | weights: how a point was got; null: as all of the curve
+        pa.field("how", pa.string()),  # bounds | draws: how a point was got; null: as all of the curve
     ]
 )
 """The probability of a right answer by question and temperature, where a model computes more than trials."""

@@ -180,13 +180,13 @@ class Completion:
     trial: int
     text: str
     weight: float
-    token_ids: list[int] | None
-    token_logprobs: list[float] | None
-    sampling_logprobs: list[float] | None
-    top_logprobs: list[list[float]] | None
-    answer_tokens: int | None
-    finish_reason: str | None
-    prompt_tokens: int | None
+    token_ids: list[int] | None = None
+    token_logprobs: list[float] | None = None
+    sampling_logprobs: list[float] | None = None
+    top_logprobs: list[list[float]] | None = None
+    answer_tokens: int | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
     completion_tokens: int | None = None
     outcome: str | None = None
     reasoning: str | None = None
@@ -201,8 +201,7 @@ class Curve:
     """The probability of a right answer at each of T temperatures, of enumerated answers.
 
     ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
-    how it was got, where they may be got in several ways: by ``bounds``, by ``draws`` at its temperature, or by the
-    ``weights`` of draws at a higher one.
+    how it was got, where they may be got in several ways: by ``bounds``, or by ``draws`` at its temperature.
     """
 
     temperatures: Floats

@@ -142,13 +142,6 @@ def _completion(request: Request, temperature: float, trial: int, text: str) -> 
         trial=trial,
         text=text.split("\n", 1)[0].rstrip() if request.first_line else text,
         weight=1 / request.trials,
-        token_ids=None,
-        token_logprobs=None,
-        sampling_logprobs=None,
-        top_logprobs=None,
-        answer_tokens=None,
-        finish_reason=None,
-        prompt_tokens=None,
     )
 
 

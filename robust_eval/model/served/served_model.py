@@ -17,22 +17,21 @@ from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Reque
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OwnGate
-from robust_eval.model.served.asked_draws import Asking
 from robust_eval.model.served.attempts import Attempts
 from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, unanswered
-from robust_eval.model.served.continuation import (
-    ONLY_DRAWS,
+from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
+from robust_eval.model.served.exact.continuation import (
     Ask,
     Continuation,
-    Sending,
-    Settings,
+    LogprobRequest,
+    LogprobSettings,
     find_continuation,
     no_continuation,
 )
-from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
-from robust_eval.model.served.exact_answers import exact_reply, without_answers
+from robust_eval.model.served.exact.exact_answers import exact_reply, without_answers
+from robust_eval.model.served.exact.topk_draws import LogprobClient
 from robust_eval.model.served.patience import Patience
 from robust_eval.model.served.refusals import (
     draws_otherwise,
@@ -86,7 +85,6 @@ class ServedModel(LanguageModel):
         self._answered: set[Item] = set()
         self._failed: set[Item] = set()
         self._continuation: Continuation | None = None
-        self._continues = True
         self._finding = asyncio.Lock()
         self._unknown_ends: list[str] = []
         self._watch: DrawWatch | None = None
@@ -129,33 +127,25 @@ class ServedModel(LanguageModel):
         """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
         raises UnansweredError.
         """
-        if self._continuation is None and self._continues and request.matcher is not None:
+        if self._continuation is None and request.matcher is not None:
             found, reason = await find_continuation(
-                self._asking(service, request, patience).ask, self._seen_settings, request.prompt
+                self._logprob_client(service, request, patience).ask, self._logprob_settings, request.prompt
             )
-            if found is None and taken_temperatures(self.settings, self._seen_can).highest > 1:
-                raise UserError(no_continuation(self.settings.server, reason))
             if found is None:
-                self._continues = False
-                log.warning(ONLY_DRAWS, self.settings.server, reason)
-                return None
+                raise UserError(no_continuation(self.settings.server, reason))
             log.info("%s: answers are continued by %s", self.settings.server, found.way)
             self._continuation = found
         return self._continuation
 
     @property
-    def _seen_can(self) -> Capabilities:
-        assert self._capabilities is not None
-        return self._capabilities
-
-    @property
-    def _seen_settings(self) -> Settings:
-        can = self._seen_can
+    def _logprob_settings(self) -> LogprobSettings:
+        can = self._capabilities
+        assert can is not None
         chat, body = self.settings.prompt_style == "chat", truncation(self.settings, can) | extra_body(self.settings)
         shown = (can.top_logprobs, can.whole_vocabulary)
-        return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
+        return LogprobSettings(chat, can.system_role, body, can.limit, *shown, can.greedy)
 
-    def _asking(self, service: Service, request: Request, patience: Patience | None = None) -> Asking:
+    def _logprob_client(self, service: Service, request: Request, patience: Patience | None = None) -> LogprobClient:
         """Return how the server is asked for the probabilities of the answers to a request; with ``patience``, before
         the run.
         """
@@ -168,7 +158,7 @@ class ServedModel(LanguageModel):
                 return await patience.answer(once)
             return await self._attempts.until_answered(once, name, time.monotonic())
 
-        async def seen(sending: Sending) -> Answered:
+        async def positions(sending: LogprobRequest) -> Answered:
             once = partial(
                 self._attempts.in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
             )
@@ -180,7 +170,9 @@ class ServedModel(LanguageModel):
 
             return await repeated(once, (request.item, path))
 
-        return Asking(Ask(seen, root), self._seen_settings, partial(request_body, self.settings, can), can.choices)
+        return LogprobClient(
+            Ask(positions, root), self._logprob_settings, partial(request_body, self.settings, can), can.choices
+        )
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return what the settings say, or else the server."""
@@ -399,7 +391,7 @@ class ServedModel(LanguageModel):
         try:
             async with self._finding:
                 continuation = await self._continuation_of(service, request)
-            reply = await exact_reply(request, self._asking(service, request), continuation)
+            reply = await exact_reply(request, self._logprob_client(service, request), continuation)
         except EndedError:
             return
         except UserError as reason:
