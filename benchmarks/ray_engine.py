@@ -167,7 +167,9 @@ class MadeUp(ModelConfig, LanguageModel):
     def description(self) -> dict[str, Any]:
         return {"name": self.name}
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         yield [Reply(request, [self._completion(request)]) for request in requests if request.item in missing]
 
     def _completion(self, request: Request) -> Completion:

@@ -256,12 +256,14 @@ class LanguageModel(Protocol):
                 "sampler=perturbation, without metric=frs"
             )
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         """Answer those of the requests whose items are ``missing``, a block of them at a time, in any order.
 
         The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
         another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
-        one block of a :class:`robust_eval.model.config.Division`, ``beside`` is what comes with it.
+        one block of a :class:`robust_eval.model.config.Division`, ``batch_context`` is what comes with it.
         """
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
@@ -293,7 +295,7 @@ class LanguageModel(Protocol):
         """
         return
 
-    def beside(self) -> Any:
+    def batch_context(self) -> Any:
         """Return what others that answer the same requests must be told, see :meth:`complete`; by default nothing."""
         return None
 

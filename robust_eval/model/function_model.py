@@ -93,7 +93,9 @@ class FunctionCalls(LanguageModel):
                 f"the function {self._config.name} must take a list of prompts, and may take a temperature: {problem}"
             ) from problem
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: object = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: object = None
+    ) -> Iterator[list[Reply]]:
         """Ask the function, with so many prompts in each call that it may answer them together."""
         block: list[Request] = []
         for request in requests:

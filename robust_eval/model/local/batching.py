@@ -18,7 +18,7 @@ blocks are large (16 questions were answered 7 % faster than with 4)."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class BatchContext:
     """What the numbers of a block depend on besides its own requests: a summary of all that are asked together."""
 
     shared: list[int]
@@ -31,7 +31,7 @@ class Beside:
     """The most that one of their answers has."""
 
     @classmethod
-    def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "Beside":
+    def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "BatchContext":
         """Return the summary of requests, at least one, with their prompts' ids."""
         prompts = sorted((ids for ids, _ in encoded), key=len)
         shorter = [prompt for prompt in prompts if len(prompt) < len(prompts[-1])]

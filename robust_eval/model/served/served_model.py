@@ -225,14 +225,16 @@ class ServedModel(LanguageModel):
             chat = settings.prompt_style == "chat"
             return await probe(ask, settings.server, chat, temperature, settings.top_logprobs)
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
-        """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
+        """See LanguageModel; ``batch_context`` is what the server can do, where another process has asked it.
 
         What is known of a request is not asked again, and each answer comes as it is there.
         Where the run must end (budget, errors, a key that is refused), no request is begun any more, those under way
         are waited for, and UserError says why.
         """
-        self._capabilities = beside or self._capabilities
+        self._capabilities = batch_context or self._capabilities
         yield from self._stream([request for request in requests if request.item in missing])
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
@@ -289,7 +291,7 @@ class ServedModel(LanguageModel):
         """See LanguageModel."""
         self._attempts.gate = gate
 
-    def beside(self) -> Capabilities:
+    def batch_context(self) -> Capabilities:
         """See LanguageModel: what the server can do."""
         return self.capabilities(1.0)
 

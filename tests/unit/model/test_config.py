@@ -32,7 +32,9 @@ class Parrot(ModelConfig):
 
 
 class Speaking(LanguageModel):
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         for request in requests:
             if request.item in missing:
                 said = Completion(1.0, 0, request.prompt.question, 1.0, *[None] * 7)

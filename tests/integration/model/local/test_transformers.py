@@ -19,7 +19,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
 from robust_eval.model.local import answer_texts, batching, transformers_model
 from robust_eval.model.local import settings as local_settings
-from robust_eval.model.local.batching import Beside
+from robust_eval.model.local.batching import BatchContext
 from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
 from robust_eval.model.local.prefix_rows import PrefixRows
 from robust_eval.model.local.transformers import Transformers
@@ -592,9 +592,9 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
         expected = logits.log_softmax(-1).topk(10).values.tolist()
         for logprobs, of_the_model in zip(completion.top_logprobs, expected, strict=True):
             assert logprobs == pytest.approx(of_the_model, abs=1e-3)
-    beside = Beside.of(model._encode.in_order(requests))
-    prompts = [[*prompt, *prompt[: beside.new_tokens]] for prompt in beside.longest]
-    assert agrees_with_plain_passes(model.model, beside.shared, prompts)
+    batch_context = BatchContext.of(model._encode.in_order(requests))
+    prompts = [[*prompt, *prompt[: batch_context.new_tokens]] for prompt in batch_context.longest]
+    assert agrees_with_plain_passes(model.model, batch_context.shared, prompts)
 
 
 def test_the_embedded_model_splits_numbers_into_digits(embedded: TransformersModel):
