@@ -27,7 +27,7 @@ from support.frontier import Expanded, Searches, expanded
 
 from robust_eval.model.base import Curve, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.batching import Beside
+from robust_eval.model.local.batching import BatchContext
 from robust_eval.model.local.exact_tree import enumerate_answers, level_budgets
 from robust_eval.model.local.packed_prefixes import PackedPrefixes
 from robust_eval.model.local.prompt_encoder import PromptEncoder
@@ -67,7 +67,7 @@ class Asked:
         self.prompts = {request.question_id: prompt for prompt, request in encoded}
         self.vocabulary: Vocabulary = model.loaded.texts.vocabularies[requests[0].first_line]
         self.generation: Generation = model.loaded.generation
-        self.prefixes = PackedPrefixes(model.network, Beside.of(encoded).shared)
+        self.prefixes = PackedPrefixes(model.network, BatchContext.of(encoded).shared)
 
     def enumerated(self, requests: Sequence[Request]) -> list[Curve]:
         """The curves of requests that differ in seeds and budgets alone."""

@@ -2,7 +2,7 @@
 
     python benchmarks/causes.py [--questions 16] [--repeats 3] [--quick] [--json FILE]
 
-The built-in facts are asked by the answer tree (10 temperatures × 10 trials), with combined estimates, and by exact
+The built-in facts are asked by the answer tree (10 temperatures × 10 trials), and by exact
 with few and with many nodes; one question at a time and all together, on one thread and on two. Hooks on the modules
 of the model tell the time within them; *grading* is reading the answers and telling which are right, *around* all else:
 softmax, drawing, choosing prefixes, the answer table. Of several repeats the fastest counts.
@@ -31,7 +31,6 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 WAYS = {
     "tree": TemperatureSweep(),
-    "combined": TemperatureSweep(estimator="combined"),
     "exact_128": Exact(nodes=128),
     "exact_24": Exact(nodes=24),
 }

@@ -11,7 +11,6 @@ prefixes, kernels and waits. gpu.py says what a GPU took.
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -59,7 +58,6 @@ def main() -> None:
     ways: dict[str, list[Request]] = {
         "exact": exact.requests(asked, GRADER, 0),
         "tree": tree.requests(asked, GRADER, 0),
-        "draws_alone": [replace(request, matcher=None) for request in tree.requests(asked, GRADER, 0)],
     }
     shape = shape_of(model)
     figures: dict[str, float] = {"questions": len(asked), "in_flight": IN_FLIGHT}

@@ -1,4 +1,4 @@
-"""How far each estimate of an accuracy curve is from the truth, and what it costs: trials, combined draws, exact.
+"""How far each estimate of an accuracy curve is from the truth, and what it costs: trials and exact.
 
     python benchmarks/estimators.py [--questions 48] [--nodes 128] [--quick] [--json FILE]
 
@@ -48,7 +48,7 @@ class Found:
     """What a way found: ``accuracy`` (questions, temperatures), the standard error that it claims, and its cost."""
 
     accuracy: Floats
-    error: Floats | None
+    error: Floats
     forwards: float
     seconds: float
 
@@ -66,7 +66,7 @@ def main() -> None:
     sweeps = {k: TemperatureSweep(trials=k) for k in ((10, 11) if options.quick else (10, 100))}
     found: dict[str, list[Found]] = {}
     for k, sweep in sweeps.items():
-        found |= {name: [way] for name, way in sampled(model, questions, sweep, k).items()}
+        found[f"sampled_k{k}"] = [sampled(model, questions, sweep)]
     ways = {
         "exact": Exact(nodes=options.nodes),
         "exact_few": Exact(nodes=FEW_NODES),
@@ -95,11 +95,10 @@ def main() -> None:
     console = Console(width=110)
     console.print(table(found, figures))
     console.print(f"The reference's own standard error: {figures['reference_standard_error']:.4f}")
-    estimates = ("combined_k10", *ways)
-    for name in estimates:
+    for name in ways:
         figures[f"{name}_over_sampled_k10"] = figures[f"rmse_{name}"] / figures["rmse_sampled_k10"]
         console.print(f"{name}: {figures[f'{name}_over_sampled_k10']:.3f} of the error of ten trials")
-    for name in estimates:
+    for name in ways:
         beyond = np.stack([past_interval(one, truth, spread) for one in found[name]])
         figures[f"coverage_{name}"] = float((beyond <= 1e-6).mean())
         figures[f"coverage_to_a_thousandth_{name}"] = float((beyond <= 1e-3).mean())
@@ -121,7 +120,7 @@ def known(model: CountedModel, questions: Sequence[Question], count: int) -> tup
 
 
 def run(model: CountedModel, requests: Sequence[Request], read: Callable[[Reply], Floats]) -> Found:
-    """The answers to requests; ``read`` makes (2, T) accuracies and standard errors of each reply."""
+    """The answers to requests; ``read`` makes (2, T) accuracies and standard errors of each reply, NaN for none."""
     before, start = Counter(model.work()), time.perf_counter()
     replies = {reply.request.question_id: reply for reply in answered(model.loaded, requests)}
     seconds = (time.perf_counter() - start) / len(requests)
@@ -136,22 +135,16 @@ def curve_values(reply: Reply) -> Floats:
     return np.stack([reply.curve.accuracy[at], reply.curve.standard_error[at]])
 
 
-def sampled(model: CountedModel, questions: Sequence[Question], sweep: TemperatureSweep, k: int) -> dict[str, Found]:
-    """Trials counted, and all draws combined: both from the same answers."""
-    shares: dict[str, Floats] = {}
+def sampled(model: CountedModel, questions: Sequence[Question], sweep: TemperatureSweep) -> Found:
+    """Trials, counted."""
     by_id = {question.id: question for question in questions}
 
     def read(reply: Reply) -> Floats:
         name = reply.request.question_id
-        shares[name] = grid([name], GRADER.grade([by_id[name]], answers_of([reply])[0])).accuracy[0]
-        return curve_values(reply)
+        accuracy = grid([name], GRADER.grade([by_id[name]], answers_of([reply])[0])).accuracy[0]
+        return np.stack([accuracy, np.full_like(accuracy, np.nan)])
 
-    combined = run(model, sweep.requests(questions, GRADER, 0), read)
-    counted = np.stack([shares[question.id] for question in questions])
-    return {
-        f"sampled_k{k}": Found(counted, None, combined.forwards, combined.seconds),
-        f"combined_k{k}": combined,
-    }
+    return run(model, sweep.requests(questions, GRADER, 0), read)
 
 
 def mean(key: str, values: Sequence[float]) -> float:
@@ -161,7 +154,6 @@ def mean(key: str, values: Sequence[float]) -> float:
 
 def past_interval(way: Found, truth: Floats, spread: Floats) -> Floats:
     """How far the truth, which is itself uncertain by ``spread``, lies beyond the 95 % interval of each accuracy."""
-    assert way.error is not None
     return np.abs(way.accuracy - truth) - 1.96 * np.hypot(way.error, spread)
 
 

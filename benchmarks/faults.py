@@ -120,7 +120,7 @@ def ask(
         model = StoredModel(settings(url, options), Local(), entries, Stopwatch())
         model._model()._model._capabilities = can  # type: ignore[attr-defined]
         start = time.perf_counter()
-        table = model.answers(asked, "answers", needs_curves=False).table
+        table = model.answers(asked, "answers").table
         return time.perf_counter() - start, table, model.description()
 
 

@@ -42,7 +42,7 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 SHAPES: dict[str, Shape | None] = {"small": None, "8B": LARGER["8B"], "14B": LARGER["14B"]}
 QUICK = {"tiny": Shape(3, 96, 12, 4, 16, 100, 300)}
-WAYS = ("exact", "combined", "tree")
+WAYS = ("exact", "tree")
 PRODUCTS = ("gemm", "nvjet", "cutlass", "gemv", "splitK")
 """Parts of the names of kernels that multiply matrices."""
 WAITS = "called a synchronizing CUDA operation"
@@ -83,10 +83,10 @@ def main() -> None:
 
 
 def ways(questions: Sequence[Question], quick: bool) -> dict[str, list[Request]]:
-    """What is asked: exact, and the tree of the draws of a sweep with their combined estimates and without."""
+    """What is asked: exact, and the tree of the draws of a sweep."""
     sweep = TemperatureSweep(trials=1 if quick else 10).requests(questions, GRADER, 0)
     exact = Exact(nodes=24 if quick else Exact.nodes).requests(questions, GRADER, 0)
-    return dict(zip(WAYS, (exact, sweep, [replace(request, matcher=None) for request in sweep]), strict=True))
+    return dict(zip(WAYS, (exact, sweep), strict=True))
 
 
 def agreement(settings: Transformers, asked: Mapping[str, list[Request]], device: str) -> dict[str, float]:
@@ -96,11 +96,11 @@ def agreement(settings: Transformers, asked: Mapping[str, list[Request]], device
     for way, requests in asked.items():
         cpu, first, second = (in_order(answered(model, requests)) for model in (here, there, there))
         for name, (one, other) in {"cpu": (cpu, first), "again": (first, second)}.items():
-            if way != "exact":  # which of equally likely answers it names, and how many, depends on the last bits
+            if way == "exact":  # which of equally likely answers it names, and how many, depends on the last bits
+                figures[f"apart_{way}_{name}"] = float(np.abs(accuracies(one) - accuracies(other)).max())
+            else:
                 same = [a == b for a, b in zip(texts(one), texts(other), strict=True)]
                 figures[f"same_{way}_{name}"] = float(np.mean(same))
-            if way != "tree":
-                figures[f"apart_{way}_{name}"] = float(np.abs(accuracies(one) - accuracies(other)).max())
     return figures
 
 

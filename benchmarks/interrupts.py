@@ -119,7 +119,7 @@ def _asked(url: str, store: Store, requests: Sequence[Request]) -> pa.Table:
     with store.open() as entries:
         model = StoredModel(settings, Local(), entries, Stopwatch())
         model._model()._model._capabilities = TWO  # type: ignore[attr-defined]
-        return model.answers(requests, "answers", needs_curves=False).table
+        return model.answers(requests, "answers").table
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def measured(trials: int, in_flight: int, asked: int) -> tuple[float, float]:
     """Megabytes that answering takes beyond what the loaded model does, and those stated for a question in flight."""
     settings, questions = setting("float32", f"dataset.limit={asked}")
     model = CountedModel(replace(settings, answers_at_once=in_flight * trials * len(TemperatureSweep().temperatures)))
-    requests = [replace(r, matcher=None) for r in TemperatureSweep(trials=trials).requests(questions, GRADER, seed=0)]
+    requests = TemperatureSweep(trials=trials).requests(questions, GRADER, seed=0)
     for _ in answered(model.loaded, warm_up(requests, model.tokenizer)):
         pass
     process = psutil.Process()

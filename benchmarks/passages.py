@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from unittest.mock import patch
 
 from rich.console import Console
@@ -36,7 +35,7 @@ def main() -> None:
         model = CountedModel(tiny(settings, folder) if options.quick else settings)
     sweep = TemperatureSweep(temperatures=[1.0], trials=2) if options.quick else TemperatureSweep()
     asked = {
-        "sweep": [replace(request, matcher=None) for request in sweep.requests(questions, GRADER, 0)],
+        "sweep": sweep.requests(questions, GRADER, 0),
         "rewrites": Perturbation().requests(questions, GRADER, 0),
     }
     figures: dict[str, float] = {"passages": options.passages, "questions": len(questions)}

@@ -162,12 +162,14 @@ class MadeUp(ModelConfig, LanguageModel):
     def load(self) -> "MadeUp":
         return self
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None: ...
+    def check(self, requests: Sequence[Request]) -> None: ...
 
     def description(self) -> dict[str, Any]:
         return {"name": self.name}
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         yield [Reply(request, [self._completion(request)]) for request in requests if request.item in missing]
 
     def _completion(self, request: Request) -> Completion:
@@ -204,7 +206,7 @@ def streamed(number: int, actors: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, ParquetStore(folder).open() as entries, engine.open():
         start = time.perf_counter()
         model = StoredModel(MadeUp(), engine, entries, Stopwatch())
-        table = model.answers(asked, "answers", needs_curves=False).table
+        table = model.answers(asked, "answers").table
         seconds = time.perf_counter() - start
     if table["outcome"].to_pylist() != ["ok"] * number:
         raise RuntimeError("not every question was answered")

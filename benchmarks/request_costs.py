@@ -150,9 +150,9 @@ def by_program(url: str, asked: Sequence[Request], store: Store) -> float:
     model = OpenAI(name="stub", model="stub", base_url=url, key_variable=None, at_once=AT_ONCE)
     with store.open() as entries:
         stored = StoredModel(model, Local(), entries, Stopwatch())
-        stored.check(asked, needs_curves=False)
+        stored.check(asked)
         start = time.process_time()
-        stored.answers(asked, "answers", needs_curves=False)
+        stored.answers(asked, "answers")
         return time.process_time() - start
 
 

@@ -41,10 +41,10 @@ from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, setting, tiny, warm_up
 from support.matmul import matmul_shares
 from support.peers import PEERS, peers
-from support.ways import Search, Way, combined, exact, other_ways, timed, tree, variants
+from support.ways import Search, Way, exact, other_ways, timed, tree, variants
 
 from robust_eval.grader.accepted import accepted_answers
-from robust_eval.model.base import COMMON, Request
+from robust_eval.model.base import Request
 from robust_eval.model.local.cpu_linear import OneDnnLinear
 from robust_eval.model.local.embedded import converted_folder, package_folder
 from robust_eval.normalization import normalize
@@ -53,7 +53,7 @@ from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 K100_BLOCK = 2
-OWN = ("tree_k100", "tree_combined", "tree_common", "tree_common_k100", "exact", "exact_few")
+OWN = ("tree_k100", "exact", "exact_few")
 """What else the tree does than the sweep itself."""
 CAPTION = (
     "Each question at {temperatures} temperatures, with k = {trials} trials where no other k is named. Ratio: seconds "
@@ -100,7 +100,7 @@ def measure_all(options: argparse.Namespace, plan: Plan, folder: str, started: E
     gguf = package_folder(package) / file
     if options.quick:
         settings = tiny(settings, folder)
-    requests = [replace(r, matcher=None) for r in plan.sweep.requests(questions, GRADER, seed=0)]
+    requests = plan.sweep.requests(questions, GRADER, seed=0)
     blocks = [requests[start : start + options.block] for start in range(0, len(requests), options.block)]
     torch.manual_seed(0)
     tree_model = CountedModel(settings)
@@ -216,16 +216,10 @@ def with_many(plan: Plan, ways: Mapping[str, Way], requests: Sequence[Request], 
 
 def own_ways(plan: Plan, model: CountedModel, questions: Sequence[Question], skip: Sequence[str]) -> dict[str, Way]:
     """The tree, and what else it does than the sweep itself."""
-    many = partial(tree, model, trials=plan.many)
-    common, few = partial(tree, model, coupling=COMMON), plan.few_nodes
+    many, few = partial(tree, model, trials=plan.many), plan.few_nodes
     own_makers: dict[str, Callable[[], Way]] = {
         "tree": lambda: Way("tree", partial(tree, model), model.work),
         "tree_k100": lambda: Way(f"tree, k = {plan.many}", many, model.work),
-        "tree_combined": lambda: Way("tree, combined", partial(combined, model, questions), model.work),
-        "tree_common": lambda: Way("tree, common", common, model.work),
-        "tree_common_k100": lambda: Way(
-            f"tree, common, k = {plan.many}", partial(common, trials=plan.many), model.work
-        ),
         "exact": lambda: Way(f"exact, {Exact.nodes} nodes", partial(exact, model, questions, Exact.nodes), model.work),
         "exact_few": lambda: Way(f"exact, {few} nodes", partial(exact, model, questions, few), model.work),
     }

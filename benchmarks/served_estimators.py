@@ -88,7 +88,7 @@ def served(url: str, slots: int) -> ServedModel:
 
 def exactly(model: ServedModel, requests: Sequence[Request]) -> Way:
     """The curves by log-probabilities and draws; at the temperatures of the grid each has a point."""
-    model.check(requests, curves=True)
+    model.check(requests)
     start = time.perf_counter()
     replies = {reply.request.question_id: reply for reply in answered(model, requests)}
     seconds = (time.perf_counter() - start) / len(requests)
@@ -113,7 +113,7 @@ def _on_grid(curve: Curve) -> Floats:
 def trials(model: ServedModel, sweep: TemperatureSweep, questions: Sequence[Question], local: CountedModel) -> Way:
     """The share of right answers of a sweep, as it is asked for without log-probabilities."""
     requests = sweep.requests(questions, GRADER, 0)
-    model.check(requests, curves=False)
+    model.check(requests)
     start = time.perf_counter()
     came: dict[str, list[Completion]] = {}
     for reply in answered(model, requests):

@@ -56,7 +56,7 @@ class Invented(ModelConfig, LanguageModel):
             raise NeededError
         return self
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         pass
 
     def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
@@ -107,7 +107,7 @@ def requests(count: int) -> list[Request]:
 
 def ask(model: Invented, folder: str, asked: Sequence[Request]) -> None:
     with SqliteStore(folder).open() as entries:
-        StoredModel(model, Here(), entries, Stopwatch()).answers(asked, "answers", needs_curves=False)
+        StoredModel(model, Here(), entries, Stopwatch()).answers(asked, "answers")
 
 
 def measured(folder: str, known: int, asked: int) -> tuple[float, float]:

@@ -114,11 +114,11 @@ def program(url: str, asked: Sequence[Request], at_once: int, processes: int) ->
     watching = Watching(processes)
     with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries, watching.open():
         model = StoredModel(settings, watching, entries, Stopwatch())
-        model.check(asked, needs_curves=False)
-        model.answers(asked[:1], "begin", needs_curves=False)
+        model.check(asked)
+        model.answers(asked[:1], "begin")
         watching.memory.clear()
         before, start = processor_seconds(), time.perf_counter()
-        table = model.answers(asked[1:], "answers", needs_curves=False).table
+        table = model.answers(asked[1:], "answers").table
         seconds, after = time.perf_counter() - start, processor_seconds()
         if table["outcome"].to_pylist() != ["ok"] * (len(asked) - 1):
             raise RuntimeError("not every request was answered")

@@ -73,14 +73,14 @@ def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tu
     settings = OpenAI(name="stub", model="stub", base_url=url, key_variable=None)
     with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries:
         model = StoredModel(settings, Local(), entries, Stopwatch())
-        model.check(requests, needs_curves=False)
+        model.check(requests)
         server = model._model()._model  # type: ignore[attr-defined]
         server._capabilities = replace(server._capabilities, choices=choices)
         start = time.perf_counter()
         if less:
             table = model.settled(requests, "answers", verdicts, partial(settled, threshold=0.5)).table
         else:
-            table = model.answers(requests, "answers", needs_curves=False).table
+            table = model.answers(requests, "answers").table
         seconds = time.perf_counter() - start
     places = {request.question_id: place for place, request in enumerate(requests)}
     right, replies = (np.zeros((len(requests), len(GRID))) for _ in range(2))

@@ -82,7 +82,7 @@ CURVES = pa.schema(
         pa.field("standard_error", pa.float64(), nullable=False),  # of the sampling alone, for this one question
         pa.field("lower", pa.float64(), nullable=False),  # bounds that are certain: 0 and 1 where nothing is
         pa.field("upper", pa.float64(), nullable=False),
-        pa.field("how", pa.string()),  # bounds | draws | weights: how a point was got; null: as all of the curve
+        pa.field("how", pa.string()),  # bounds | draws: how a point was got; null: as all of the curve
     ]
 )
 """The probability of a right answer by question and temperature, where a model computes more than trials."""
@@ -108,14 +108,10 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 class Answers(NamedTuple):
-    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`.
-
-    ``uncurved`` says why there are no curves where others drew the same answers with them; it is empty otherwise.
-    """
+    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`."""
 
     table: pa.Table
     curves: pa.Table
-    uncurved: str = ""
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:

@@ -45,9 +45,7 @@ def sampling_k100(figures: Figures) -> Iterator[Row]:
 def estimators(figures: Figures) -> Iterator[Row]:
     ways = {
         "10 trials": "sampled_k10",
-        "10 trials, combined": "combined_k10",
         "100 trials": "sampled_k100",
-        "100 trials, combined": "combined_k100",
         f"exact, {figures['nodes']} nodes": "exact",
         f"exact, {figures['few_nodes']} nodes": "exact_few",
         f"exact, {figures['nodes']} nodes or a standard error of {figures['precision']}": "exact_precise",
@@ -81,18 +79,6 @@ def bounds_ratios(figures: Figures) -> Iterator[Row]:
         peers = [f"over_{peer}_{count}" for peer in ("beaver_each", "beaver_one")]
         names = ("error", "error_to_1", "width_to_1")
         yield count, *(", ".join(cell(figures, f"exact_{name}_{peer}", ".2f") for peer in peers) for name in names)
-
-
-def coupling(figures: Figures) -> Iterator[Row]:
-    for name in figures:
-        if found := re.fullmatch(r"((\d+)_wrong_([\d.]+))_first", name):
-            curve, wrong, crossing = found.groups()
-            ends = ", ".join(cell(figures, f"{curve}_{end}", ".2f") for end in ("first", "last"))
-            steps = (
-                f"{cell(figures, f'{curve}_bias_{how}', '.2f')} ± {cell(figures, f'{curve}_spread_{how}', '.2f')}"
-                for how in ("independent", "common")
-            )
-            yield f"{int(wrong):,}", ends, crossing, *(step.replace("-", "−") for step in steps)
 
 
 def passages(figures: Figures) -> Iterator[Row]:
@@ -151,11 +137,6 @@ TABLES = {
     ),
     "bounds_ratios": ResultTable(
         "bounds", ("passes", "error", "error, t ≤ 1", "width of the bounds, t ≤ 1"), bounds_ratios
-    ),
-    "coupling": ResultTable(
-        "coupling",
-        ("wrong tokens", "accuracy at 0.2 and 2", "crosses one half at", "independent", "common"),
-        coupling,
     ),
     "passages": ResultTable(
         "passages",

@@ -17,7 +17,7 @@ from support.by_hand import by_hand
 from support.counted_model import GRADER, CountedModel, answered
 from support.llama_server import LlamaServer
 
-from robust_eval.model.base import INDEPENDENT, Request
+from robust_eval.model.base import Request
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
@@ -124,22 +124,14 @@ def best_server(search: Search, gguf: Path, requests: Sequence[Request]) -> Way:
     return Way(f"llama.cpp, {server.slots} slots", server.complete, server.work, server.running)
 
 
-def tree(
-    model: CountedModel, requests: Sequence[Request], trials: int | None = None, coupling: str = INDEPENDENT
-) -> Texts:
+def tree(model: CountedModel, requests: Sequence[Request], trials: int | None = None) -> Texts:
     """The answer tree, as the program calls it; it also gives the log-probabilities, which no other way does."""
-    asked = [replace(request, trials=trials or request.trials, coupling=coupling) for request in requests]
+    asked = [replace(request, trials=trials or request.trials) for request in requests]
     answers = {
         reply.request.question_id: [completion.text for completion in reply.completions]
         for reply in answered(model.loaded, asked)
     }
     return [answers[request.question_id] for request in requests]
-
-
-def combined(model: CountedModel, questions: Sequence[Question], requests: Sequence[Request]) -> Texts:
-    """The tree with the estimate from all draws together beside the texts."""
-    matchers = {question.id: GRADER.matcher(question) for question in questions}
-    return tree(model, [replace(request, matcher=matchers[request.question_id]) for request in requests])
 
 
 def exact(

@@ -118,7 +118,7 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
     config, model = models.judging(config), models.measured
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
     requests = sampler.requests([question], config.judge, config.seed)
-    graded = config.judge.grade([question], model.answers(requests, "answers", needs_curves=False).table)
+    graded = config.judge.grade([question], model.answers(requests, "answers").table)
     graded = config.aggregator.aggregate([question], graded)
     metric = next((each for each in config.metric.values() if isinstance(each, AnswerAgreement)), AnswerAgreement())
 
@@ -233,12 +233,12 @@ def _show_temperatures(config: Config, question: Question, model: StoredModel) -
     sweep = TemperatureSweep(max_new_tokens=own.max_new_tokens, selection="none", prompts=own.prompts)
     judge = config.judge
     metric = FactualRobustness()
-    requests = [replace(each, matcher=None) for each in sweep.requests([question], judge, config.seed)]
+    requests = sweep.requests([question], judge, config.seed)
     asked = greedy_requests(
         [question], sweep.prompts, sweep.max_new_tokens, config.seed, metric.top_logprobs, judge.first_line
     )
-    greedy = model.answers(asked, "greedy answer", needs_curves=False).table
-    sampled = model.answers(requests, "answers by temperature", needs_curves=False).table
+    greedy = model.answers(asked, "greedy answer").table
+    sampled = model.answers(requests, "answers by temperature").table
     baseline, graded = judge.grade([question], greedy), judge.grade([question], sampled)
     shown = titled(f"Right at rising temperature, {sweep.trials} trials each")
     for name in ("t", "right", "share", "95 % interval"):

@@ -24,7 +24,7 @@ class Waves(Protocol):
 class Workplace(Protocol):
     """Where a model answers: a :class:`robust_eval.model.base.LanguageModel`, or several of them elsewhere."""
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; of a model that is loaded elsewhere, UserError may come with its first answers instead."""
 
     def temperatures(self, wanted: float) -> Temperatures:

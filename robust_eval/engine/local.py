@@ -80,8 +80,8 @@ class Here:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
-        self._model.check(requests, curves)
+    def check(self, requests: Sequence[Request]) -> None:
+        self._model.check(requests)
 
     def temperatures(self, wanted: float) -> Temperatures:
         return self._model.temperatures(wanted)

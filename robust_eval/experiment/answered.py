@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, SCHEMA, Answers
+from robust_eval.answer import SCHEMA, Answers
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten
 
@@ -46,9 +46,7 @@ def joined(parts: Sequence[Answered], order: Sequence[Question]) -> Answered:
         return whole.take(pc.sort_indices(pc.index_in(whole["question_id"], value_set=ids)))  # which is stable
 
     def answers(found: Sequence[Answers]) -> Answers:
-        uncurved = next((each.uncurved for each in found if each.uncurved), "")
-        curves = CURVES.empty_table() if uncurved else table(each.curves for each in found)
-        return Answers(table(each.table for each in found), curves, uncurved)
+        return Answers(table(each.table for each in found), table(each.curves for each in found))
 
     return Answered(
         Rewritten(

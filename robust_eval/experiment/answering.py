@@ -124,7 +124,7 @@ class Asked:
         requests = self.greedy_requests(questions)
         if not requests:
             return SCHEMA.empty_table()
-        table = self.model.answers(requests, f"{self.greedy} answers", needs_curves=False).table
+        table = self.model.answers(requests, f"{self.greedy} answers").table
         return table if self.takes.greedy else most_frequent(table, self.judge.grade(questions, table))
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
@@ -144,14 +144,7 @@ class Asked:
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of a sampler for the selected questions."""
-        requests = self.samplers[sampler].requests(questions, self.judge, self.seed)
-        if sampler in self.undecided:  # no curve can be told from trials that stop early
-            return [replace(request, matcher=None) for request in requests]
-        return requests
-
-    def needs_curves(self, sampler: str) -> bool:
-        """Return whether a sampler needs accuracy curves beside answers."""
-        return self.samplers[sampler].estimator != "trials"
+        return self.samplers[sampler].requests(questions, self.judge, self.seed)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select the questions that every sampler keeps."""
@@ -190,7 +183,7 @@ class Asked:
         stage, following = self.stage(sampler), self._following(sampler, questions, baseline)
         if following is not None:
             return following.answers(stage)
-        return self.model.answers(requests, stage, self.needs_curves(sampler))
+        return self.model.answers(requests, stage)
 
     def _following(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
@@ -222,7 +215,7 @@ class Asked:
         elif sampler in self.undecided:
             missing = self.model.unsettled(requests, self._verdicts(questions), self._settled(sampler))
         else:
-            missing = self.model.missing(requests, self.needs_curves(sampler))
+            missing = self.model.missing(requests)
         return len(requests), missing
 
     def _settled(self, sampler: str) -> Settled:

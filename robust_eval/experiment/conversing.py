@@ -54,7 +54,7 @@ class Conversing:
             came = SCHEMA.empty_table()
             for turn in range(1, self.sampler.turns + 1):
                 requests = self._requests(turn, temperature, came)
-                if lacking := self.model.missing(requests, needs_curves=False):
+                if lacking := self.model.missing(requests):
                     later = [each for each in planned if turn_of(each) > turn]
                     missing += [*lacking, *(replace(each, temperatures=(temperature,)) for each in later)]
                     break
@@ -66,5 +66,5 @@ class Conversing:
 
     def _with(self, came: pa.Table, requests: Sequence[Request], stage: str) -> pa.Table:
         """Return the answers that came, and those to the requests of the next turn."""
-        table = self.model.answers(requests, stage, needs_curves=False).table
+        table = self.model.answers(requests, stage).table
         return pa.concat_tables([came, turns_of(table, self.sampler.trials)])

@@ -36,8 +36,6 @@ class Stage:
     model: StoredModel
     requests: int
     missing: Sequence[Request]
-    curves: bool
-    """Whether accuracy curves are needed."""
     at_most: bool
     """Whether there may be fewer requests: they follow from answers that are not there yet."""
     undecided: bool | None = None
@@ -102,7 +100,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             rewriter = config.rewriter.within(writer.temperatures)
             questions = rewriter.rewrite(questions, writer.closed(), config.seed).questions
         except NotStoredError as lacking:
-            stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, False, uncertain))
+            stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
         kept = candidates = collection.candidates(collection.asked(questions))
         baseline = graded = None
@@ -112,7 +110,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             kept = collection.select(candidates, graded)
         except NotStoredError as lacking:
             if baseline is None:
-                stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, False, uncertain))
+                stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
                 verdicts += [each for question in candidates for each in judge.grader.expected(question, 1)]
             else:
                 verdicts += lacking.missing
@@ -124,8 +122,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
                 continue
             at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
-            curves = collection.needs_curves(name)
-            stages.append(Stage(collection.stage(name), model, number, missing, curves, at_most, undecided))
+            stages.append(Stage(collection.stage(name), model, number, missing, at_most, undecided))
             if judge.grader.asks:
                 verdicts += _verdicts_on(collection, name, kept, missing, graded)
             if name in comparing:
@@ -217,7 +214,7 @@ def check(stages: Sequence[Stage]) -> None:
     """Raise UserError where a model behind a server cannot answer what it will be asked, and say what would work."""
     for model in {id(stage.model): stage.model for stage in stages}.values():
         own = [stage for stage in stages if stage.model is model]
-        model.check([request for stage in own for request in stage.missing], any(stage.curves for stage in own))
+        model.check([request for stage in own for request in stage.missing])
 
 
 def in_words(stages: Sequence[Stage]) -> str:

@@ -37,8 +37,7 @@ def score(
 
     def measured(sampler: str) -> Measured:
         sampled, graded = answered.answers[sampler], answered.graded[sampler]
-        estimator = conditions[sampler].estimator
-        return Measured(baseline, graded, sampled.curves, estimator, sampled.uncurved, undecided.get(sampler))
+        return Measured(baseline, graded, sampled.curves, conditions[sampler].estimator, undecided.get(sampler))
 
     read = {name: sampler for name, sampler in read.items() if kept and sampler in answered.answers}
     scores = {name: config.metric[name].score(kept, measured(sampler), config.seed) for name, sampler in read.items()}

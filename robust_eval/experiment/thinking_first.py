@@ -26,19 +26,19 @@ class ThinkingFirst:
         """Ask for the thoughts, and then for the answers, as far as they are not stored; the answers are ordered by
         question, thought and temperature.
         """
-        found = self.model.answers(self._requests(f"{stage}, thoughts"), stage, needs_curves=False)
+        found = self.model.answers(self._requests(f"{stage}, thoughts"), stage)
         return found._replace(table=in_order(self.questions, found.table))
 
     def missing(self) -> list[Request]:
         """Return what may still be asked for at most: all answers, where a thought is not stored."""
         thoughts = self.sampler.trace_requests(self.questions, self.seed)
-        if lacking := self.model.missing(thoughts, needs_curves=False):
+        if lacking := self.model.missing(thoughts):
             planned = self.sampler.requests(self.questions, self.judge, self.seed)
             return [*lacking, *planned[len(thoughts) :]]
-        return self.model.missing(self._requests(""), needs_curves=False)
+        return self.model.missing(self._requests(""))
 
     def _requests(self, stage: str) -> list[Request]:
         """Return the requests for the answers; asks for the thoughts behind which they come."""
         thoughts = self.sampler.trace_requests(self.questions, self.seed)
-        traces = self.model.answers(thoughts, stage, needs_curves=False).table if thoughts else SCHEMA.empty_table()
+        traces = self.model.answers(thoughts, stage).table if thoughts else SCHEMA.empty_table()
         return self.sampler.answer_requests(self.questions, traces, self.judge, self.seed)

@@ -6,12 +6,9 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun
-from robust_eval.model.base import INDEPENDENT
 
-_ALIKE = ("temperatures", "trials", "coupling", "estimator", "selection", "min_confidence", "max_questions", "rewrites")
+_ALIKE = ("temperatures", "trials", "selection", "min_confidence", "max_questions", "rewrites")
 """Settings of samplers: the grid, k, the selection."""
-_BEFORE = {"coupling": INDEPENDENT}
-"""What settings were before there was a name for them."""
 
 
 def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
@@ -44,8 +41,7 @@ def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name:
     """Raise UserError where settings of a candidate, called ``name``, differ that must agree with the baseline's."""
     one = baseline.run.settings
     for setting in sorted({*_compared(one), *_compared(other)}):
-        before = _BEFORE.get(setting.rpartition(".")[2])
-        if one.get(setting, before) != other.get(setting, before):
+        if one.get(setting) != other.get(setting):
             raise UserError(
                 f"{name} cannot be gated by {baseline.name}: {setting} is {_said(other, setting)} and was "
                 f"{_said(one, setting)}; measure both alike"

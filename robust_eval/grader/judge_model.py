@@ -253,7 +253,7 @@ class JudgeModel(Grader):
             return {}
         by_key = {_key(reply): reply for reply in replies}
         requests = {f"verdict {key}": (key, self.request(reply, **variant)) for key, reply in by_key.items()}
-        table = self._model.answers([request for _, request in requests.values()], stage, needs_curves=False).table
+        table = self._model.answers([request for _, request in requests.values()], stage).table
         votes: dict[str, list[bool | None]] = {key: [] for key in by_key}
         for name, trial, text, outcome in rows(table, "question_id", "trial", "text", "outcome"):
             key = requests[name][0]

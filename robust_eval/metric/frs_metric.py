@@ -18,7 +18,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.correction import add_corrected_curve
 from robust_eval.metric.correlation import kendall, pearson
 from robust_eval.metric.crossing import crossings
-from robust_eval.metric.estimate import UNDEFINED, Estimate
+from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import point
 from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
@@ -132,7 +132,7 @@ class FactualRobustness:
         temperatures = answers.temperatures
         known = greedy_verdicts(ids, measured.baseline) != 0
         estimates = {name: each.of(known) for name, each in self._estimates(ids, measured, answers).items()}
-        headline, *others = estimates
+        headline = next(iter(estimates))
         breaking = estimates[headline].breaking
         entropy = np.where(known, self.initial_entropy(ids, measured.baseline), np.nan)
         scores = self._scores(entropy, estimates[headline])
@@ -164,14 +164,11 @@ class FactualRobustness:
             "breaking_temperature": breaking,
             **{score_column(d): values for d, values in scores.items()},
         }
-        for name in others:
-            columns |= self._add_other(result, name, estimates[name], entropy, temperatures, groups, seed)
-            if name == "offgrid":
-                for end in ("lower", "upper"):
-                    bound = curve_column(ids, measured.curves, temperatures, end)
-                    result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
-        if measured.uncurved:
-            self._add_uncurved(result, measured.uncurved, temperatures)
+        if "offgrid" in estimates:
+            columns |= self._add_offgrid(result, estimates["offgrid"], entropy, groups)
+            for end in ("lower", "upper"):
+                bound = curve_column(ids, measured.curves, temperatures, end)
+                result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
         result.tables["frs"] = pa.table(columns)
         if undecided is None:
             result.tables["frs_accuracy"] = accuracy_table(ids, answers)
@@ -183,34 +180,18 @@ class FactualRobustness:
             result.presentation.left_out = [UNDECIDED]
         return result
 
-    def _add_other(
-        self,
-        result: Score,
-        name: str,
-        found: Breaks,
-        entropy: Floats,
-        temperatures: Floats,
-        groups: Sequence[str] | None,
-        seed: int,
+    def _add_offgrid(
+        self, result: Score, found: Breaks, entropy: Floats, groups: Sequence[str] | None
     ) -> dict[str, Floats]:
-        """Add the figures of another way of telling where facts break; return its columns of the table of questions."""
+        """Add the figures of breaking temperatures off the grid; return their columns of the table of questions."""
         for d, values in self._scores(entropy, found).items():
-            result.add_share(f"frs.{name}.d{d:g}", values, groups)
-        mean, median = (f"frs.{name}.breaking_temperature.{figure}" for figure in ("mean_broken", "median"))
+            result.add_share(f"frs.offgrid.d{d:g}", values, groups)
+        mean, median = (f"frs.offgrid.breaking_temperature.{figure}" for figure in ("mean_broken", "median"))
         result.add_mean(mean, _broken(found.breaking), groups, (0.0, found.last))
         result.values[median] = _median(found.breaking)
         result.of_questions[median] = _defined(found.breaking)
-        column = f"breaking_temperature_{name}"
-        if name != "offgrid":
-            result.add_curve(f"accuracy_{name}", found.accuracy, temperatures, groups, SHARE)
+        column = "breaking_temperature_offgrid"
         return {column: found.breaking, **{f"{column}_{end}": value for end, value in found.interval.items()}}
-
-    def _add_uncurved(self, result: Score, reason: str, temperatures: Floats) -> None:
-        """Add the figures by all draws together as undefined, for a ``reason``."""
-        names = [f"d{d:g}" for d in self.d] + ["breaking_temperature.mean_broken", "breaking_temperature.median"]
-        result.reasons = {f"frs.combined.{name}": reason for name in names}
-        result.values |= dict.fromkeys(result.reasons, UNDEFINED)
-        result.curves["accuracy_combined"] = {float(t): UNDEFINED for t in temperatures}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """See :class:`robust_eval.metric.score.Metric`: the accuracies, and what hangs on breaking temperatures by the
@@ -245,25 +226,17 @@ class FactualRobustness:
         return found
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
-        """Return where the facts break by every way of telling, the headline's first."""
+        """Return where the facts break on the grid, and off it where the answers came with curves."""
         temperatures = answers.temperatures
-
-        def on_grid(accuracy: Floats) -> Breaks:
-            breaking = breaking_temperature(accuracy, temperatures, self.threshold, self.estimator)
-            return Breaks(accuracy, breaking, float(temperatures[-1]), {})
-
-        trials = on_grid(answers.accuracy)
+        breaking = breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
+        on_grid = Breaks(answers.accuracy, breaking, float(temperatures[-1]), {})
         if measured.curves.num_rows == 0:
-            return {"trials": trials}
+            return {"trials": on_grid}
         told = np.clip(curve_column(ids, measured.curves, temperatures, "accuracy"), 0, 1)
-        if measured.estimator == "exact":
-            crossed = crossings(ids, measured.curves, self.threshold)
-            last = pc.max(measured.curves["temperature"]).as_py()
-            interval = {end: crossed[end] for end in ("low", "high")}
-            return {"exact": trials, "offgrid": Breaks(told, crossed["value"], last, interval)}
-        if measured.estimator == "combined":
-            return {"combined": on_grid(told), "trials": trials}
-        return {"trials": trials, "combined": on_grid(told)}
+        crossed = crossings(ids, measured.curves, self.threshold)
+        last = pc.max(measured.curves["temperature"]).as_py()
+        interval = {end: crossed[end] for end in ("low", "high")}
+        return {"exact": on_grid, "offgrid": Breaks(told, crossed["value"], last, interval)}
 
     def _scores(self, entropy: Floats, estimated: Breaks) -> dict[float, Floats]:
         """FRS of every question for each d."""

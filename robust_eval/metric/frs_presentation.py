@@ -96,23 +96,6 @@ ENTROPY = Figure("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
 """Of a question: the entropy of its greedy answer."""
 
 
-def _by_estimate(name: str, words: str) -> tuple[Figure, ...]:
-    """Declare the figures of a way of telling where a fact breaks that is not the headline's."""
-    temperature = f"frs.{name}.breaking_temperature"
-    return (
-        Figure(f"frs.{name}.d{{}}", f"mean FRS, d = {{}}, {words}", limits=SHARE, more_is_better=True, shown=RUN),
-        Figure(
-            f"{temperature}.median", f"median breaking temperature, {words}", more_is_better=True, shown=RUN, mean=False
-        ),
-        Figure(
-            f"{temperature}.mean_broken",
-            f"mean breaking temperature, broken facts, {words}",
-            more_is_better=True,
-            shown=DETAIL,
-        ),
-    )
-
-
 FIGURES = (
     Figure(
         "frs",
@@ -124,9 +107,20 @@ FIGURES = (
         mean=False,
     ),  # the questions have values of each d under its own name
     FRS,
-    *_by_estimate("combined", "all draws combined"),
-    *_by_estimate("trials", "by trials"),
-    *_by_estimate("offgrid", "off the grid"),
+    Figure("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", limits=SHARE, more_is_better=True, shown=RUN),
+    Figure(
+        "frs.offgrid.breaking_temperature.median",
+        "median breaking temperature, off the grid",
+        more_is_better=True,
+        shown=RUN,
+        mean=False,
+    ),
+    Figure(
+        "frs.offgrid.breaking_temperature.mean_broken",
+        "mean breaking temperature, broken facts, off the grid",
+        more_is_better=True,
+        shown=DETAIL,
+    ),
     UNBROKEN,
     SURVIVAL,
     ACCURACY,

@@ -161,17 +161,15 @@ class Measured:
     """What there is to score.
 
     ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
-    model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says what the
-    headline is read off: the weights of the right answers (``trials``, ``exact``) or the curves (``combined``).
-    ``uncurved`` is why there are no curves where there might be (:class:`robust_eval.answer.Answers`). ``undecided``
-    says how far a sampler asked that asked no more than breaking temperatures need; None: all answers are there.
+    model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says how the
+    accuracy is estimated: ``trials`` or ``exact``. ``undecided`` says how far a sampler asked that asked no more than
+    breaking temperatures need; None: all answers are there.
     """
 
     baseline: pa.Table
     graded: pa.Table
     curves: pa.Table = field(default_factory=CURVES.empty_table)
     estimator: str = "trials"
-    uncurved: str = ""
     undecided: Undecided | None = None
 
 

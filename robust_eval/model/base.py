@@ -16,9 +16,6 @@ from robust_eval.prompt.prompt import Prompt
 Floats = NDArray[np.float64]
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
-INDEPENDENT, COMMON = "independent", "common"
-COUPLINGS = INDEPENDENT, COMMON
-"""Of the random numbers of a trial at different temperatures (docs/methods.md, §1)."""
 
 
 class Choices(Protocol):
@@ -112,15 +109,13 @@ class Request:
     least_logprobs: int = 0
     """How many of them are needed; a model that gives fewer cannot be asked."""
     matcher: Matcher | None = None
-    """Tells which answers are right; with it comes an accuracy curve, of which the draws are only one part."""
+    """Tells which answers are right, where they are enumerated or end once they are right."""
     whole: bool = True
     """False: an answer ends as soon as it is right whatever follows."""
     enumeration: Enumeration | None = None
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True
     """An answer is the first line of what the model writes; False: all of it, as for a list."""
-    coupling: str = INDEPENDENT
-    """Whether answers at different temperatures have random numbers of their own, or a trial's in COMMON."""
     known: frozenset[tuple[float, int]] = frozenset()
     """Temperature and trial of answers that are there already. A model may give them again."""
     first_trial: int = 0
@@ -185,13 +180,13 @@ class Completion:
     trial: int
     text: str
     weight: float
-    token_ids: list[int] | None
-    token_logprobs: list[float] | None
-    sampling_logprobs: list[float] | None
-    top_logprobs: list[list[float]] | None
-    answer_tokens: int | None
-    finish_reason: str | None
-    prompt_tokens: int | None
+    token_ids: list[int] | None = None
+    token_logprobs: list[float] | None = None
+    sampling_logprobs: list[float] | None = None
+    top_logprobs: list[list[float]] | None = None
+    answer_tokens: int | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
     completion_tokens: int | None = None
     outcome: str | None = None
     reasoning: str | None = None
@@ -203,11 +198,10 @@ class Completion:
 
 @dataclass(frozen=True)
 class Curve:
-    """The probability of a right answer at each of T temperatures, estimated with more than a count of right draws.
+    """The probability of a right answer at each of T temperatures, of enumerated answers.
 
     ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
-    how it was got, where they may be got in several ways: by ``bounds``, by ``draws`` at its temperature, or by the
-    ``weights`` of draws at a higher one.
+    how it was got, where they may be got in several ways: by ``bounds``, or by ``draws`` at its temperature.
     """
 
     temperatures: Floats
@@ -221,7 +215,7 @@ class Curve:
 class Reply(NamedTuple):
     """What came of a request: everything, or answers as they are there, a ``share`` of those that were asked for.
 
-    There is a curve if it brought a matcher that the model can use.
+    Enumerated answers come with a curve.
     """
 
     request: Request
@@ -245,30 +239,31 @@ class LanguageModel(Protocol):
     its ``name`` stands.
     """
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
-        """Raise UserError where the model cannot answer these requests, with accuracy ``curves`` where they are needed.
+    def check(self, requests: Sequence[Request]) -> None:
+        """Raise UserError where the model cannot answer these requests.
 
         The message says what would work. It is called before anything is asked. By default everything is refused that
         needs log-probabilities.
         """
-        refuse_coupling(self.description()["name"], requests)
         if any(request.thought for request in requests):
             raise UserError(
                 f"{self.description()['name']} cannot be told how much to think: sampler=thinking asks models that are "
                 "loaded here, and servers"
             )
-        if curves or any(request.enumeration or request.least_logprobs for request in requests):
+        if any(request.enumeration or request.least_logprobs for request in requests):
             raise UserError(
                 f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "
                 "sampler=perturbation, without metric=frs"
             )
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         """Answer those of the requests whose items are ``missing``, a block of them at a time, in any order.
 
         The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
         another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
-        one block of a :class:`robust_eval.model.config.Division`, ``beside`` is what comes with it.
+        one block of a :class:`robust_eval.model.config.Division`, ``batch_context`` is what comes with it.
         """
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
@@ -300,7 +295,7 @@ class LanguageModel(Protocol):
         """
         return
 
-    def beside(self) -> Any:
+    def batch_context(self) -> Any:
         """Return what others that answer the same requests must be told, see :meth:`complete`; by default nothing."""
         return None
 
@@ -314,11 +309,3 @@ class LanguageModel(Protocol):
 
     def description(self) -> dict[str, Any]:
         """Return what was loaded and the generation settings in effect, flat, for the record of the run."""
-
-
-def refuse_coupling(name: str, requests: Sequence[Request]) -> None:
-    """Raise UserError where a model, called ``name``, would have to draw with random numbers that it is given."""
-    if any(request.coupling != INDEPENDENT for request in requests):
-        raise UserError(
-            f"sampler.coupling=common needs a model that is loaded here, and {name} draws by itself: leave it out"
-        )

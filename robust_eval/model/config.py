@@ -14,12 +14,12 @@ PROMPT_STYLES = ("plain", "chat")
 class Division(NamedTuple):
     """Requests in blocks, each of which can be answered by itself, on another machine, with the same numbers.
 
-    ``beside`` is what the numbers of a block depend on besides its own requests: something small, which
+    ``batch_context`` is what the numbers of a block depend on besides its own requests: something small, which
     LanguageModel.complete is given with each.
     """
 
     blocks: list[list[Request]]
-    beside: Any
+    batch_context: Any
 
 
 class ModelConfig(Protocol):

@@ -2,28 +2,42 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from robust_eval.model.base import Floats
 
+Token = TypeVar("Token")
 NEGLIGIBLE = 1e-4
 """The weight below which answers do not get a row of their own."""
 
 
 @dataclass(frozen=True)
-class Weighted:
+class AnswerMass:
     """Answers that are right, or wrong, together; ``weight`` (T,) is the probability of all of them."""
 
     right: bool
     weight: Floats
 
 
-Some = TypeVar("Some", bound=Weighted)
+@dataclass(frozen=True)
+class EnumeratedAnswers(AnswerMass, Generic[Token]):
+    """All answers that begin alike and are right (or wrong) after one token more.
+
+    ``tokens`` are those of the likeliest, which stands for all of them, ``logprobs`` (tokens, T) their
+    log-probabilities.
+    """
+
+    tokens: tuple[Token, ...]
+    finish_reason: str
+    logprobs: Floats
 
 
-def balanced(answers: Sequence[Some], accuracy: Floats) -> list[Some]:
+Mass = TypeVar("Mass", bound=AnswerMass)
+
+
+def normalize_to_accuracy(answers: Sequence[Mass], accuracy: Floats) -> list[Mass]:
     """Return the answers with weights that add up to ``accuracy`` (T,) where they are right, and to the rest elsewhere.
 
     What is negligible at some temperature counts there with the most probable answer that is right, or wrong, as it is.

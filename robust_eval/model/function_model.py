@@ -62,9 +62,9 @@ class FunctionCalls(LanguageModel):
         self._config = config
         self._said = False
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Refuse what needs log-probabilities, and several temperatures where the function takes none."""
-        super().check(requests, curves)
+        super().check(requests)
         self._check_parameters()
         if self._config.takes_temperature:
             return
@@ -93,7 +93,9 @@ class FunctionCalls(LanguageModel):
                 f"the function {self._config.name} must take a list of prompts, and may take a temperature: {problem}"
             ) from problem
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: object = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: object = None
+    ) -> Iterator[list[Reply]]:
         """Ask the function, with so many prompts in each call that it may answer them together."""
         block: list[Request] = []
         for request in requests:
@@ -142,13 +144,6 @@ def _completion(request: Request, temperature: float, trial: int, text: str) -> 
         trial=trial,
         text=text.split("\n", 1)[0].rstrip() if request.first_line else text,
         weight=1 / request.trials,
-        token_ids=None,
-        token_logprobs=None,
-        sampling_logprobs=None,
-        top_logprobs=None,
-        answer_tokens=None,
-        finish_reason=None,
-        prompt_tokens=None,
     )
 
 

@@ -20,7 +20,6 @@ from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import PAPER_N, taken
-from robust_eval.model.base import INDEPENDENT
 from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
@@ -54,7 +53,7 @@ LONGEST = (TEXT, 200, 100, 50)
 CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
 """Where in a page the corrected figures begin and end: labels may come when the run has long finished."""
 SAMPLED = (
-    *("temperatures", "trials", "coupling", "turns", "pressures", "traces", "trace_temperature", "budgets", "answers"),
+    *("temperatures", "trials", "turns", "pressures", "traces", "trace_temperature", "budgets", "answers"),
     *("nodes", "rewrites", "orders", "forms"),
 )
 """Settings of samplers that a page names, where they are not what a reader takes them to be."""
@@ -185,7 +184,7 @@ def _setup(result: Result) -> dict[str, str]:
     }
     for sampler in samplers:
         for name in SAMPLED:
-            if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN, INDEPENDENT):
+            if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN):
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
     return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}

@@ -91,7 +91,7 @@ class Llm:
         lacking = list(questions)
         for attempt in range(self.attempts):
             requests = [self._request(question, attempt, seed) for question in lacking]
-            answers = model.answers(requests, f"rewrites, attempt {attempt + 1}", needs_curves=False).table
+            answers = model.answers(requests, f"rewrites, attempt {attempt + 1}").table
             replies.append(answers)
             items = _items({question.id: question for question in lacking}, answers)
             sentences.learn(text for item in items for text in (item.question.text, item.text))

@@ -101,7 +101,7 @@ class Conditions(Protocol):
 
     @property
     def estimator(self) -> str:
-        """How the accuracy is estimated: trials | combined | exact."""
+        """How the accuracy is estimated: trials | exact."""
 
     @property
     def arranges(self) -> bool:

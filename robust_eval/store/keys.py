@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from robust_eval.model.base import INDEPENDENT, Choices, Item, Matcher, Request
+from robust_eval.model.base import Choices, Item, Matcher, Request
 from robust_eval.model.calls import FURTHER_DRAWS
 
 EXACT = 2
@@ -37,7 +37,6 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "top_logprobs": request.top_logprobs,
             "judge": judge and judge.identity,
             **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
-            **({} if request.coupling == INDEPENDENT else {"coupling": request.coupling}),
             **({} if request.thought is None else {"thought": asdict(request.thought)}),
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
             **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),
@@ -47,11 +46,9 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     )
 
 
-def curve_key(answers: bytes, request: Request) -> bytes:
-    """Return the key of the accuracy curve of a request whose answers have the key ``answers``."""
-    judge = judge_of(request)
-    asked = [answers.hex(), judge and judge.identity, request.temperatures, request.trials]
-    return _digest({"curve": asked})
+def curve_key(answers: bytes) -> bytes:
+    """Return the key of the accuracy curve of enumerated answers that have the key ``answers``."""
+    return _digest({"curve": answers.hex()})
 
 
 def description_key(identity: Mapping[str, Any]) -> bytes:

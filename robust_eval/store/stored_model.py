@@ -18,18 +18,10 @@ from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
 from robust_eval.store.base import Entries
 from robust_eval.store.compact_tables import Tables
-from robust_eval.store.keys import answers_keys, curve_key, description_key, judge_of
+from robust_eval.store.keys import answers_keys, curve_key, description_key
 from robust_eval.store.waves import Settled, Waves
 
 log = logging.getLogger(__name__)
-
-
-UNCURVED = "not computed: drawn for another run"
-"""In place of a figure from all draws together, where the answers are in the store and the estimate is not."""
-_WHY_UNCURVED = (
-    "no estimate from all draws together: it is made while answers are drawn, and these were drawn for another run, "
-    "with other trials, temperatures or accepted answers; sampler.estimator=combined has them drawn anew"
-)
 
 
 class NotStoredError(Exception):
@@ -46,15 +38,12 @@ class NotStoredError(Exception):
 class _Found(NamedTuple):
     """What is stored of some requests, by item: ``complete`` answers, ``some`` of the answers, and ``curves``.
 
-    ``lacking`` are the items without a curve that could have one, ``wanting`` those that the model has to be asked, and
-    ``missing`` the requests for these.
+    ``missing`` are the requests that the model has to be asked.
     """
 
     complete: Tables[Item]
     some: dict[Item, pa.Table]
     curves: Tables[Item]
-    lacking: set[Item]
-    wanting: set[Item]
     missing: list[Request]
 
 
@@ -94,9 +83,9 @@ class StoredModel:
         model._planned, model._served = self._planned, self._served
         return model
 
-    def missing(self, requests: Sequence[Request], needs_curves: bool) -> list[Request]:
+    def missing(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests that the model would be asked, each with the answers to it that are stored already."""
-        return self._find(requests, answers_keys(self.identity, requests), needs_curves).missing
+        return self._find(requests, answers_keys(self.identity, requests)).missing
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return which temperatures the model takes; ``wanted`` is the highest that matters.
@@ -115,27 +104,26 @@ class StoredModel:
             known = Temperatures() if self._closed else self._model().temperatures(wanted)
         return known
 
-    def check(self, requests: Sequence[Request], needs_curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Raise UserError where a model behind a server cannot answer all of these requests."""
         if requests and self.config.remote:
-            self._model().check(requests, needs_curves)
+            self._model().check(requests)
 
-    def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Answers:
+    def answers(self, requests: Sequence[Request], stage: str) -> Answers:
         """Return the answers to all requests, in their order. Each is stored as soon as it comes.
 
-        A curve that is not stored is asked for only with ``needs_curves``: it depends on what counts as right, and
-        answers do not. Raises NotStoredError where the model is closed and would have to be asked.
+        Raises NotStoredError where the model is closed and would have to be asked.
         """
         keys = answers_keys(self.identity, requests)
         with self._entries.asking(keys.values()):
-            complete, some, curves, lacking, wanting, missing = self._find(requests, keys, needs_curves)
+            complete, some, curves, missing = self._find(requests, keys)
             if missing and self._closed:
                 raise NotStoredError(stage, len(requests), missing)
-            self._count(len(requests), len(wanting), stage)
-            if wanting:
-                model = self._ready(missing, needs_curves)
+            self._count(len(requests), len(missing), stage)
+            if missing:
+                model = self._ready(missing)
                 asked = [knowing(request, some.get(request.item)) for request in requests]
-                for block in model.answers(asked, wanting, stage):
+                for block in model.answers(asked, {request.item for request in missing}, stage):
                     self._served.take(block)
                     came = {}
                     for request, answers, curve, _, packed in joined(block):
@@ -147,17 +135,13 @@ class StoredModel:
                             some[item] = table
                         else:
                             complete[item] = whole
-                        if judge_of(request) is not None and (curve is not None or item not in curves):
+                        if request.enumeration is not None:
                             curves[item] = curve = CURVES.empty_table() if curve is None else curve
-                            came[curve_key(keys[item], request)] = to_bytes(curve)
+                            came[curve_key(keys[item])] = to_bytes(curve)
                     self._entries.put(came)
                 self._describe()
-        uncurved = ""
-        if lacking - wanting and not self.config.remote:  # a server gives none to any run
-            log.warning("%s: %s", stage, _WHY_UNCURVED)
-            curves, uncurved = Tables(CURVES), UNCURVED
         items = [request.item for request in requests]
-        return Answers(complete.together(items), curves.together(item for item in items if item in curves), uncurved)
+        return Answers(complete.together(items), curves.together(item for item in items if item in curves))
 
     def settled(
         self,
@@ -185,7 +169,7 @@ class StoredModel:
                 raise NotStoredError(stage, len(requests), waves.at_most())
             self._count(len(requests), len(due), stage)
             if due:
-                model = self._ready(due, False)
+                model = self._ready(due)
                 for block in model.in_waves(due, waves, stage, len(requests)):
                     finish()
                     self._served.take(block)
@@ -238,11 +222,11 @@ class StoredModel:
         if asked < requests:
             log.info("%s: the answers to %d of %d prompts are in the store", stage, requests - asked, requests)
 
-    def _ready(self, requests: Sequence[Request], needs_curves: bool) -> Workplace:
+    def _ready(self, requests: Sequence[Request]) -> Workplace:
         """Return the model, which can answer these requests, once the run has begun."""
         self._served.refuse_another()
         model = self._model()
-        model.check(requests, needs_curves)
+        model.check(requests)
         self._begin()
         return model
 
@@ -266,24 +250,24 @@ class StoredModel:
                 self._loaded.keep_in(self._entries)
         return self._loaded
 
-    def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
+    def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Found:
         """Look the requests up in the store, once for a plan and the run that follows."""
-        name = (bytes([needs_curves]), *(_wanted(keys[request.item], request) for request in requests))
+        name = tuple(_wanted(keys[request.item], request) for request in requests)
         if name in self._planned:
             return self._planned[name] if self._closed else self._planned.pop(name)
-        found = self._look_up(requests, keys, needs_curves)
+        found = self._look_up(requests, keys)
         if self._closed and not found.missing:
             self._planned[name] = found
         return found
 
-    def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes], needs_curves: bool) -> _Found:
+    def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Found:
         """Read what is stored. Errors of a service and impossible log-probabilities are asked again."""
         complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
         some = {}
-        with_curve = {curve_key(keys[r.item], r): r for r in requests if judge_of(r) is not None}
+        with_curve = {curve_key(keys[r.item]): r.item for r in requests if r.enumeration is not None}
         for key, value in self._entries.get(list(with_curve)):
-            curves[with_curve[key].item] = from_bytes(value, CURVES)
-        lacking = {request.item for request in with_curve.values()} - curves.names()
+            curves[with_curve[key]] = from_bytes(value, CURVES)
+        lacking = set(with_curve.values()) - curves.names()
         asked = {keys[request.item]: request for request in requests}
         for key, value in self._entries.get(list(asked)):
             request, table = asked[key], self._usable(value, asked[key])
@@ -291,13 +275,12 @@ class StoredModel:
             whole = None if failed else chosen(table, request)
             if whole is not None:
                 complete[request.item] = whole
-            if whole is None or (needs_curves and request.item in lacking):
+            if whole is None or request.item in lacking:
                 some[request.item] = table
-        wanting = (keys.keys() - complete.names()) | (lacking if needs_curves else set())
-        missing = [r for r in requests if r.item in wanting]
+        missing = [r for r in requests if r.item in lacking or r.item not in complete]
         if self.config.remote:  # one that is loaded here answers all of a request anew
             missing = [knowing(request, some.get(request.item)) for request in missing]
-        return _Found(complete, some, curves, lacking, wanting, missing)
+        return _Found(complete, some, curves, missing)
 
     def _usable(self, value: bytes, request: Request) -> pa.Table:
         """Return the stored answers to a request without those that are asked for again."""
@@ -312,8 +295,8 @@ class StoredModel:
 
 def _wanted(key: bytes, request: Request) -> bytes:
     """Return what tells which of the answers under a key a request wants, and for whom."""
-    rest = (request.item, request.least_logprobs, request.form)
-    return curve_key(key, request) + repr(rest).encode()
+    rest = (request.item, request.temperatures, request.trials, request.least_logprobs, request.form)
+    return key + repr(rest).encode()
 
 
 class _Served:

@@ -41,13 +41,15 @@ class ScriptedModel(ModelConfig, LanguageModel):
             raise UserError(self.unusable)
         return self
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         pass
 
     def description(self) -> dict[str, Any]:
         return {"name": self.name, "loaded": "here"}
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         for block in self.divide([request for request in requests if request.item in missing]).blocks:
             names = [request.question_id for request in block]
             with open(self.log, "a") as file:

@@ -49,4 +49,4 @@ def stored_model(entries: object, url: str) -> StoredModel:
 
 def stored(entries: object, url: str, requests: Sequence[Request]) -> Answers:
     """The answers out of the store, or asked for."""
-    return stored_model(entries, url).answers(requests, "test", needs_curves=True)
+    return stored_model(entries, url).answers(requests, "test")

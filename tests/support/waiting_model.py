@@ -27,10 +27,12 @@ class Waiting(Transformers):
 class WaitingModel(TransformersModel):
     answered = 0
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         folder = Path(self.config.waiting)
         if self.answered == 1:
             (folder / str(os.getpid())).touch()
             wait_for(folder / "go")
         self.answered += 1
-        yield from super().complete(requests, missing, beside)
+        yield from super().complete(requests, missing, batch_context)

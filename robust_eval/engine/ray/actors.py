@@ -48,15 +48,13 @@ class Actors:
             raise UserError("model.batch=true is for engine=local: one process sends all files")
         self._keeper: Any = None
         self._actors = 0
-        self._curves = False
         self._description: dict[str, Any] = {"name": config.name}
         self._said: set[str] = set()
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Check a server here; leave the check of a local model to the actors, which have it."""
-        self._curves = curves
         if self._server is not None:
-            self._server.check(requests, curves)
+            self._server.check(requests)
 
     def temperatures(self, wanted: float) -> Temperatures:
         """See LanguageModel; all, of a model that the actors load."""
@@ -86,7 +84,7 @@ class Actors:
         while blocks:
             before = len(blocks)
             try:
-                yield from self._attempt(blocks, size, division.beside)
+                yield from self._attempt(blocks, size, division.batch_context)
             except RayError as problem:  # of no block in particular
                 idle = 0 if len(blocks) < before else idle + 1
                 reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
@@ -105,12 +103,12 @@ class Actors:
             log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
             yield arrived(lost)
 
-    def _attempt(self, blocks: Blocks, size: int, beside: Any) -> Iterator[list[Arrived]]:
+    def _attempt(self, blocks: Blocks, size: int, batch_context: Any) -> Iterator[list[Arrived]]:
         """Yield what comes of all blocks that are left, each of which is tried once. UserError for what a person can
         mend.
         """
         fatal: str | None = None
-        for outcome in self._outcomes(blocks.grouped(size), beside):
+        for outcome in self._outcomes(blocks.grouped(size), batch_context):
             yield blocks.take(outcome)
             fatal = fatal or outcome.fatal
             if fatal is not None and self._server is None:
@@ -145,14 +143,14 @@ class Actors:
             self._keeper = started.remote(self._config)
         size = self._engine.block_size
         blocks = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
-        return Division(blocks, self._server.beside())
+        return Division(blocks, self._server.batch_context())
 
-    def _outcomes(self, groups: list[list[Block]], beside: Any) -> Iterator[Outcome]:
+    def _outcomes(self, groups: list[list[Block]], batch_context: Any) -> Iterator[Outcome]:
         """Yield what comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""
         engine = self._engine
         actors = min(engine.room(), len(groups))
         self._actors = max(self._actors, actors)
-        arguments = (self._config, beside, self._curves, engine.num_cpus, self._keeper)
+        arguments = (self._config, batch_context, engine.num_cpus, self._keeper)
         asked = [pickle.dumps(group) for group in groups]
         for came in streamed(Worker, arguments, asked, actors, engine.num_cpus, engine.num_gpus):
             outcome: Outcome = pickle.loads(came)

@@ -57,11 +57,10 @@ class Worker:
     ``keeper`` has the gate to a server that all actors ask; None where each has the model itself.
     """
 
-    def __init__(self, config: ModelConfig, beside: Any, curves: bool, threads: int, keeper: Any) -> None:
+    def __init__(self, config: ModelConfig, batch_context: Any, threads: int, keeper: Any) -> None:
         self._config = config
         self._keeper = keeper
-        self._beside = beside
-        self._curves = curves
+        self._batch_context = batch_context
         self._threads = threads
         self._model: LanguageModel | None = None
 
@@ -92,8 +91,8 @@ class Worker:
         if self._model is None:
             self._model = self._load()
         if self._keeper is None:
-            self._model.check(block.requests, self._curves)
-        for replies in self._model.complete(block.requests, block.missing, self._beside):
+            self._model.check(block.requests)
+        for replies in self._model.complete(block.requests, block.missing, self._batch_context):
             for came in arrived(replies):
                 curve = None if came.curve is None else to_bytes(came.curve)
                 yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)

@@ -5,7 +5,7 @@ share goes through the model once, each question's own tokens once, and then, le
 the answers to many questions once, whatever the number of trials. One row of logits serves all temperatures.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -14,17 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robust_eval.model.base import COMMON, Curve, Floats, Request
+from robust_eval.model.base import Floats, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.combined import CombinedEstimates
-from robust_eval.model.local.common_draw import CommonNumbers
-from robust_eval.model.local.draw import LEVELS, Drawn, Independent, Picks, answer_uniforms, draw
+from robust_eval.model.local.draw import LEVELS, Drawn, answer_uniforms, draw
 from robust_eval.model.local.output_head import rows_at_once
-from robust_eval.model.local.tempered import offsets_of, tempered_masses
-from robust_eval.model.local.token_outcomes import Kinds
+from robust_eval.model.local.token_outcomes import next_kinds
 from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.local.vocabulary import Vocabulary
-from robust_eval.model.token_texts import Ids, Mask
+from robust_eval.model.token_texts import Ids
 
 FINISH_REASONS = ("length", "stop", "closed")
 LENGTH, STOP, CLOSED = range(3)
@@ -68,7 +65,6 @@ class Paths:
     sampling_logprobs: NDArray[np.float32]
     top_logprobs: NDArray[np.float32] | None
     finish: NDArray[np.int8]
-    curve: Curve | None = None
 
     def finish_reason(self, row: int) -> str:
         """Say why an answer ends: stop, length, or closed (it is right whatever follows)."""
@@ -89,7 +85,8 @@ def sample_answers(
     conditions = [(request, *condition) for request in requests for condition in request.wanted]
     temperature = np.array([t for _, t, _ in conditions])
     limit = np.array([r.max_new_tokens for r, _, _ in conditions])
-    reading = _Reading(requests, vocabulary)
+    tracker = _PrefixTracker(requests, vocabulary)
+    uniforms = _uniforms(conditions, width)
 
     count = len(conditions)
     tokens = np.zeros((count, width), dtype=np.int64)
@@ -104,7 +101,6 @@ def sample_answers(
     size = len(vocabulary.ends)
     level = prefixes.roots(prompts)
     at_once = rows_at_once(size, level.device)
-    picks = _picks(conditions, width, size, level.device)
     for step in range(width):
         grown: list[tuple[Ids, Ids, Ids, Ids]] = []
         nodes = 0
@@ -113,24 +109,22 @@ def sample_answers(
             here = (node >= first) & (node < first + len(raw))
             own, row = alive[here], node[here] - first
             logits = generation.penalized(raw, occurred[first : first + len(raw)])
-            drawn = draw(logits, row, temperature[own], picks(step, own), generation)
-            seen = _seen(raw, logits, row, drawn, min(top, size), reading.visit(first, len(raw), step), generation)
-            tokens[own, step] = seen.tokens
-            token_logprobs[own, step] = seen.token_logprobs
-            sampling_logprobs[own, step] = seen.sampling_logprobs
-            top_logprobs[own, step, : seen.top_logprobs.shape[-1]] = seen.top_logprobs[row]
+            drawn = draw(logits, row, temperature[own], to_device(uniforms[own, step], level.device), generation)
+            result = _level_result(raw, row, drawn, min(top, size))
+            tokens[own, step] = result.tokens
+            token_logprobs[own, step] = result.token_logprobs
+            sampling_logprobs[own, step] = result.sampling_logprobs
+            top_logprobs[own, step, : result.top_logprobs.shape[-1]] = result.top_logprobs[row]
             lengths[own] = step + 1
 
-            reading.count(seen, own, row)
-            distinct, some, which = np.unique(row * size + seen.tokens, return_index=True, return_inverse=True)
+            distinct, which = np.unique((first + row) * size + result.tokens, return_inverse=True)
             parents, continuations = np.divmod(distinct, size)
-            ended = reading.ended(parents, continuations)[which]
+            ended = tracker.ended(parents, continuations)[which]
             finish[own] = ended
             goes_on = (ended == LENGTH) & (lengths[own] < limit[own])
             continued, place = np.unique(which[goes_on], return_inverse=True)
             parents, continuations = parents[continued], continuations[continued]
-            reading.descend(parents, continuations, seen, some[continued])
-            grown.append((own[goes_on], nodes + place, first + parents, continuations))
+            grown.append((own[goes_on], nodes + place, parents, continuations))
             nodes += len(parents)
         if nodes == 0:
             break
@@ -138,134 +132,79 @@ def sample_answers(
         if generation.repetition_penalty != 1.0:
             pairs = zip(parents.tolist(), continuations.tolist(), strict=True)
             occurred = [occurred[parent] + [token] for parent, token in pairs]
-        reading.go_on()
+        tracker.descend(parents, continuations)
         level = prefixes.children(parents, continuations)
 
-    columns = tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, finish
-    return _by_request(requests, [reading.curve(index) for index in range(len(requests))], *columns)
+    return _by_request(requests, tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, finish)
 
 
-class _Wanted(NamedTuple):
-    """Of which of the rows visited the probabilities of which tokens are wanted, at which temperatures."""
-
-    rows: Ids
-    sets: list[tuple[Ids, Ids]]
-    temperatures: Sequence[float]
-
-
-class _Seen(NamedTuple):
-    """What the device has computed of a draws and n prefixes, as arrays.
-
-    ``top_logprobs`` is (n, k); ``log_total`` and ``shares`` are the masses that were wanted, ``offsets`` (a,) and
-    ``possible`` (a, T) those of :func:`offsets_of`.
-    """
+class _LevelResult(NamedTuple):
+    """Arrays that the device computed of a draws and n prefixes; ``top_logprobs`` is (n, k)."""
 
     tokens: Ids
     token_logprobs: Floats
     sampling_logprobs: Floats
     top_logprobs: Floats
-    log_total: Floats
-    shares: Floats
-    offsets: Floats
-    possible: Mask | None
 
 
-def _seen(
-    raw: Tensor, logits: Tensor, row: Ids, drawn: Drawn, top: int, wanted: _Wanted, generation: Generation
-) -> _Seen:
-    """Return what was drawn after rows of logits, ``raw`` and penalised, and what is wanted of them.
+def _level_result(raw: Tensor, row: Ids, drawn: Drawn, top: int) -> _LevelResult:
+    """Return the draws (a,) after the rows (a,) of ``raw`` logits, with the ``top`` log-probabilities of each row.
 
     All of it is computed before the device is waited for, once.
     """
     rows = to_device(row, raw.device)
     normaliser = raw.logsumexp(dim=-1)
     likeliest = raw.topk(top, dim=-1).values - normaliser[:, None] if top else raw[:, :0]
-    columns = [drawn.tokens, raw[rows, drawn.tokens] - normaliser[rows], drawn.logprobs.float(), likeliest]
-    visited = logits[to_device(wanted.rows, raw.device)]
-    masses = tempered_masses(visited, wanted.temperatures, wanted.sets, generation)
-    columns += [masses.log_total, masses.shares]
-    if wanted.temperatures:
-        columns += offsets_of(logits, rows, drawn.tokens, wanted.temperatures, generation)
-    tokens, token_logprobs, sampled, largest, log_total, shares, *rest = fetched(*columns)
-    offsets = rest[0] if rest else np.empty(0)
-    possible = rest[1] > 0 if len(rest) > 1 else None
-    return _Seen(tokens.astype(np.int64), token_logprobs, sampled, largest, log_total, shares, offsets, possible)
+    columns = drawn.tokens, raw[rows, drawn.tokens] - normaliser[rows], drawn.logprobs.float(), likeliest
+    tokens, token_logprobs, sampled, largest = fetched(*columns)
+    return _LevelResult(tokens.astype(np.int64), token_logprobs, sampled, largest)
 
 
-class _Reading:
-    """Follows the text of the prefixes, where something depends on it: stop strings, and which answers are right."""
+class _PrefixTracker:
+    """Follows the text of the prefixes where the end of an answer depends on it: stop strings, and requests whose
+    answers end once they are right.
+    """
 
     def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
-        self._requests = requests
+        self._matchers = [None if request.whole else request.matcher for request in requests]
         self._vocabulary = vocabulary
-        self._estimates = CombinedEstimates(requests, vocabulary)
-        self._reads = bool(vocabulary.stop) or bool(self._estimates)
+        self._reads = bool(vocabulary.stop) or any(matcher is not None for matcher in self._matchers)
         self._question = np.arange(len(requests))
         self._texts = [b""] * len(requests)
-        self._begins = 0
-        self._kinds: list[Kinds | None] = []
-        self._following: list[tuple[int, bytes]] = []
 
-    def visit(self, begins: int, rows: int, step: int) -> _Wanted:
-        """Read some prefixes of the level, ``rows`` from ``begins`` on, and return what is wanted of them."""
-        self._begins = begins
-        if not self._estimates:
-            return _Wanted(np.empty(0, dtype=np.intp), [], ())
-        questions, texts = self._question[begins : begins + rows], self._texts[begins : begins + rows]
-        lasts = [step == self._requests[question].max_new_tokens - 1 for question in questions]
-        self._kinds = [self._estimates.kinds(*of) for of in zip(questions, texts, lasts, strict=True)]
-        return _Wanted(*self._estimates.visit(begins, self._kinds, lasts), self._estimates.temperatures)
-
-    def count(self, seen: _Seen, draws: Ids, rows: Ids) -> None:
-        """Count what ends rightly after the prefixes visited; ``rows`` (a,) is where the draws ``draws`` (a,) are."""
-        if self._estimates:
-            self._estimates.count(seen.log_total, seen.shares, draws, rows)
-
-    def ended(self, rows: Ids, tokens: Ids) -> NDArray[np.int8]:
+    def ended(self, prefixes: Ids, tokens: Ids) -> NDArray[np.int8]:
         """Return (m,) why an answer ends with these tokens after these prefixes; LENGTH where it does not."""
         ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
-        for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)) if self._reads else ():
-            text = self._texts[self._begins + row] + self._vocabulary.texts.raw[token]
-            kinds = self._kinds[row] if self._estimates else None
-            whole = self._requests[self._question[self._begins + row]].whole
+        closed: dict[int, Ids] = {}
+        for place, (prefix, token) in enumerate(self._pairs(prefixes, tokens)):
+            before, matcher = self._texts[prefix], self._matchers[self._question[prefix]]
+            text = before + self._vocabulary.texts.raw[token]
             if any(stop in text for stop in self._vocabulary.stop):
                 ended[place] = STOP
-            elif not whole and kinds is not None and token in kinds.closed:
-                ended[place] = CLOSED
+            elif matcher is not None:
+                if prefix not in closed:
+                    closed[prefix] = next_kinds(matcher, self._vocabulary, before, last=True).closed
+                if token in closed[prefix]:
+                    ended[place] = CLOSED
         return ended
 
-    def descend(self, rows: Ids, tokens: Ids, seen: _Seen, draws: Ids) -> None:
-        """Add prefixes of the next level: ``tokens`` (m,) after the rows (m,) that were visited, as drawn by some of
-        the ``draws`` (m,) that were seen.
-        """
-        if not self._reads:
-            return
-        if self._estimates:
-            possible = None if seen.possible is None else seen.possible[draws]
-            self._estimates.descend(rows, tokens, seen.offsets[draws], possible)
-        raw = self._vocabulary.texts.raw
-        for row, token in zip(self._begins + rows, tokens, strict=True):
-            self._following.append((self._question[row], self._texts[row] + raw[token]))
-
-    def go_on(self) -> None:
-        """Make the next level, whose prefixes are complete, the level."""
+    def descend(self, parents: Ids, tokens: Ids) -> None:
+        """Make the prefixes with ``tokens`` (m,) after ``parents`` (m,) of this level the level."""
         if self._reads:
-            self._question = np.array([question for question, _ in self._following])
-            self._texts = [text for _, text in self._following]
-            self._following = []
-        if self._estimates:
-            self._estimates.go_on()
+            raw = self._vocabulary.texts.raw
+            self._texts = [self._texts[parent] + raw[token] for parent, token in self._pairs(parents, tokens)]
+            self._question = self._question[parents]
 
-    def curve(self, question: int) -> Curve | None:
-        """Return what a request's draws say of the probability of a right answer."""
-        return self._estimates.curve(question)
+    def _pairs(self, prefixes: Ids, tokens: Ids) -> Iterable[tuple[int, int]]:
+        """Return prefixes with their next tokens; none where no text is read."""
+        return zip(prefixes.tolist(), tokens.tolist(), strict=True) if self._reads else ()
 
 
-def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *columns: NDArray[Any]) -> list[Paths]:
+def _by_request(requests: Sequence[Request], *columns: NDArray[Any]) -> list[Paths]:
     """Return the answers of a block, in the order of :class:`Paths`' fields, parted into those to each request."""
     bounds = np.cumsum([0, *(request.answers for request in requests)])
     paths = []
-    for request, curve, start, stop in zip(requests, curves, bounds[:-1], bounds[1:], strict=True):
+    for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):
         wanted = request.wanted
         ids, length, logprobs, sampled, largest, finish = (column[start:stop] for column in columns)
         paths.append(
@@ -278,21 +217,9 @@ def _by_request(requests: Sequence[Request], curves: Sequence[Curve | None], *co
                 sampling_logprobs=sampled,
                 top_logprobs=largest[..., : request.top_logprobs] if request.top_logprobs else None,
                 finish=finish,
-                curve=curve,
             )
         )
     return paths
-
-
-def _picks(
-    conditions: Sequence[tuple[Request, float, int]], width: int, vocabulary: int, device: torch.device
-) -> Callable[[int, Ids], Picks]:
-    """Return what picks the tokens at a step of some answers (a,)."""
-    if conditions and conditions[0][0].coupling == COMMON:
-        answers = [(request, trial) for request, _, trial in conditions]
-        return CommonNumbers(answers, width, vocabulary, device).at
-    uniforms = _uniforms(conditions, width)
-    return lambda step, own: Independent(to_device(uniforms[own, step], device))
 
 
 def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ blocks are large (16 questions were answered 7 % faster than with 4)."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class BatchContext:
     """What the numbers of a block depend on besides its own requests: a summary of all that are asked together."""
 
     shared: list[int]
@@ -31,7 +31,7 @@ class Beside:
     """The most that one of their answers has."""
 
     @classmethod
-    def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "Beside":
+    def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "BatchContext":
         """Return the summary of requests, at least one, with their prompts' ids."""
         prompts = sorted((ids for ids, _ in encoded), key=len)
         shorter = [prompt for prompt in prompts if len(prompt) < len(prompts[-1])]
@@ -41,13 +41,6 @@ class Beside:
             max(request.answers for _, request in encoded),
             max(request.max_new_tokens for _, request in encoded),
         )
-
-
-def _common_prefix(sequences: Sequence[list[int]]) -> list[int]:
-    """Return the longest beginning that all sequences share: that of the first and the last in lexical order."""
-    first, last = min(sequences), max(sequences)
-    differ = (index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
-    return first[: next(differ, len(first))]
 
 
 def in_order(encoded: Sequence[tuple[list[int], Request]]) -> list[tuple[list[int], Request]]:
@@ -76,7 +69,7 @@ def _kind(request: Request) -> tuple[Any, ...]:
     """Return what requests must share to be answered together."""
     enumeration = request.enumeration
     enumerated = (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
-    return request.first_line, request.coupling, enumerated
+    return request.first_line, enumerated
 
 
 def growing_blocks(

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 
 from robust_eval.model.base import Curve, Request
+from robust_eval.model.enumerated import EnumeratedAnswers
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
-from robust_eval.model.local.exact_tree import Answers, Enumerated
+from robust_eval.model.local.exact_tree import Enumerated
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
 from robust_eval.model.local.transfers import to_device
 from robust_eval.model.local.vocabulary import Vocabulary
@@ -37,7 +38,7 @@ def enumerate_choices(
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
         others = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))
         shares = all_shares[row, : len(choices)]
-        answers: list[Answers] = []
+        answers: list[EnumeratedAnswers[int]] = []
         correct = request.enumeration.choices.correct  # type: ignore[union-attr]
         for index, ids in enumerate([*choices, others]):
             share = shares[index] if index < len(choices) else np.maximum(1 - shares.sum(axis=0), 0)
@@ -45,7 +46,7 @@ def enumerate_choices(
             logprobs = tempered_logprobs(
                 logits, np.array([row]), np.array([token]), log_total, temperatures, generation
             )
-            answers.append(Answers(index == correct, share, (int(token),), "length", logprobs))
+            answers.append(EnumeratedAnswers(index == correct, share, (int(token),), "length", logprobs))
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
         exact = np.zeros(len(temperatures))
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)

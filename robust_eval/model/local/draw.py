@@ -8,8 +8,7 @@ answers than in one flat cumulative distribution over the vocabulary.
 
 import hashlib
 import struct
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,14 +41,9 @@ def answer_uniforms(
     """
     bits = struct.unpack("<Q", struct.pack("<d", temperature))[0]
     counter = np.array([0, 0, trial, bits], dtype=np.uint64)
-    stream = np.random.Philox(key=stream_key(seed, question_id, rewrite), counter=counter)
-    return np.random.Generator(stream).random((tokens, LEVELS))
-
-
-def stream_key(seed: int, question_id: str, rewrite: int, *purpose: str) -> NDArray[np.uint64]:
-    """Return the key (2,) of the random numbers of a question, or of those for another ``purpose``."""
-    name = "\0".join([str(seed), question_id, str(rewrite), *purpose]).encode()
-    return np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
+    name = "\0".join([str(seed), question_id, str(rewrite)]).encode()
+    key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter)).random((tokens, LEVELS))
 
 
 class Drawn(NamedTuple):
@@ -59,45 +53,10 @@ class Drawn(NamedTuple):
     logprobs: Tensor
 
 
-class Picked(NamedTuple):
-    """Tokens (a,) and their weights (a,) in float64."""
-
-    tokens: Tensor
-    weights: Tensor
-
-
-class Picks(Protocol):
-    """Picks the tokens of some answers by their weights, with random numbers of its own."""
-
-    def pick(self, weights: Tensor, sums: Tensor, row: Tensor, answers: Tensor) -> Picked:
-        """Pick a token with probability ∝ weight for each of a answers, never one of weight 0.
-
-        ``weights`` (p, blocks, BLOCK) are those of p vocabularies, filled up with zeros, and ``sums`` (p, blocks) add
-        up each block; ``row`` (a,) is the vocabulary of each of the ``answers`` (a,).
-        """
-
-
-@dataclass(frozen=True)
-class Independent:
-    """Picks each token with the ``uniforms`` (answers, LEVELS) of its own answer: block, part, place."""
-
-    uniforms: Tensor
-
-    def pick(self, weights: Tensor, sums: Tensor, row: Tensor, answers: Tensor) -> Picked:
-        """See :class:`Picks`."""
-        uniforms = self.uniforms[answers]
-        block = _pick(sums[row], uniforms[:, 0])
-        inside = weights[row, block].view(-1, PART, PART).double()
-        part = _pick(inside.sum(dim=-1), uniforms[:, 1])
-        leaf = inside[torch.arange(len(row), device=row.device), part]
-        place = _pick(leaf, uniforms[:, 2])
-        return Picked(block * BLOCK + part * PART + place, leaf.gather(1, place[:, None]).squeeze(1))
-
-
-def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generation: Generation | None = None) -> Drawn:
-    """Draw one token for each of a answers.
-
-    Nothing here waits for the device; common random numbers do, where they pick tokens.
+def draw(
+    logits: Tensor, node: Ids, temperature: Floats, uniforms: Tensor, generation: Generation | None = None
+) -> Drawn:
+    """Draw one token for each of a answers. Nothing here waits for the device.
 
     Parameters
     ----------
@@ -106,8 +65,8 @@ def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generatio
     node, temperature
         (a,) and (a,): the row that an answer continues, and its temperature (0: the most probable token, the first of
         equals). Equal (node, temperature) pairs are evaluated once.
-    picks
-        Picks the tokens with random numbers of the answers, on the device of the logits.
+    uniforms
+        (a, LEVELS) the random numbers of the answers, on the device of the logits.
     generation
         Truncation; None or its default draws from the whole vocabulary.
 
@@ -144,10 +103,23 @@ def draw(logits: Tensor, node: Ids, temperature: Floats, picks: Picks, generatio
         weights = _in_blocks(scaled.exp_())
         sums = weights.sum(dim=-1, dtype=torch.float64)
         row = to_device(pair[own] - start, device)
-        picked = picks.pick(weights, sums, row, answers)
-        tokens[answers] = picked.tokens
-        logprobs[answers] = picked.weights.log() - sums.sum(dim=-1)[row].log()
+        tokens[answers], weight = _pick_tokens(weights, sums, row, uniforms[answers])
+        logprobs[answers] = weight.log() - sums.sum(dim=-1)[row].log()
     return Drawn(tokens, logprobs)
+
+
+def _pick_tokens(weights: Tensor, sums: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tokens (a,), each picked with probability ∝ weight and never one of weight 0, and their weights (a,).
+
+    ``weights`` (p, blocks, BLOCK) are those of p vocabularies, filled up with zeros, and ``sums`` (p, blocks) add up
+    each block; ``row`` (a,) is the vocabulary of each answer, ``uniforms`` (a, LEVELS) its numbers.
+    """
+    block = _pick(sums[row], uniforms[:, 0])
+    inside = weights[row, block].view(-1, PART, PART).double()
+    part = _pick(inside.sum(dim=-1), uniforms[:, 1])
+    leaf = inside[torch.arange(len(row), device=row.device), part]
+    place = _pick(leaf, uniforms[:, 2])
+    return block * BLOCK + part * PART + place, leaf.gather(1, place[:, None]).squeeze(1)
 
 
 def _in_blocks(weights: Tensor) -> Tensor:

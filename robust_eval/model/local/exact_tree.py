@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from robust_eval.model.base import Curve, Floats, Request
-from robust_eval.model.enumerated import Weighted, balanced
+from robust_eval.model.enumerated import EnumeratedAnswers, normalize_to_accuracy
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.draw import answer_uniforms
@@ -52,7 +52,7 @@ has exp(−t) of it: the hotter, the more is left to prefixes of which hardly an
 
 
 @dataclass
-class Level:
+class TreeLevel:
     """The n prefixes of one length in the tree of one question, with figures at T temperatures.
 
     ``parents`` (n,) are rows of the level before; ``tokens`` and ``texts`` are what the prefixes consist of, ``paths``
@@ -73,7 +73,7 @@ class Level:
     chance: Floats
 
     @classmethod
-    def root(cls, temperatures: int) -> "Level":
+    def root(cls, temperatures: int) -> "TreeLevel":
         """Return the prefix of no tokens."""
         ones, zeros, one = np.ones((1, temperatures)), np.zeros((1, temperatures)), np.ones(1)
         path = np.zeros((1, 0, temperatures))
@@ -84,23 +84,10 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Answers(Weighted):
-    """All answers that begin with the same prefix and are right (or wrong) after one token more.
-
-    ``tokens`` are those of the likeliest, which stands for all of them, ``logprobs`` (tokens, T) their
-    log-probabilities.
-    """
-
-    tokens: tuple[int, ...]
-    finish_reason: str
-    logprobs: Floats
-
-
-@dataclass(frozen=True)
 class Enumerated:
     """The enumerated answers to one prompt, at the temperatures of its request's enumeration."""
 
-    answers: list[Answers]
+    answers: list[EnumeratedAnswers[int]]
     curve: Curve
 
 
@@ -232,9 +219,9 @@ class _Tree:
         self._budgets = [*level_budgets(int(part * request.enumeration.nodes), self.depth - 1), 0]
         uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, 0.0, 0, request.max_new_tokens)
         self._uniforms = uniforms[:, 0]  # of the greedy answer, which needs none
-        self.level = Level.root(len(self.temperatures))
+        self.level = TreeLevel.root(len(self.temperatures))
         self._levels = [self.level]
-        self._answers: list[Answers] = []
+        self._answers: list[EnumeratedAnswers[int]] = []
         self._lower, self._wrong = np.zeros((2, len(self.temperatures)))
 
     def read(self, step: int) -> None:
@@ -291,7 +278,7 @@ class _Tree:
         begun = np.array([_holds(self.kinds[row].begun, token) for row, token in zip(rows, tokens, strict=True)], bool)
         weight = before.weight[rows] * np.exp(steps) / kept.probability[:, None]
         raw = self._vocabulary.texts.raw
-        self.level = Level(
+        self.level = TreeLevel(
             parents=rows,
             tokens=[(*before.tokens[row], token) for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
             texts=[before.texts[row] + raw[token] for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
@@ -313,7 +300,7 @@ class _Tree:
             reason = "length" if self.last else "stop" if stops else "closed"
             path = np.vstack([level.paths[row], step])
             mass = self._masses[row, side]
-            self._answers.append(Answers(side != 1, mass, (*level.tokens[row], token), reason, path))
+            self._answers.append(EnumeratedAnswers(side != 1, mass, (*level.tokens[row], token), reason, path))
 
     def result(self) -> Enumerated:
         """Return the accuracy at every temperature, with its standard error and bounds, and the answers behind it."""
@@ -325,7 +312,7 @@ class _Tree:
         lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
         upper = np.maximum(1 - self._wrong, lower)
         curve = Curve(np.array(self.temperatures), root, np.sqrt(variance), lower, upper)
-        return Enumerated(balanced(self._answers, np.clip(root, lower, upper)), curve)
+        return Enumerated(normalize_to_accuracy(self._answers, np.clip(root, lower, upper)), curve)
 
 
 def _holds(ids: Ids, token: int) -> bool:
@@ -334,7 +321,7 @@ def _holds(ids: Ids, token: int) -> bool:
     return place < len(ids) and int(ids[place]) == token
 
 
-def _variance(level: Level) -> Floats:
+def _variance(level: TreeLevel) -> Floats:
     """Return (T,) what thinning one level adds to the variance of the estimate.
 
     That of Poisson sampling with the same probabilities, a little more than that of a systematic sample, and in several

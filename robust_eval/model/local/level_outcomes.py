@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.by_blocks import topk
+from robust_eval.model.local.blockwise_topk import topk
 from robust_eval.model.local.tempered import Masses, offset_logprobs, offsets_of, tempered_masses
 from robust_eval.model.local.token_outcomes import Kinds
 from robust_eval.model.local.transfers import fetched, to_device

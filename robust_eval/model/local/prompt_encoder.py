@@ -1,12 +1,11 @@
 """Prompts as the token ids that a causal language model reads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.model.base import Request
 from robust_eval.model.local.batching import in_order
-from robust_eval.model.local.thinking import Thinking
 from robust_eval.prompt.prompt import Prompt
 
 TODAY = "26 Jul 2024"
@@ -35,7 +34,7 @@ class ChatTemplate:
 class PromptEncoder:
     """Encodes prompts with a tokenizer of transformers, as plain text or (``chat``) by its chat template.
 
-    A model that is ``thinking`` has its reasoning opened.
+    ``opened`` opens the reasoning of a model that thinks, in the text of a conversation.
     """
 
     def __init__(
@@ -43,11 +42,11 @@ class PromptEncoder:
         tokenizer: Any,
         prompt_style: str,
         template: ChatTemplate | None = None,
-        thinking: Thinking | None = None,
+        opened: Callable[[str], str] = str,
     ) -> None:
         self._tokenizer = tokenizer
         self._chat = prompt_style == "chat"
-        self._thinking = thinking
+        self._opened = opened
         template = template or ChatTemplate()
         self._options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True, "date_string": template.date}
         if template.enable_thinking is not None:
@@ -60,8 +59,7 @@ class PromptEncoder:
             text, special = prompt.text(), True
         else:  # the template writes the special tokens itself
             messages = prompt.messages(self._system_role)
-            text = self._tokenizer.apply_chat_template(messages, **self._options)
-            text = text if self._thinking is None else self._thinking.opened(text)
+            text = self._opened(self._tokenizer.apply_chat_template(messages, **self._options))
             special = False
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
 

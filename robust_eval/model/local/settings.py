@@ -6,8 +6,8 @@ from typing import Any
 from robust_eval.model.config import PROMPT_STYLES
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.memory import cuda_is_there
-from robust_eval.model.local.prompt_encoder import ChatTemplate
-from robust_eval.model.local.thinking import Thinking
+from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
+from robust_eval.model.local.thinking import ThoughtFormat
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
@@ -87,8 +87,14 @@ class TransformersSettings:
             return self.dtype
         return "bfloat16" if self.effective_device.startswith("cuda") else "float32"
 
-    def thinking(self, tokenizer: Any) -> Thinking | None:
+    def encoder(self, tokenizer: Any) -> PromptEncoder:
+        """Return what encodes prompts with a tokenizer, the reasoning of a model that thinks opened."""
+        thinking = self.thinking(tokenizer)
+        opened = str if thinking is None else thinking.opened
+        return PromptEncoder(tokenizer, self.prompt_style, self.chat_template, opened)
+
+    def thinking(self, tokenizer: Any) -> ThoughtFormat | None:
         """Return how the model thinks; None where nothing is done about it."""
         if self.thinking_budget is None:
             return None
-        return Thinking(tokenizer, self.thinking_budget, self.chat_template.thinking_end)
+        return ThoughtFormat(tokenizer, self.thinking_budget, self.chat_template.thinking_end)

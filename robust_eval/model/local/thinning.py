@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from robust_eval.model.base import Floats
-from robust_eval.model.local.by_blocks import search, topk
+from robust_eval.model.local.blockwise_topk import search, topk
 from robust_eval.model.token_texts import Ids
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
 from robust_eval.model.config import Division, ModelConfig
-from robust_eval.model.local.batching import Beside, growing_blocks
+from robust_eval.model.local.batching import BatchContext, growing_blocks
 from robust_eval.model.local.embedded import CONVERSION, converted_model, package_folder
 from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
-from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
+from robust_eval.model.local.prompt_encoder import ChatTemplate
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thoughts import Thoughts, alone, by_question
+from robust_eval.model.local.thinking import ThoughtPrompts, alone, by_question
 from robust_eval.model.local.tokenizer_file import tokenizer_file
 from robust_eval.model.workload import Terms
 
@@ -94,14 +94,14 @@ class Transformers(TransformersSettings, ModelConfig):
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
         tokenizer = self._tokenizer()
         if requests[0].thought is None:
-            encode = PromptEncoder(tokenizer, self.prompt_style, self.chat_template, self.thinking(tokenizer))
+            encode = self.encoder(tokenizer)
             encoded = encode.in_order(requests)
         elif alone(requests):
-            encoded = Thoughts(tokenizer, self.chat_template).in_order(requests)
+            encoded = ThoughtPrompts(tokenizer, self.chat_template).in_order(requests)
         else:
             return Division(by_question(requests), None)
         divided = growing_blocks(encoded, self.most_answers_at_once)
-        return Division([[request for _, request in block] for block in divided], Beside.of(encoded))
+        return Division([[request for _, request in block] for block in divided], BatchContext.of(encoded))
 
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer

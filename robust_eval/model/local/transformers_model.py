@@ -12,16 +12,15 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.local.answer_texts import AnswerTexts
 from robust_eval.model.local.answer_tree import Paths, Prefixes, sample_answers
-from robust_eval.model.local.batching import PADDING, Beside, blocks, growing_blocks
+from robust_eval.model.local.batching import PADDING, BatchContext, blocks, growing_blocks
 from robust_eval.model.local.choice_probabilities import enumerate_choices
 from robust_eval.model.local.cpu_linear import use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers
 from robust_eval.model.local.memory import bytes_per_question, free_memory, out_of_memory
 from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
 from robust_eval.model.local.prefix_rows import PrefixRows
-from robust_eval.model.local.prompt_encoder import PromptEncoder
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thoughts import Thoughts, alone, by_question
+from robust_eval.model.local.thinking import ThoughtPrompts, alone, by_question
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ class TransformersModel(LanguageModel):
         self._parameters = model.num_parameters()
         self._linear = use_faster_linear(model)
         self._thinking = config.thinking(tokenizer)
-        self._encode = PromptEncoder(tokenizer, config.prompt_style, config.chat_template, self._thinking)
+        self._encode = config.encoder(tokenizer)
         self.texts = AnswerTexts(model, tokenizer, config.prompt_style, config.stop)
         self._at_once = config.answers_at_once  # less once that was too many
         self._packs: bool | None = None
@@ -67,7 +66,7 @@ class TransformersModel(LanguageModel):
             **{f"generation.{name}": value for name, value in asdict(self.generation).items()},
         }
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds, and
         those with other thoughts than the settings say.
         """
@@ -76,11 +75,11 @@ class TransformersModel(LanguageModel):
                 f"model {self.config.name} thinks as model.thinking_budget says, and sampler=thinking has budgets of "
                 "its own: leave out model.thinking_budget"
             )
-        if self._thinks and (curves or any(request.enumeration for request in requests)):
+        if self._thinks and any(request.enumeration for request in requests):
             raise UserError(
-                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact and "
-                "sampler.estimator=combined need the probabilities of its answers whatever it thinks: choose "
-                "sampler=temperature_sweep, or model.thinking_budget=0"
+                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact needs "
+                "the probabilities of its answers whatever it thinks: choose sampler=temperature_sweep, or "
+                "model.thinking_budget=0"
             )
 
     @property
@@ -88,37 +87,38 @@ class TransformersModel(LanguageModel):
         return self._thinking is not None and self._thinking.budget > 0
 
     def complete(
-        self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None = None
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None = None
     ) -> Iterator[list[Reply]]:
         """Answer the missing requests in blocks of prompts of about the same length."""
         if not requests:
             return
         requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
+        self._check_readable(requests)
         if requests[0].thought is not None:
-            yield from self._of_thoughts(self._readable(requests), missing, beside)
+            yield from self._of_thoughts(requests, missing, batch_context)
         elif self._thinks:
             for request in (request for request in requests if request.item in missing):
                 yield [Reply(request, self._thoughtful(request))]
         else:
-            yield from self._in_blocks(self._encode.in_order(self._readable(requests)), missing, beside)
+            yield from self._in_blocks(self._encode.in_order(requests), missing, batch_context)
 
     def _in_blocks(
         self,
         encoded: list[tuple[list[int], Request]],
         missing: Set[Item],
-        beside: Beside | None,
+        batch_context: BatchContext | None,
         stop: tuple[bytes, ...] = (),
     ) -> Iterator[list[Reply]]:
         """Yield the replies to the missing requests, block by block of prompts in their order; ``stop`` are strings
         that end them besides.
         """
-        divided = [encoded] if beside else growing_blocks(encoded, self.config.most_answers_at_once)
-        beside = beside or Beside.of(encoded)
-        prefixes, packs = self._prefixes_after(beside)
+        divided = [encoded] if batch_context else growing_blocks(encoded, self.config.most_answers_at_once)
+        batch_context = batch_context or BatchContext.of(encoded)
+        prefixes, packs = self._prefixes_after(batch_context)
         self.bytes_per_question = bytes_per_question(
-            self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens
+            self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
         )
-        fit = free_memory(self.model.device) // 2 // (self.bytes_per_question // beside.answers)
+        fit = free_memory(self.model.device) // 2 // (self.bytes_per_question // batch_context.answers)
         for together in divided:
             if not packs:  # which takes prompts of one length together alone
                 together = sorted(together, key=lambda pair: len(pair[0]))
@@ -142,16 +142,16 @@ class TransformersModel(LanguageModel):
         return [thinking.with_thought(answer, thought) for answer, thought in zip(answers, thoughts, strict=True)]
 
     def _of_thoughts(
-        self, requests: Sequence[Request], missing: Set[Item], beside: Beside | None
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None
     ) -> Iterator[list[Reply]]:
         """Yield thoughts alone, of several questions together, or the answers behind thoughts.
 
         Answers about one question are written together, whichever are missing: they share its prompt. No other question
         has a part in it.
         """
-        thoughts = Thoughts(self.tokenizer, self.config.chat_template)
+        thoughts = ThoughtPrompts(self.tokenizer, self.config.chat_template)
         if alone(requests):
-            for replies in self._in_blocks(thoughts.in_order(requests), missing, beside, thoughts.stop):
+            for replies in self._in_blocks(thoughts.in_order(requests), missing, batch_context, thoughts.stop):
                 yield [thoughts.read(reply) for reply in replies]
             return
         for together in by_question(requests):
@@ -163,10 +163,12 @@ class TransformersModel(LanguageModel):
         """Return the reply to each request, in their order; ``stop`` are strings that end them besides."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
-        beside = Beside.of(ascending)
-        prefixes, packs = self._prefixes_after(beside)
-        size = bytes_per_question(self.model, packs, len(beside.longest[-1]), beside.answers, beside.new_tokens)
-        fit = max(1, free_memory(self.model.device) // 2 // (size // beside.answers))
+        batch_context = BatchContext.of(ascending)
+        prefixes, packs = self._prefixes_after(batch_context)
+        size = bytes_per_question(
+            self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
+        )
+        fit = max(1, free_memory(self.model.device) // 2 // (size // batch_context.answers))
         most = self.config.most_answers_at_once
         found: list[Reply] = []
         for block in blocks(ascending, lambda: min(self._at_once or fit, most), PADDING if packs else 0):
@@ -174,28 +176,25 @@ class TransformersModel(LanguageModel):
                 found += replies
         return [found[order.index(place)] for place in range(len(encoded))]
 
-    def _prefixes_after(self, beside: Beside) -> tuple[Prefixes, bool]:
+    def _prefixes_after(self, batch_context: BatchContext) -> tuple[Prefixes, bool]:
         """Return what evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
-        packs = self._can_pack(beside)
-        if self._prefixes is None or self._prefixes[0] != (beside.shared, packs):
+        packs = self._can_pack(batch_context)
+        if self._prefixes is None or self._prefixes[0] != (batch_context.shared, packs):
             kind = PackedPrefixes if packs else PrefixRows
-            self._prefixes = (beside.shared, packs), kind(self.model, beside.shared)
+            self._prefixes = (batch_context.shared, packs), kind(self.model, batch_context.shared)
         return self._prefixes[1], packs
 
-    def _readable(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """Return the requests without their matchers where these cannot read the tokens; UserError where they must."""
-        if not self.config.stop and not any(request.matcher or request.enumeration for request in requests):
-            return requests
+    def _check_readable(self, requests: Sequence[Request]) -> None:
+        """UserError where the texts of tokens are needed and cannot be read."""
+        if not self.config.stop and all(request.whole and not request.enumeration for request in requests):
+            return
         try:
             _ = self.texts.vocabularies[True].texts
         except ValueError as problem:
             if self.config.stop:
                 raise UserError(f"model {self.config.name}: model.stop cannot be used: {problem}") from problem
-            if any(request.enumeration or not request.whole for request in requests):
-                raise UserError(f"model {self.config.name}: {problem}; choose sampler=temperature_sweep") from problem
-            log.warning("model %s: no combined estimate: %s", self.config.name, problem)
-            return [replace(request, matcher=None) for request in requests]
-        return requests
+            instead = "sampler=temperature_sweep" if requests[0].enumeration else "sampler.whole_answers=true"
+            raise UserError(f"model {self.config.name}: {problem}; choose {instead}") from problem
 
     def _replies(
         self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
@@ -230,22 +229,22 @@ class TransformersModel(LanguageModel):
         if enumeration is None:
             drawn = sample_answers(prefixes, asked, prompts, vocabulary, self.generation)
             read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]
-            return [Reply(r, answers, paths.curve) for r, answers, paths in zip(asked, read, drawn, strict=True)]
+            return [Reply(request, answers) for request, answers in zip(asked, read, strict=True)]
         enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
         found = enumerate_block(prefixes, asked, prompts, vocabulary, self.generation)
         read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
         return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
 
-    def _can_pack(self, beside: Beside) -> bool:
+    def _can_pack(self, batch_context: BatchContext) -> bool:
         """Tell whether packed prefixes give this model's own logits at the lengths of these prompts.
 
         A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
         length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
         """
-        length = len(beside.longest[-1]) + beside.new_tokens
+        length = len(batch_context.longest[-1]) + batch_context.new_tokens
         if length > self._checked_length:
-            answered = [[*prompt, *islice(cycle(prompt), beside.new_tokens)] for prompt in beside.longest]
-            self._packs = agrees_with_plain_passes(self.model, beside.shared, answered)
+            answered = [[*prompt, *islice(cycle(prompt), batch_context.new_tokens)] for prompt in batch_context.longest]
+            self._packs = agrees_with_plain_passes(self.model, batch_context.shared, answered)
             self._checked_length = length
             if not self._packs:
                 log.info(

@@ -70,9 +70,11 @@ class BatchedModel(ServedModel):
         """See LanguageModel."""
         self._notes = BatchNotes(memory)
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         """See LanguageModel. Whatever ends this, batches that were sent go on, and the same requests find them."""
-        self._capabilities = beside or self._capabilities
+        self._capabilities = batch_context or self._capabilities
         wanted = self._wanted([request for request in requests if request.item in missing])
         under_way = self._under_way = self._resumed(wanted)
         self._tries: Counter[tuple[str, Condition]] = Counter()

@@ -7,7 +7,8 @@ from itertools import accumulate
 
 from robust_eval.model.base import Completion
 from robust_eval.model.calls import Call
-from robust_eval.model.served.service import Answered, Choice, Token
+from robust_eval.model.served.service import Answered, Choice
+from robust_eval.model.served.token_logprobs import Token
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
 
@@ -80,9 +81,7 @@ def _completion(
         trial=trial,
         text=text,
         weight=1 / call.request.trials,
-        token_ids=None,
         token_logprobs=[token.logprob for token in tokens] if tokens else None,
-        sampling_logprobs=None,
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
         finish_reason="stop" if broken else choice.finish_reason or None,
@@ -104,14 +103,6 @@ def unanswered(call: Call, trial: int, outcome: str) -> Completion:
         trial=trial,
         text="",
         weight=1 / call.request.trials,
-        token_ids=None,
-        token_logprobs=None,
-        sampling_logprobs=None,
-        top_logprobs=None,
-        answer_tokens=None,
-        finish_reason=None,
-        prompt_tokens=None,
-        completion_tokens=None,
         outcome=outcome,
     )
 

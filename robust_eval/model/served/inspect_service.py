@@ -29,11 +29,10 @@ from robust_eval.model.served.service import (
     Answered,
     Choice,
     CountError,
-    Token,
     UnansweredError,
     counted,
-    storable,
 )
+from robust_eval.model.served.token_logprobs import Token, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.printable import printable

@@ -13,26 +13,25 @@ from functools import partial
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures, refuse_coupling
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.admission import EndedError, Gate, OwnGate
-from robust_eval.model.served.asked_draws import Asking
 from robust_eval.model.served.attempts import Attempts
 from robust_eval.model.served.background import Background, awaited
 from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
 from robust_eval.model.served.completions import completions, unanswered
-from robust_eval.model.served.continuation import (
-    ONLY_DRAWS,
+from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
+from robust_eval.model.served.exact.continuation import (
     Ask,
     Continuation,
-    Sending,
-    Settings,
+    LogprobRequest,
+    LogprobSettings,
     find_continuation,
     no_continuation,
 )
-from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
-from robust_eval.model.served.exact_answers import exact_reply, without_answers
+from robust_eval.model.served.exact.exact_answers import exact_reply, without_answers
+from robust_eval.model.served.exact.topk_draws import LogprobClient
 from robust_eval.model.served.patience import Patience
 from robust_eval.model.served.refusals import (
     draws_otherwise,
@@ -86,7 +85,6 @@ class ServedModel(LanguageModel):
         self._answered: set[Item] = set()
         self._failed: set[Item] = set()
         self._continuation: Continuation | None = None
-        self._continues = True
         self._finding = asyncio.Lock()
         self._unknown_ends: list[str] = []
         self._watch: DrawWatch | None = None
@@ -97,7 +95,7 @@ class ServedModel(LanguageModel):
         """What admits the requests: a gate of this process, or one of several processes together."""
         return self._attempts.gate
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; the server is asked what it can do."""
         thoughts = [request.thought for request in requests if request.thought]
         if thoughts and (reason := self.settings.thought_refusal(thoughts)):
@@ -105,12 +103,6 @@ class ServedModel(LanguageModel):
         enumerated = [request for request in requests if request.enumeration]
         if enumerated and (reason := self.settings.exact_refusal()):
             raise UserError(reason)
-        if curves and not all(request.enumeration for request in requests if request.matcher):
-            raise UserError(
-                f"sampler.estimator=combined reads all of the model's probabilities, which {self.settings.server} "
-                "does not give: leave it out"
-            )
-        refuse_coupling(self.settings.server, requests)
         if not all(request.whole for request in requests):
             raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
@@ -135,33 +127,25 @@ class ServedModel(LanguageModel):
         """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
         raises UnansweredError.
         """
-        if self._continuation is None and self._continues and request.matcher is not None:
+        if self._continuation is None and request.matcher is not None:
             found, reason = await find_continuation(
-                self._asking(service, request, patience).ask, self._seen_settings, request.prompt
+                self._logprob_client(service, request, patience).ask, self._logprob_settings, request.prompt
             )
-            if found is None and taken_temperatures(self.settings, self._seen_can).highest > 1:
-                raise UserError(no_continuation(self.settings.server, reason))
             if found is None:
-                self._continues = False
-                log.warning(ONLY_DRAWS, self.settings.server, reason)
-                return None
+                raise UserError(no_continuation(self.settings.server, reason))
             log.info("%s: answers are continued by %s", self.settings.server, found.way)
             self._continuation = found
         return self._continuation
 
     @property
-    def _seen_can(self) -> Capabilities:
-        assert self._capabilities is not None
-        return self._capabilities
-
-    @property
-    def _seen_settings(self) -> Settings:
-        can = self._seen_can
+    def _logprob_settings(self) -> LogprobSettings:
+        can = self._capabilities
+        assert can is not None
         chat, body = self.settings.prompt_style == "chat", truncation(self.settings, can) | extra_body(self.settings)
         shown = (can.top_logprobs, can.whole_vocabulary)
-        return Settings(chat, can.system_role, body, can.limit, *shown, can.greedy)
+        return LogprobSettings(chat, can.system_role, body, can.limit, *shown, can.greedy)
 
-    def _asking(self, service: Service, request: Request, patience: Patience | None = None) -> Asking:
+    def _logprob_client(self, service: Service, request: Request, patience: Patience | None = None) -> LogprobClient:
         """Return how the server is asked for the probabilities of the answers to a request; with ``patience``, before
         the run.
         """
@@ -174,7 +158,7 @@ class ServedModel(LanguageModel):
                 return await patience.answer(once)
             return await self._attempts.until_answered(once, name, time.monotonic())
 
-        async def seen(sending: Sending) -> Answered:
+        async def positions(sending: LogprobRequest) -> Answered:
             once = partial(
                 self._attempts.in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
             )
@@ -186,7 +170,9 @@ class ServedModel(LanguageModel):
 
             return await repeated(once, (request.item, path))
 
-        return Asking(Ask(seen, root), self._seen_settings, partial(request_body, self.settings, can), can.choices)
+        return LogprobClient(
+            Ask(positions, root), self._logprob_settings, partial(request_body, self.settings, can), can.choices
+        )
 
     def temperatures(self, wanted: float) -> Temperatures:
         """Return what the settings say, or else the server."""
@@ -239,14 +225,16 @@ class ServedModel(LanguageModel):
             chat = settings.prompt_style == "chat"
             return await probe(ask, settings.server, chat, temperature, settings.top_logprobs)
 
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
-        """See LanguageModel; ``beside`` is what the server can do, where another process has asked it.
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
+        """See LanguageModel; ``batch_context`` is what the server can do, where another process has asked it.
 
         What is known of a request is not asked again, and each answer comes as it is there.
         Where the run must end (budget, errors, a key that is refused), no request is begun any more, those under way
         are waited for, and UserError says why.
         """
-        self._capabilities = beside or self._capabilities
+        self._capabilities = batch_context or self._capabilities
         yield from self._stream([request for request in requests if request.item in missing])
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
@@ -303,7 +291,7 @@ class ServedModel(LanguageModel):
         """See LanguageModel."""
         self._attempts.gate = gate
 
-    def beside(self) -> Capabilities:
+    def batch_context(self) -> Capabilities:
         """See LanguageModel: what the server can do."""
         return self.capabilities(1.0)
 
@@ -405,7 +393,7 @@ class ServedModel(LanguageModel):
         try:
             async with self._finding:
                 continuation = await self._continuation_of(service, request)
-            reply = await exact_reply(request, self._asking(service, request), continuation)
+            reply = await exact_reply(request, self._logprob_client(service, request), continuation)
         except EndedError:
             return
         except UserError as reason:

@@ -15,7 +15,7 @@ import openai
 
 from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError, tls_context
 from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
-from robust_eval.model.served.seen_tokens import Position, seen_positions
+from robust_eval.model.served.token_logprobs import Position, Token, read_positions, read_tokens, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
 from robust_eval.runtime.printable import printable
@@ -29,14 +29,6 @@ Sent = TypeVar("Sent")
 
 MOST_TOKENS = 2**31 - 1
 """Of one answer: no server has counted more, and no table of answers has room for more."""
-
-
-class Token(NamedTuple):
-    """One generated token: its text, its natural log-probability, and the largest ones at its place."""
-
-    text: bytes
-    logprob: float
-    top: list[float]
 
 
 class Choice(NamedTuple):
@@ -69,8 +61,8 @@ class Answered(NamedTuple):
     served_model: str | None = None
     system_fingerprint: str | None = None
     """The server's ids of the model and of the build that answered; None where it gives none."""
-    seen: Sequence[Sequence[Position]] = ()
-    """Of each choice which tokens were likeliest at each place, where that was asked for (:meth:`Service.ask_seen`)."""
+    positions: Sequence[Sequence[Position]] = ()
+    """Of each choice the likeliest tokens at each place, where they were asked for (:meth:`Service.ask_top_tokens`)."""
 
 
 @dataclass
@@ -140,7 +132,7 @@ class Service:
         """
         return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
 
-    async def ask_seen(self, path: str, asked: Mapping[str, Any]) -> Answered:
+    async def ask_top_tokens(self, path: str, asked: Mapping[str, Any]) -> Answered:
         """Return what comes of a body that is sent to a path, with the tokens that were likeliest at each place; raises
         UnansweredError.
         """
@@ -148,7 +140,7 @@ class Service:
         answered = self._answered(text, path == CHAT)
         try:
             each = _in_order(json.loads(text)["choices"])[: len(answered.choices)]
-            return answered._replace(seen=[seen_positions(choice.get("logprobs")) for choice in each])
+            return answered._replace(positions=[read_positions(choice.get("logprobs")) for choice in each])
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UnansweredError("garbled", "the server sent log-probabilities that cannot be read") from None
 
@@ -377,62 +369,9 @@ def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
     reasoning = next((storable(text) for text in thought if text and isinstance(text, str)), None)
     text = storable(content or refusal or "")
     end, unknown = _end(storable(choice.get("finish_reason") or ""), text, choice.get("error"))
-    return Choice(text, end, bool(refusal), _tokens(choice.get("logprobs")), reasoning, unknown)
+    return Choice(text, end, bool(refusal), read_tokens(choice.get("logprobs")), reasoning, unknown)
 
 
 def _joined(parts: Any) -> str:
     """Return the text of parts of a message, or of the one that is a text itself."""
     return parts if isinstance(parts, str) else "".join(storable(part["text"]) for part in parts or ())
-
-
-def storable(value: Any) -> str:
-    """Return a text that can be stored: half a character, as JSON can spell it, becomes a sign of its own."""
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
-    """Read the format of chat completions, or the older one of plain completions: servers send either for both.
-
-    What is no number and no text is none of a token; whether the numbers can be believed is not asked here.
-    """
-    if not logprobs:
-        return None
-    if logprobs.get("content") is not None:
-        return [
-            Token(
-                _written(entry),
-                _number(entry["logprob"]),
-                _largest([top["logprob"] for top in entry.get("top_logprobs") or ()]),
-            )
-            for entry in logprobs["content"]
-        ]
-    if logprobs.get("tokens") is None:
-        return None
-    texts, chosen = logprobs["tokens"], logprobs["token_logprobs"]
-    tops = logprobs.get("top_logprobs") or [{}] * len(texts)
-    return [
-        Token(storable(text).encode(), _number(logprob), _largest((top or {}).values()))
-        for text, logprob, top in zip(texts, chosen, tops, strict=True)
-    ]
-
-
-def _written(entry: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a token, which may be a part of a character."""
-    said = entry.get("bytes")
-    if said is None:
-        return storable(entry["token"]).encode()
-    if not isinstance(said, list):  # of a number there would be as many bytes
-        raise TypeError(said)
-    return bytes(said)
-
-
-def _largest(logprobs: Any) -> list[float]:
-    return sorted(map(_number, logprobs), reverse=True)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(value)
-    return float(value)

@@ -155,9 +155,8 @@ class Scripted:
         assert wanted == 1.0
         return Temperatures()
 
-    def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Answers:
+    def answers(self, requests: Sequence[Request], stage: str) -> Answers:
         assert stage
-        assert not needs_curves
         self.asked += requests
         table = answer_table(
             {

@@ -23,7 +23,7 @@ SETTINGS: dict[str, object] = {
 }
 SERVER = {"base_url": "https://collector.example/v1", "key_variable": "AWS_SECRET_ACCESS_KEY"}
 NO_PLACES = {
-    *("accents", "ask", "cascade", "categories", "columns", "contains", "correct", "coupling", "d", "device", "drift"),
+    *("accents", "ask", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
     *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
     *("letter", "missing", "name", "orders", "pressures", "prompt_style", "reasoning_effort", "rubric", "scenario"),
     *("selection", "separator", "settings", "sha256", "spelling", "stop", "unbroken"),

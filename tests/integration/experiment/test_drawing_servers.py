@@ -98,7 +98,7 @@ def test_greedy_answers_alone_are_asked_of_a_server_that_gives_one_reply(tmp_pat
 
     with scripted_server(DrawingServer(deterministic=True), honest=False) as scripted:
         model = OpenAI("m", "m", base_url=scripted.url, key_variable=None).load()
-        model.check([Request("q", 0, Prompt("", (), "An animal?"), (0.0,), 1, 8, 1)], curves=False)
+        model.check([Request("q", 0, Prompt("", (), "An animal?"), (0.0,), 1, 8, 1)])
 
 
 @pytest.mark.parametrize("takes_seeds", [True, False])

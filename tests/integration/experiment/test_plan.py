@@ -129,11 +129,11 @@ def test_rewrites_that_are_not_written_yet_are_counted_as_if_all_came(plan: Plan
     [
         (["sampler=[perturbation,exact]", "model.generation.top_k=5"], "computes with all of the distribution"),
         (
-            ["sampler=[perturbation,temperature_sweep]", "sampler.temperature_sweep.estimator=combined"],
-            "reads all of the model's probabilities",
+            ["sampler=[perturbation,temperature_sweep]", "sampler.temperature_sweep.whole_answers=false"],
+            "cannot be asked of a server",
         ),
     ],
-    ids=["exact", "combined"],
+    ids=["exact", "parts of answers"],
 )
 def test_what_the_measured_model_cannot_do_is_said_before_rewrites_are_paid(
     run: Run, proxy: FaultProxy, more: list[str], said: str
@@ -195,7 +195,6 @@ def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
     assert answers("sampler.trials=6") == 36
     assert answers("sampler.trials=5,6") == 30 + 36
     assert answers("sampler.trials=6,5") == 36
-    assert answers("sampler.trials=3", "sampler.estimator=combined") == 18  # the curve is made while answers are drawn
 
 
 def test_what_other_jobs_ask_changes_no_request(plan: Plan):

@@ -2,7 +2,6 @@ import errno
 import json
 import math
 import os
-import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -246,7 +245,6 @@ def left(base: Path) -> list[str]:
         ("model.path={base}/none", "model.path of tiny: there is no folder {base}/none"),
         ("model.path=./none", "model.path of tiny: there is no folder ./none"),
         ("model.path={base}/untold", "model tiny: {base}/untold cannot be loaded"),
-        ("sampler.temperature_sweep.estimator=combined grader=levenshtein", "sampler.estimator=combined cannot tell"),
         ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
         ("tracking.uri=nonsense://x", "tracking: nonsense://x cannot be used"),
     ],
@@ -385,28 +383,6 @@ def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
         assert len(result.kept) == 12
         assert result.summary()["accuracy.greedy"] is not None
         assert math.isnan(result.scores["frs"].values["frs.d1"].value)  # of what a tiny model does not know
-
-
-def test_a_figure_that_the_store_cannot_give_says_so_in_its_cell(
-    measure: Callable, complete: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "200")
-    fewer = "sampler.temperature_sweep.trials=2"
-    fresh, _ = measure(fewer)
-    capsys.readouterr()
-    result, folder = measure(fewer, base=complete)
-    why = "not computed: drawn for another run"
-    row = re.compile(rf"mean FRS, d = 1, all draws combined +│ +{why} ")
-    assert row.search(capsys.readouterr().out)
-    assert f">{why}</td>" in (folder / "report.html").read_text()
-    assert result.description["undefined.frs.combined.d1"] == why
-    expected = {name for name in fresh.summary() if not name.endswith((".low", ".high", ".n"))}
-    found = result.summary()
-    assert {name for name in expected - set(found) if not name.startswith("seconds.")} == set()
-    lacking = {name for name in expected & set(found) if found[name] is None and fresh.summary()[name] is not None}
-    assert lacking == {name for name in expected if "combined" in name and fresh.summary()[name] is not None}
-    again, _ = measure(fewer, "sampler.temperature_sweep.estimator=combined", base=complete)
-    assert again.prompts_asked == 12  # as the log says: the model draws them anew
 
 
 def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -66,7 +66,7 @@ WRITERS: Mapping[str, Callable[[pa.Table, Path], None]] = {"jsonl": as_jsonl, "c
 
 def figures(result: Result) -> dict[str, Any]:
     """All that comes of the answers themselves, rather than of how they were obtained."""
-    obtained = ("seconds.", "prompts.", "frs.combined.", "accuracy_combined", "tokens.", "replies.")
+    obtained = ("seconds.", "prompts.", "tokens.", "replies.")
     curves = ("frs.offgrid.", "accuracy_certified_")
     return {name: value for name, value in result.summary().items() if not name.startswith((*obtained, *curves))}
 

@@ -179,13 +179,9 @@ def test_a_model_behind_a_server_is_found_as_robust_as_the_same_one_in_this_proc
             ["sampler=exact", "model.batch=true"],
             "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false",
         ),
-        pytest.param(
-            ["sampler.estimator=combined"],
-            "sampler.estimator=combined reads all of the model's probabilities, which ",
-        ),
         (["sampler.whole_answers=false"], "sampler.whole_answers=false cannot be asked of a server: leave it out"),
     ],
-    ids=["exact", "combined", "parts of answers"],
+    ids=["exact", "parts of answers"],
 )
 def test_what_no_server_can_do_is_said_before_any_answer_is_paid(
     ask: Ask, proxy: FaultProxy, overrides: list[str], said: str

@@ -34,10 +34,7 @@ def message(*overrides: str) -> str:
     return str(problem.value)
 
 
-SWEEP = (
-    "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, estimator, "
-    "whole_answers, ask, coupling"
-)
+SWEEP = "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, whole_answers, ask"
 MODELS = (
     "gpt35_turbo, gpt4o_mini, inspect, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "
     "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
@@ -113,7 +110,7 @@ MISTAKES = {
     "is always asked), not -0.2",
     "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
     "the sampler asks at one alone, t = 0.5: choose sampler=temperature_sweep with at least two temperatures above 0",
-    "sampler.estimator=best": "sampler.temperature_sweep: estimator must be trials or combined, not best",
+    "sampler.ask=some": "sampler.temperature_sweep: ask must be all or undecided, not some",
     "model.stop=['']": "model: stop must not hold an empty string, which ends every answer",
     "model.answers_at_once=0": "model: answers_at_once must be at least 1, not 0",
     "metric.frs.d=0": "metric.frs: d must be a number above 0 or a list of such numbers, not 0",
@@ -299,13 +296,13 @@ def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     several = [
         "experiment=profile",
         "sampler.rewrites=3",
-        "sampler.estimator=combined",
+        "sampler.ask=undecided",
         "metric.invalid=as_label",
         place,
     ]
     assert checked_overrides(several).overrides[1:4] == [
         "sampler.perturbation.rewrites=3",
-        "sampler.temperature_sweep.estimator=combined",
+        "sampler.temperature_sweep.ask=undecided",
         "metric.certainty.invalid=as_label",
     ]
 

@@ -11,7 +11,7 @@ from robust_eval.prompt.prompt import Prompt
 class Echo:
     """Answers nothing, two requests at a time."""
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         pass
 
     def status(self) -> str:

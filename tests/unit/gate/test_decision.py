@@ -196,7 +196,6 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
     ("changed", "said"),
     [
         ({"sampler__temperature_sweep__trials": 5}, "sampler.temperature_sweep.trials is 5 and was 10"),
-        ({"sampler__temperature_sweep__coupling": "common"}, "coupling is common and was not set"),
         ({"sampler__temperature_sweep__temperatures": [1]}, r"temperatures is \[1\] and was not set"),
         ({"sampler__temperature_sweep__selection": "none"}, "selection is none and was exact_match"),
         ({"grader__contains": "equal"}, "grader.contains is equal and was not set"),
@@ -214,12 +213,6 @@ def test_prompts_models_and_seeds_may_differ(tmp_path: Path):
     one = gated_run(tmp_path / "one", 3)
     other = gated_run(tmp_path / "other", 3, seed=1, model__name="n", sampler__temperature_sweep__prompts="mine.yaml")
     assert len(refuse_incomparable(one, other)) == 3
-
-
-def test_runs_from_before_there_was_a_coupling_compare_with_independent_trials(tmp_path: Path):
-    one = gated_run(tmp_path / "one", 3)
-    other = gated_run(tmp_path / "other", 3, sampler__temperature_sweep__coupling="independent")
-    assert len(refuse_incomparable(one, other)) == len(refuse_incomparable(other, one)) == 3
 
 
 def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):

@@ -36,7 +36,7 @@ class Asked:
         self.shown: list[str] = []
         self.config = SimpleNamespace(name="judge")
 
-    def answers(self, requests: Sequence[Request], stage: str, needs_curves: bool) -> Any:
+    def answers(self, requests: Sequence[Request], stage: str) -> Any:
         self.shown += [str(request.prompt) for request in requests]
         rows = [
             {"question_id": request.question_id, "rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}

@@ -34,13 +34,9 @@ def curve_table(accuracy, temperatures=GRID, error=0.0, lower=0.0, upper=1.0):
     )
 
 
-COMBINED = {"a": [1.0, 0.75, 0.25], "b": [1.05, 0.75, 0.5], "c": [0.6, 0.3, -0.02]}  # 1.5, never, 1.0
-
-
-def score(headline="trials", curves=None, graded=GRADED, **options):
-    told = curve_table(COMBINED) if curves is None else curves
+def score(estimator, curves, graded=GRADED, **options):
     metric = FactualRobustness(**{"k": 2, "d": [1], **options})
-    return metric.score(QUESTIONS, Measured(BASELINE, graded, told, headline), seed=0)
+    return metric.score(QUESTIONS, Measured(BASELINE, graded, curves, estimator), seed=0)
 
 
 def values_of(curve):
@@ -51,103 +47,16 @@ def by_question(found, column):
     return found.tables["frs"][column].to_pylist()
 
 
-A_BREAKS_AT_1_5 = 2.05 / 3.05  # f = 2.5 / 2 − 1 / 5 = 1.05
-BY_TRIALS = [1, 7 / 9, 1 / 4]  # b: f = 2.5; c: f = −1 / 1.5
-BY_CURVES = [A_BREAKS_AT_1_5, 1, 1 / 3]  # c breaks at 1: f = −1 / 2
-
-
-def test_trials_are_the_headline_with_the_combined_estimate_beside_them():
-    found = score("trials")
-    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "trials"}
-    assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
-        {
-            "frs": sum(BY_TRIALS) / 3,
-            "frs.d1": sum(BY_TRIALS) / 3,
-            "frs.unbroken_share": 1 / 3,
-            "frs.breaking_temperature.mean_broken": 1.0,
-            "frs.breaking_temperature.median": 1.5,
-            "frs.combined.d1": sum(BY_CURVES) / 3,
-            "frs.combined.breaking_temperature.mean_broken": 1.25,
-            "frs.combined.breaking_temperature.median": 1.5,
-        },
-        rel=1e-9,
-    )
-    assert {name: values_of(curve) for name, curve in found.curves.items()} == {
-        "accuracy": pytest.approx({0.5: 0.75, 1.0: 0.5, 1.5: 0.25}),
-        "frs.survival": pytest.approx({0.5: 2 / 3, 1.0: 2 / 3, 1.5: 1 / 3}),
-        "accuracy_combined": pytest.approx({0.5: 2.6 / 3, 1.0: 0.6, 1.5: 0.25}),  # limited to [0, 1]
-    }
-    assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
-    assert by_question(found, "breaking_temperature_combined") == [1.5, INF, 1.0]
-    assert by_question(found, "frs_d1") == pytest.approx(BY_TRIALS)
-
-
-def test_the_combined_estimate_is_the_headline_where_it_is_asked_for():
-    found = score("combined")
-    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimator": "combined"}
-    assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
-        {
-            "frs": sum(BY_CURVES) / 3,
-            "frs.d1": sum(BY_CURVES) / 3,
-            "frs.unbroken_share": 1 / 3,
-            "frs.breaking_temperature.mean_broken": 1.25,
-            "frs.breaking_temperature.median": 1.5,
-            "frs.trials.d1": sum(BY_TRIALS) / 3,
-            "frs.trials.breaking_temperature.mean_broken": 1.0,
-            "frs.trials.breaking_temperature.median": 1.5,
-        },
-        rel=1e-9,
-    )
-    assert {name: values_of(curve) for name, curve in found.curves.items()} == {
-        "accuracy": pytest.approx({0.5: 2.6 / 3, 1.0: 0.6, 1.5: 0.25}),
-        "frs.survival": pytest.approx({0.5: 1.0, 1.0: 2 / 3, 1.5: 1 / 3}),
-        "accuracy_trials": pytest.approx({0.5: 0.75, 1.0: 0.5, 1.5: 0.25}),
-    }
-    assert by_question(found, "breaking_temperature") == [1.5, INF, 1.0]
-    assert by_question(found, "breaking_temperature_trials") == [INF, 1.5, 0.5]
-    assert by_question(found, "frs_d1") == pytest.approx(BY_CURVES)
-    # the counts are those of the trials either way
-    assert found.tables["frs_accuracy"] == score("trials").tables["frs_accuracy"]
-
-
-@pytest.mark.parametrize("estimator", ["trials", "combined"])
+@pytest.mark.parametrize("estimator", ["trials", "exact"])
 def test_without_curves_the_trials_speak_alone(estimator):
     found = score(estimator, CURVES.empty_table())
     assert found.settings["estimator"] == "trials"
     assert set(found.curves) == {"accuracy", "frs.survival"}
-    assert not any(name.startswith(("frs.combined", "frs.trials", "frs.offgrid")) for name in found.values)
+    assert not any(name.startswith("frs.offgrid") for name in found.values)
     assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
     assert [name for name in found.tables["frs"].column_names if name.startswith("breaking")] == [
         "breaking_temperature"
     ]
-
-
-def test_a_question_without_a_curve_has_no_combined_break():
-    found = score("trials", curve_table({name: COMBINED[name] for name in "ac"}))
-    assert by_question(found, "breaking_temperature_combined") == pytest.approx([1.5, NAN, 1.0], nan_ok=True)
-    assert found.values["frs.combined.d1"].value == pytest.approx((BY_CURVES[0] + BY_CURVES[2]) / 2)
-    assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"threshold": 0.8}, [1.0, 1.0, 0.5]),
-        ({"threshold": 0.2}, [INF, INF, 1.5]),
-        ({"unbroken": "bound"}, [1.5, INF, 1.0]),
-    ],
-)
-def test_settings_reach_the_estimate_beside_the_headline(options, expected):
-    beside, headline = score("trials", **options), score("combined", **options)
-    assert by_question(beside, "breaking_temperature_combined") == expected
-    assert beside.values["frs.combined.d1"] == headline.values["frs.d1"]
-    assert headline.values["frs.trials.d1"] == beside.values["frs.d1"]
-
-
-def test_isotonic_fits_the_curve_as_it_fits_trials():
-    # b: 0.6, 0.3, 0.8 → 0.6, 0.55, 0.55
-    found = score("combined", curve_table(COMBINED | {"b": [0.6, 0.3, 0.8]}), estimator="isotonic")
-    assert by_question(found, "breaking_temperature") == [1.5, INF, 1.0]
 
 
 # Enumerated answers
@@ -202,6 +111,18 @@ def test_the_error_of_a_curve_becomes_an_interval_off_the_grid():
     assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, 1.2, INF])
     assert by_question(found, "breaking_temperature_offgrid_low") == pytest.approx([2.25, 1.08, INF])
     assert by_question(found, "breaking_temperature_offgrid_high") == pytest.approx([2.75, 1.32, INF])
+
+
+def test_a_question_without_a_curve_has_no_break_off_the_grid():
+    curves = curve_table({name: EXACT[name] for name in "ac"}, WIDE)
+    found = score("exact", curves, enumerated())
+    assert by_question(found, "breaking_temperature") == [INF, 1.5, INF]
+    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, NAN, INF], nan_ok=True)
+
+
+def test_the_threshold_holds_off_the_grid_as_well():
+    found = exact_score(threshold=0.75)
+    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([1.25, 0.6, INF])
 
 
 def test_enumerated_answers_come_with_certified_bounds():

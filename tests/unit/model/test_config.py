@@ -32,7 +32,9 @@ class Parrot(ModelConfig):
 
 
 class Speaking(LanguageModel):
-    def complete(self, requests: Sequence[Request], missing: Set[Item], beside: Any = None) -> Iterator[list[Reply]]:
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Reply]]:
         for request in requests:
             if request.item in missing:
                 said = Completion(1.0, 0, request.prompt.question, 1.0, *[None] * 7)
@@ -50,8 +52,8 @@ def test_four_methods_are_enough_for_a_model_to_be_asked():
     with NoStore().open() as entries:
         model = StoredModel(Parrot(), Local(threads=1), entries, Stopwatch())
         asked = [request("Who?"), request("What?")]
-        model.check(asked, False)
-        assert list(rows(model.answers(asked, "answers", False).table, "question_id", "text", "outcome")) == [
+        model.check(asked)
+        assert list(rows(model.answers(asked, "answers").table, "question_id", "text", "outcome")) == [
             ("Who?", "Who?", "ok"),
             ("What?", "What?", "ok"),
         ]
@@ -66,11 +68,8 @@ def test_a_model_that_says_no_more_costs_nothing_is_asked_here_and_takes_each_re
     assert parrot.load().status() == ""
 
 
-@pytest.mark.parametrize(
-    ("more", "curves"),
-    [({"least_logprobs": 10}, False), ({"enumeration": Enumeration(8, (1.0,))}, False), ({}, True)],
-)
-def test_what_needs_log_probabilities_is_refused_unless_the_model_says_otherwise(more: dict[str, Any], curves: bool):
+@pytest.mark.parametrize("more", [{"least_logprobs": 10}, {"enumeration": Enumeration(8, (1.0,))}])
+def test_what_needs_log_probabilities_is_refused_unless_the_model_says_otherwise(more: dict[str, Any]):
     with pytest.raises(UserError, match=r"^parrot gives no log-probabilities: choose sampler=repetition or "):
-        Parrot().load().check([request("Who?", **more)], curves)
-    Parrot().load().check([request("Who?")], False)
+        Parrot().load().check([request("Who?", **more)])
+    Parrot().load().check([request("Who?")])

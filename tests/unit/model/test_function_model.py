@@ -84,12 +84,12 @@ def test_its_answers_are_those_of_its_name_and_version_or_of_itself_in_this_proc
 
 def test_one_without_a_temperature_is_asked_at_one_and_that_is_said_once(caplog: pytest.LogCaptureFixture):
     loaded = FunctionModel(lambda prompts: prompts, "f").load()
-    loaded.check([request("a")], curves=False)
-    loaded.check([request("a", temperatures=(0.0,))], curves=False)
+    loaded.check([request("a")])
+    loaded.check([request("a", temperatures=(0.0,))])
     said = "the function f has no parameter 'temperature': it answers at a temperature of its own, "
     assert [message.startswith(said) for message in caplog.messages] == [True]
     with pytest.raises(UserError, match=r"cannot be asked at several \(0.5, 1\): give it one, or"):
-        loaded.check([request("a", temperatures=(0.5, 1.0))], curves=False)
+        loaded.check([request("a", temperatures=(0.5, 1.0))])
 
 
 def test_a_compiled_function_is_a_model_too():

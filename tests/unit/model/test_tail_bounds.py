@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from robust_eval.model.colder_weights import Place, colder_weights, effective_size
 from robust_eval.model.tail_bounds import Resolved, precision, token_bounds, unseen_sums
 
 TREES, TEMPERATURES = 250, (0.05, 0.3, 0.7, 1.0, 1.2, 1.7, 2.5, 4.0)
@@ -95,39 +94,3 @@ def test_a_token_that_is_hidden_may_be_more_probable_than_those_that_are_seen() 
 )
 def test_the_precision_is_read_off_the_decimals(logprobs: list[float], error: float) -> None:
     assert precision(logprobs) == pytest.approx(error)
-
-
-@pytest.mark.parametrize("drawn_at", [1.0, 0.8, 1.5])
-def test_weights_at_lower_temperatures_hold_the_truth(drawn_at: float) -> None:
-    random = np.random.default_rng(1)
-    temperatures = [t for t in TEMPERATURES if t <= drawn_at]
-    s = 1 / np.array(temperatures)
-    for _ in range(100):
-        steps = [random_logprobs(random, 12) for _ in range(3)]
-        chosen = random.integers(0, 12, size=3)
-        truth = np.ones(len(temperatures))
-        places = []
-        for logprobs, token in zip(steps, chosen, strict=True):
-            at = np.exp(logprobs[token] * s) / np.exp(logprobs[:, None] * s).sum(axis=0)
-            truth *= at / (np.exp(logprobs[token] / drawn_at) / np.exp(logprobs / drawn_at).sum())
-            places.append(Place(round(logprobs[token], 4), np.sort(logprobs)[::-1][:5].round(4).tolist()))
-        weights = colder_weights([places], drawn_at, temperatures, 12, 5e-5)
-        assert (weights.lower[0] <= truth * SLACK).all()
-        assert (truth <= weights.upper[0] * SLACK).all()
-        assert (weights.lower <= weights.likely).all()
-        assert (weights.likely <= weights.upper).all()
-
-
-def test_the_mean_of_weights_of_right_answers_is_the_accuracy_below() -> None:
-    """Of all answers of one token, each as often as it is drawn, with a whole vocabulary."""
-    logprobs = np.log([0.5, 0.3, 0.2])
-    right = np.array([True, False, True])
-    weights = colder_weights([[Place(each, logprobs.tolist())] for each in logprobs], 1.0, [0.5], 3, 0.0)
-    cold = np.exp(2 * logprobs) / np.exp(2 * logprobs).sum()
-    assert (np.exp(logprobs)[right] @ weights.likely[right])[0] == pytest.approx(cold[right].sum())
-    assert effective_size(weights.likely)[0] < 3
-
-
-def test_draws_say_nothing_of_higher_temperatures() -> None:
-    with pytest.raises(ValueError, match=r"^draws at 1 say nothing of 1\.2$"):
-        colder_weights([], 1.0, [0.5, 1.2], 10, 0.0)

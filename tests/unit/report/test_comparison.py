@@ -102,7 +102,7 @@ def test_only_the_telling_figures_of_both_are_compared():
             "accuracy.greedy": [1, 1],
             "frs.d1": [0.5, 0.5],
             "frs.d2": [0.5, 0.5],
-            "frs.combined.d1": [0.5, 0.5],
+            "frs.offgrid.d1": [0.5, 0.5],
             "frs.survival.t0.5": [1, 1],
             "accuracy.t0.5": [1, 1],
             "accuracy.t1": [0.5, 1],
@@ -114,7 +114,7 @@ def test_only_the_telling_figures_of_both_are_compared():
         {
             "accuracy.greedy": [0, 1],
             "frs.d1": [0.25, 0.5],
-            "frs.combined.d1": [0.5, 0.5],
+            "frs.offgrid.d1": [0.5, 0.5],
             "accuracy.t0.5": [1, 0],
             "accuracy.t1": [0.5, 0],
             "accuracy.t1.5": [0.5, 1],

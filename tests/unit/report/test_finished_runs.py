@@ -44,13 +44,13 @@ SUMMARY = {
     "frs.d5.high": 0.7,
     "frs.d1": 0.8,
     "frs.breaking_temperature.median": None,
-    "frs.combined.d5": 0.5,
+    "frs.offgrid.d5": 0.5,
     "accuracy.t0.5": 0.9,
     "accuracy.t1": 0.4,
     "accuracy.t1.5": 0.3,
     "accuracy.t3": None,
 }
-MEASURED = ["accuracy.greedy", "frs.d5", "frs.d1", "frs.combined.d5"]
+MEASURED = ["accuracy.greedy", "frs.d5", "frs.d1", "frs.offgrid.d5"]
 MEASURED += ["accuracy.t0.5", "accuracy.t1", "accuracy.t1.5", "accuracy.t3"]
 
 
@@ -88,7 +88,7 @@ def test_a_run_is_read_whole(folder):
         "frs.d5": (0.6, 0.5, 0.7),
         "frs.d1": (0.8, NAN, NAN),
         "frs.breaking_temperature.median": (NAN, NAN, NAN),
-        "frs.combined.d5": (0.5, NAN, NAN),
+        "frs.offgrid.d5": (0.5, NAN, NAN),
         "accuracy.t0.5": (0.9, NAN, NAN),
         "accuracy.t1": (0.4, NAN, NAN),
         "accuracy.t1.5": (0.3, NAN, NAN),

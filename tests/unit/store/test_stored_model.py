@@ -20,10 +20,11 @@ from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import NoStore, Store
-from robust_eval.store.keys import answers_key, curve_key
+from robust_eval.store.keys import answers_key
 from robust_eval.store.sqlite import FILE, SqliteStore
-from robust_eval.store.stored_model import UNCURVED, StoredModel
+from robust_eval.store.stored_model import StoredModel
 
+ENUMERATED = {"enumeration": Enumeration(9, (0.5, 1.0))}
 NAMES = ["b", "a", "c"]
 PARIS, ROME = AnswerMatcher(["paris"]), AnswerMatcher(["rome"])
 
@@ -74,7 +75,7 @@ class Scripted(ModelConfig, LanguageModel):
         self.loaded += 1
         return self
 
-    def check(self, requests: Sequence[Request], curves: bool) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
         pass
 
     def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[Reply]]:
@@ -88,7 +89,7 @@ class Scripted(ModelConfig, LanguageModel):
                 Reply(
                     asked,
                     [completion(asked, t, k) for t in asked.temperatures for k in range(asked.trials)],
-                    curve(asked) if asked.matcher or asked.enumeration else None,
+                    curve(asked) if asked.enumeration else None,
                 )
                 for asked in block
             ]
@@ -103,9 +104,9 @@ def stored(model: Scripted, store: Store) -> Iterator[StoredModel]:
         yield StoredModel(model, Local(threads=1), entries, Stopwatch())
 
 
-def ask(model: Scripted, store: Store, requests: Sequence[Request], needs_curves: bool = False) -> Answers:
+def ask(model: Scripted, store: Store, requests: Sequence[Request]) -> Answers:
     with stored(model, store) as asked:
-        return asked.answers(requests, "test", needs_curves)
+        return asked.answers(requests, "test")
 
 
 @pytest.fixture
@@ -115,8 +116,8 @@ def store(tmp_path: Path) -> SqliteStore:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, ...]):
-    requests = [request(name, matcher=PARIS) for name in NAMES]
-    table, curves, _ = ask(Scripted(order), NoStore(), requests)
+    requests = [request(name, matcher=PARIS, **ENUMERATED) for name in NAMES]
+    table, curves = ask(Scripted(order), NoStore(), requests)
     assert table.schema == SCHEMA
     assert curves.schema == CURVES
     conditions = [(name, t, k) for name in NAMES for t in (0.5, 1.0) for k in range(2)]
@@ -139,7 +140,7 @@ def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, 
 
 
 def test_a_completion_is_a_row_of_the_answer_table():
-    table, curves, _ = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
+    table, curves = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
     row = {
         "question_id": "q",
         "rewrite": 3,
@@ -175,16 +176,16 @@ def test_a_completion_is_a_row_of_the_answer_table():
 
 
 def test_rewrites_of_a_question_are_told_apart(store: SqliteStore):
-    requests = [request("a", 1, matcher=PARIS), request("a", 0, matcher=PARIS), request("b", 1)]
+    requests = [*(request("a", number, matcher=PARIS, **ENUMERATED) for number in (1, 0)), request("b", 1)]
     for model in (Scripted([2, 1, 0]), Scripted()):
-        table, curves, _ = ask(model, store, requests)
+        table, curves = ask(model, store, requests)
         assert table["text"].to_pylist()[::2] == ["a1", "a1", "a0", "a0", "b1", "b1"]
         assert curves["rewrite"].to_pylist() == [1, 1, 1, 0, 0, 0]
 
 
 def test_nothing_asked_is_nothing_answered(store: SqliteStore):
     model = Scripted()
-    assert ask(model, store, []) == (SCHEMA.empty_table(), CURVES.empty_table(), "")
+    assert ask(model, store, []) == (SCHEMA.empty_table(), CURVES.empty_table())
     assert model.loaded == 0
 
 
@@ -195,7 +196,7 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     first, second = Scripted(), Scripted()
     expected = ask(first, store, requests)
     with caplog.at_level(logging.INFO), stored(second, store) as model:
-        found = model.answers(requests, "greedy answers", needs_curves=True)
+        found = model.answers(requests, "greedy answers")
         assert model.description() == {"name": "scripted", "threads": 2}
         assert (model.asked, model.found) == (0, 3)
     assert found == expected
@@ -211,7 +212,7 @@ def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
     requests, others = [request(name) for name in NAMES], [request("d")]
     expected = ask(Scripted(), store, requests)
     with stored(Scripted([0]), store) as model:
-        assert [model.closed().missing(each, False) for each in (requests, others)] == [[], others]
+        assert [model.closed().missing(each) for each in (requests, others)] == [[], others]
         looked_up: list[str] = []
         look_up = model._look_up
 
@@ -220,8 +221,8 @@ def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
             return look_up(requests, *arguments)
 
         monkeypatch.setattr(model, "_look_up", counted)
-        assert model.answers(requests, "test", False) == expected
-        model.answers(others, "test", False)
+        assert model.answers(requests, "test") == expected
+        model.answers(others, "test")
     assert looked_up == ["d"]  # another process may have stored what was missing
 
 
@@ -232,15 +233,15 @@ def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteS
     with stored(Scripted([0]), store) as model:
         for other in ({"temperatures": (0.5,)}, {"trials": 1}):
             fewer = [request("a", **{"temperatures": (0.5, 1.0), "trials": 2, **other})]
-            assert [model.closed().missing(each, False) for each in (swept, fewer)] == [[], []]
-            whole, part = (model.answers(each, "test", False).table for each in (swept, fewer))
+            assert [model.closed().missing(each) for each in (swept, fewer)] == [[], []]
+            whole, part = (model.answers(each, "test").table for each in (swept, fewer))
             assert (whole.num_rows, part.num_rows) == (4, 2)
 
 
 def test_only_what_is_missing_is_asked(store: SqliteStore):
     ask(Scripted([0]), store, [request("a")])
     model = Scripted([2, 1, 0])
-    table, _, _ = ask(model, store, [request(name) for name in NAMES])
+    table, _ = ask(model, store, [request(name) for name in NAMES])
     assert model.asked == ["c", "b"]
     assert table == ask(Scripted(), NoStore(), [request(name) for name in NAMES]).table
 
@@ -273,7 +274,6 @@ ORIGINAL = request("a", temperatures=(0.5, 1.0), matcher=PARIS, seed=3)
         replace(ORIGINAL, max_new_tokens=6),
         replace(ORIGINAL, top_logprobs=2),
         replace(ORIGINAL, whole=False),
-        replace(ORIGINAL, coupling="common"),
         replace(ORIGINAL, enumeration=Enumeration(9, (0.5, 1.0))),
     ],
 )
@@ -313,22 +313,21 @@ def test_what_counts_as_right_determines_answers_only_where_it_ends_or_gathers_t
         other = replace(original, matcher=ROME)
         key = answers_key(model, original)
         assert (answers_key(model, other) != key) == matters
-        assert curve_key(key, other) != curve_key(key, original)
     assert AnswerMatcher(["paris"]).identity == PARIS.identity
 
 
 def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
     ask(Scripted([0]), store, [request("a", temperatures=(0.5, 1.0, 2.0), trials=4)])
     model = Scripted([0])
-    table, _, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=3)])
+    table, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=3)])
     assert model.asked == []
     assert table == ask(Scripted([0]), NoStore(), [request("a", temperatures=(0.5, 2.0), trials=3)]).table
-    more, _, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=5)])
+    more, _ = ask(model, store, [request("a", temperatures=(0.5, 2.0), trials=5)])
     assert model.asked == ["a"]
     assert more.num_rows == 10
 
 
-@pytest.mark.parametrize("kind", [{}, {"matcher": PARIS, "enumeration": Enumeration(9, (0.5, 1.0))}])
+@pytest.mark.parametrize("kind", [{}, {"matcher": PARIS, **ENUMERATED}])
 def test_errors_are_asked_again_and_refusals_are_not(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
 ):
@@ -349,39 +348,9 @@ def test_errors_are_asked_again_and_refusals_are_not(
         patch.setattr(module, "answers_of", failing)
         ask(Scripted([0, 1]), store, requests)
     model = Scripted([0, 1])
-    table, _, _ = ask(model, store, requests)
+    table, _ = ask(model, store, requests)
     assert model.asked == ["a"]
     assert table["outcome"].to_pylist() == ["ok", "ok", "refused", "refused"]
-
-
-def test_another_judge_costs_the_curves_and_not_the_answers(store: SqliteStore, caplog: pytest.LogCaptureFixture):
-    requests = [request(name, matcher=PARIS) for name in NAMES]
-    before = ask(Scripted(), store, requests)
-    judged = [requests[0], *(replace(asked, matcher=ROME) for asked in requests[1:])]
-    model = Scripted()
-    table, curves, why = ask(model, store, judged)
-    assert (table, curves, why) == (before.table, CURVES.empty_table(), UNCURVED)
-    assert model.loaded == 0
-    assert caplog.messages == [
-        (
-            "test: no estimate from all draws together: it is made while answers are drawn, and these were drawn for "
-            "another run, with other trials, temperatures or accepted answers; sampler.estimator=combined has them "
-            "drawn anew"
-        )
-    ]
-    assert ask(model, store, judged, needs_curves=True).curves == before.curves  # this model's are all alike
-    assert model.asked == ["a", "c"]
-    assert ask(Scripted(), store, requests).curves == before.curves
-
-
-def test_a_server_which_has_no_curves_to_give_lacks_none(store: SqliteStore, caplog: pytest.LogCaptureFixture):
-    class Served(Scripted):
-        remote = True
-
-    asked = request("a", matcher=PARIS)
-    ask(Served([0]), store, [asked])
-    assert ask(Served([0]), store, [replace(asked, matcher=ROME)]).uncurved == ""
-    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("broken", ["load", "check"])
@@ -397,27 +366,27 @@ def test_a_run_begins_when_a_model_that_can_answer_is_asked(store: SqliteStore, 
         )
         setattr(unable.config, broken, refuse)
         with pytest.raises(UserError):
-            unable.answers([request("a")], "test", needs_curves=False)
+            unable.answers([request("a")], "test")
         assert begun == []
-        able.answers([request("a")], "test", needs_curves=False)
-        able.answers([request("a")], "test", needs_curves=False)  # is in the store
+        able.answers([request("a")], "test")
+        able.answers([request("a")], "test")  # is in the store
     assert begun == ["asked"]
 
 
-def test_a_request_without_a_judge_needs_no_curve(store: SqliteStore):
-    requests = [request("a"), request("b", matcher=PARIS)]
-    first = ask(Scripted([0, 1]), store, requests, needs_curves=True)
+def test_drawn_answers_have_no_curve(store: SqliteStore):
+    requests = [request("a", matcher=PARIS), request("b", matcher=PARIS, **ENUMERATED)]
+    first = ask(Scripted([0, 1]), store, requests)
     model = Scripted([0, 1])
-    assert ask(model, store, requests, needs_curves=True) == first
+    assert ask(model, store, requests) == first
     assert first.curves["question_id"].to_pylist() == ["b"] * 3
     assert model.asked == []
 
 
 def test_enumerated_answers_are_taken_as_they_are(store: SqliteStore):
-    asked = request("a", matcher=PARIS, enumeration=Enumeration(9, (0.5, 1.0)))
+    asked = request("a", matcher=PARIS, **ENUMERATED)
     first = ask(Scripted([0]), store, [asked])
     model = Scripted([0])
-    assert ask(model, store, [asked], needs_curves=True) == first
+    assert ask(model, store, [asked]) == first
     assert model.loaded == 0
 
 

@@ -48,6 +48,7 @@ from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel
 from robust_eval.runtime.parallel import in_parts
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetEntries, ParquetStore
@@ -85,7 +86,7 @@ def address(cluster: Any) -> str:
 
 def ask(engine: Local | Ray, model: ModelConfig, requests: Sequence[Request], store: Store | None = None) -> pa.Table:
     with (store or NoStore()).open() as entries, engine.open():
-        return StoredModel(model, engine, entries, Stopwatch()).answers(requests, "test", needs_curves=False).table
+        return StoredModel(model, engine, entries, Stopwatch()).answers(requests, "test").table
 
 
 @pytest.mark.parametrize(("actors", "block_size"), [(1, 1), (None, 3)])
@@ -253,18 +254,19 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"name": "tiny", "path": str(folder), "prompt_style": "plain", "answers_at_once": 60}
 
 
+@pytest.mark.parametrize(("sampler", "points"), [(TemperatureSweep(trials=3), 0), (Exact(nodes=8), 24)])
 def test_a_real_model_gives_the_same_numbers_with_one_actor_and_with_two_whatever_the_size_of_blocks(
-    address: str, tiny: dict[str, Any]
+    address: str, tiny: dict[str, Any], sampler: TemperatureSweep | Exact, points: int
 ):
-    asked = TemperatureSweep(trials=3).requests(JsonLines("facts", str(FACTS)).load()[:24], Matching(), seed=3)
+    asked = sampler.requests(JsonLines("facts", str(FACTS)).load()[:24], Matching(), seed=3)
     tables = []
     for engine in (Local(1), Ray(address, actors=1, block_size=1), Ray(address, actors=2, block_size=5)):
         with NoStore().open() as entries, engine.open():
             model = StoredModel(Transformers(**tiny), engine, entries, Stopwatch())
-            tables.append(model.answers(asked, "test", needs_curves=True))
-    assert tables[0].table.num_rows == 24 * 10 * 3
-    assert tables[0].curves.num_rows == 24 * 10
-    for table, curves, _ in tables[1:]:
+            tables.append(model.answers(asked, "test"))
+    assert len(set(tables[0].table["question_id"].to_pylist())) == 24
+    assert len(set(tables[0].curves["question_id"].to_pylist())) == points
+    for table, curves in tables[1:]:
         assert table.equals(tables[0].table)
         assert curves.equals(tables[0].curves)
 

@@ -16,7 +16,7 @@ from tiny_model import byte_tokenizer
 from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.matching import Matching
-from robust_eval.model.base import COUPLINGS, Request
+from robust_eval.model.base import Request
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
@@ -48,16 +48,13 @@ def requests() -> list[Request]:
     take most of the time."""
     passages = JsonLines("passages", str(BUILTIN / "passages.jsonl")).load()[:2]
     sweep = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=4, max_new_tokens=3, prompts="builtin:zero_shot.yaml")
-    asked = sweep.requests([*facts()[:2], *passages], Matching(), seed=5)
-    return [replace(request, matcher=None) for request in asked]
+    return sweep.requests([*facts()[:2], *passages], Matching(), seed=5)
 
 
 def token_ids(model: TransformersModel, asked: Sequence[Request]) -> dict[str, list[list[int]]]:
-    """The answers to each question, with random numbers of their own and with those of their trials."""
     return {
-        f"{coupling} {reply.request.question_id}": [completion.token_ids for completion in reply.completions]
-        for coupling in COUPLINGS
-        for reply in answered(model, [replace(request, coupling=coupling) for request in asked])
+        reply.request.question_id: [completion.token_ids for completion in reply.completions]
+        for reply in answered(model, asked)
     }
 
 

@@ -180,7 +180,7 @@ def drawn_plainly(model: TransformersModel, hot: float, answered_at: float, gene
 
 def test_a_budget_of_the_model_and_thoughts_of_a_request_are_not_both_told(folder: Path):
     with pytest.raises(UserError, match=r"^model tiny thinks as model\.thinking_budget says, and sampler=thinking has"):
-        load(folder, thinking_budget=5).check([thoughts(2, 4)], False)
+        load(folder, thinking_budget=5).check([thoughts(2, 4)])
 
 
 def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(folder: Path):
@@ -188,7 +188,7 @@ def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(
     requests = [thoughts(2, 4, text=f"{number}{number}?") for number in range(5)]
     division = config.divide(requests)
     assert division.blocks == [requests[:2], requests[2:]]  # 2 · 2 answers, an eighth of the most, and 4 · 2
-    assert division.beside is not None
-    assert len(division.beside.longest[-1]) == len(load(folder).tokenizer("<user>00?<bot><think>\n").input_ids)
+    assert division.batch_context is not None
+    assert len(division.batch_context.longest[-1]) == len(load(folder).tokenizer("<user>00?<bot><think>\n").input_ids)
     answers = [behind([number], number) for number in range(3)]
     assert config.divide(answers).blocks == [answers]

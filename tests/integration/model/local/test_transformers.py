@@ -19,7 +19,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
 from robust_eval.model.local import answer_texts, batching, transformers_model
 from robust_eval.model.local import settings as local_settings
-from robust_eval.model.local.batching import Beside
+from robust_eval.model.local.batching import BatchContext
 from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
 from robust_eval.model.local.prefix_rows import PrefixRows
 from robust_eval.model.local.transformers import Transformers
@@ -343,7 +343,6 @@ def test_being_out_of_memory_is_survived_with_smaller_blocks(
     assert everything(replies) == everything(undisturbed.values())
     for reply in replies:
         expected = undisturbed[reply.request.question_id]
-        assert reply.curve.accuracy == pytest.approx(expected.curve.accuracy, abs=1e-5)
         for one, other in zip(reply.completions, expected.completions, strict=True):
             assert one.token_logprobs == pytest.approx(other.token_logprobs, abs=1e-4)
             assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-4)
@@ -476,31 +475,29 @@ def test_stop_strings_reach_answers_that_bring_no_matcher_and_need_not_be_whole(
     asked = free_request("Two?", whole=False)
     model = load(folder, prompt_style="plain", stop=["e"])
     ((_, whole, *_),) = answered(model, [replace(asked, matcher=None, whole=True)])
-    ((_, found, curve, _),) = answered(model, [replace(asked, matcher=None)])
-    assert (found, curve) == (whole, None)
+    ((_, found, *_),) = answered(model, [replace(asked, matcher=None)])
+    assert found == whole
 
 
-def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
     asked = free_request("Two?")
-    ((_, expected, curve, _),) = answered(load(folder, prompt_style="plain"), [asked])
-    assert curve is not None
+    ((_, expected, *_),) = answered(load(folder, prompt_style="plain"), [asked])
 
     def unreadable(tokenizer: object, size: int) -> None:
         raise ValueError("what its tokens write is unknown")
 
     monkeypatch.setattr(answer_texts, "token_texts", unreadable)
     model = load(folder, prompt_style="plain")
-    with caplog.at_level("WARNING"):
-        ((_, found, curve, _),) = answered(model, [asked])
-    assert (found, curve) == (expected, None)
-    assert caplog.messages == ["model tiny: no combined estimate: what its tokens write is unknown"]
+    ((_, found, *_),) = answered(model, [asked])
+    assert found == expected
     enumeration = Enumeration(8, (0.5, 1.0, 2.0, 4.0))
-    for needs_them in (replace(asked, whole=False), replace(asked, trials=0, enumeration=enumeration)):
+    for needs_them, instead in (
+        (replace(asked, whole=False), "sampler.whole_answers=true"),
+        (replace(asked, trials=0, enumeration=enumeration), "sampler=temperature_sweep"),
+    ):
         with pytest.raises(UserError) as problem:
             list(answered(model, [needs_them]))
-        assert str(problem.value) == ("model tiny: what its tokens write is unknown; choose sampler=temperature_sweep")
+        assert str(problem.value) == f"model tiny: what its tokens write is unknown; choose {instead}"
 
 
 def grades(replies: Iterable[Reply]) -> list[bool]:
@@ -526,8 +523,6 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
     closed = 0
     for long, short in zip(replies[True], replies[False], strict=True):
         assert long.request.question_id == short.request.question_id
-        for curve in ("accuracy", "standard_error"):
-            assert getattr(short.curve, curve) == pytest.approx(getattr(long.curve, curve), abs=1e-8)
         for whole, early in zip(long.completions, short.completions, strict=True):
             assert early.token_ids == whole.token_ids[: len(early.token_ids)]
             expected = whole.token_logprobs[: len(early.token_ids)]
@@ -597,9 +592,9 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
         expected = logits.log_softmax(-1).topk(10).values.tolist()
         for logprobs, of_the_model in zip(completion.top_logprobs, expected, strict=True):
             assert logprobs == pytest.approx(of_the_model, abs=1e-3)
-    beside = Beside.of(model._encode.in_order(requests))
-    prompts = [[*prompt, *prompt[: beside.new_tokens]] for prompt in beside.longest]
-    assert agrees_with_plain_passes(model.model, beside.shared, prompts)
+    batch_context = BatchContext.of(model._encode.in_order(requests))
+    prompts = [[*prompt, *prompt[: batch_context.new_tokens]] for prompt in batch_context.longest]
+    assert agrees_with_plain_passes(model.model, batch_context.shared, prompts)
 
 
 def test_the_embedded_model_splits_numbers_into_digits(embedded: TransformersModel):

@@ -72,7 +72,7 @@ def questions(number: int, **settings: Any) -> list[Request]:
 
 def ask(model: OpenAI, store: Store, requests: Sequence[Request]) -> pa.Table:
     with store.open() as entries:
-        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test", False).table
+        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test").table
 
 
 def told(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -246,7 +246,7 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
     with store.open() as entries:
         model = StoredModel(config(server), Local(), entries, Stopwatch())
         said = ["batch batch_0: cancelling, 0 of 40 requests were done"]
-        assert model.cancelled(model.missing(requests, False), entries) == said
+        assert model.cancelled(model.missing(requests), entries) == said
         assert model.cancelled(questions(3, seed=5), entries) == []
     assert told(ask(config(server), store, requests)) == expected
     assert [server.files[each["input_file_id"]].count(b"\n") for each in server.batches.values()] == [40, 20]
@@ -383,7 +383,7 @@ def test_cached_tokens_are_counted_and_priced(server: BatchServer, store: Sqlite
     prices = {"prompt_price": 1e6, "completion_price": 0.0, "cached_price": 1e5, "batch_price_share": 0.5}
     with store.open() as entries:
         model = StoredModel(config(server, **prices), Local(), entries, Stopwatch())
-        table = model.answers(questions(2, temperatures=(1.0,), trials=2), "test", False).table
+        table = model.answers(questions(2, temperatures=(1.0,), trials=2), "test").table
         assert model.description()["cost"] == 2 * 0.5 * (20 + 80 * 0.1)
     assert table["cached_tokens"].to_pylist() == [80, 0, 80, 0]
 

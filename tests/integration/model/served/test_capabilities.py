@@ -379,6 +379,6 @@ def test_a_server_that_refuses_seeds_is_asked_without(monkeypatch: pytest.Monkey
     with scripted_server(Kind(unknown=("seed",))) as server:
         model = OpenAI("m", "m", base_url=server.url, key_variable=None).load()
         request = Request("q", 0, Prompt("", (), "An animal?"), (0.5,), 2, 8, 1)
-        model.check([request], curves=False)
+        model.check([request])
         replies = [reply for block in model.complete([request], {request.item}) for reply in block]
     assert [completion.outcome for reply in replies for completion in reply.completions] == [None, None]

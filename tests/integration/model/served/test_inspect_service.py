@@ -30,7 +30,8 @@ from robust_eval.error import UserError
 from robust_eval.model.served import inspect_service
 from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.inspect_service import InspectService
-from robust_eval.model.served.service import Answered, Choice, Token, UnansweredError
+from robust_eval.model.served.service import Answered, Choice, UnansweredError
+from robust_eval.model.served.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 

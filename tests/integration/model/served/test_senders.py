@@ -64,7 +64,7 @@ def ask(
     engine = Local(processes=processes)
     with (store or NoStore()).open() as entries, engine.open():
         stored = StoredModel(config, engine, entries, Stopwatch())
-        return [stored.answers(each, "test", False).table for each in stages], stored.description()
+        return [stored.answers(each, "test").table for each in stages], stored.description()
 
 
 def senders() -> list[int]:

@@ -179,9 +179,9 @@ def questions(count: int, **settings: Any) -> list[Request]:
     return [question(number, **settings) for number in range(count)]
 
 
-def ask(model: OpenAI, store: Store, requests: Sequence[Request], needs_curves: bool = False) -> pa.Table:
+def ask(model: OpenAI, store: Store, requests: Sequence[Request]) -> pa.Table:
     with store.open() as entries:
-        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test", needs_curves).table
+        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test").table
 
 
 def asked(bodies: Iterable[Body]) -> int:
@@ -412,7 +412,7 @@ def test_a_budget_is_never_exceeded(instant: str, known: Callable[[Capabilities]
     known(TWO)
     model = config(instant, prompt_price=1e6, completion_price=1e6, budget=500.0).load()
     requests = questions(REQUESTS)
-    model.check(requests, False)
+    model.check(requests)
     with pytest.raises(UserError, match="the budget of 500 is spent"):
         list(model.complete(requests, {request.item for request in requests}))
     assert 300 < model.spending.spent <= 500
@@ -924,43 +924,24 @@ def test_a_server_that_sends_on_to_another_ends_the_run_and_its_answers_are_not_
 SERVER = "http://127.0.0.1:1/v1"
 EXACT = question(0, trials=0, matcher=AnswerMatcher(["a"]), enumeration=Enumeration(9, (1.0,)))
 GREEDY = question(0, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
-REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
+REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
     "exact": (
         EXACT,
-        False,
         {"top_logprobs": 0},
         f"{SERVER} gives no log-probabilities, and sampler=exact needs them: choose sampler=temperature_sweep",
     ),
-    "combined": (
-        question(0, matcher=AnswerMatcher(["a"])),
-        True,
-        {},
-        (
-            f"sampler.estimator=combined reads all of the model's probabilities, which {SERVER} does not give: leave "
-            "it out"
-        ),
-    ),
-    "shared random numbers": (
-        question(0, coupling="common"),
-        False,
-        {},
-        f"sampler.coupling=common needs a model that is loaded here, and {SERVER} draws by itself: leave it out",
-    ),
     "parts of answers": (
         question(0, whole=False),
-        False,
         {},
         "sampler.whole_answers=false cannot be asked of a server: leave it out",
     ),
     "too hot": (
         question(0, temperatures=(0.5, 1.0, 1.5)),
-        False,
         {"highest_temperature": 1.0},
         f"{SERVER} takes temperatures up to 1, and the sampler asks at 1.5: sampler.temperatures=[0.5,1] would work",
     ),
     "few log-probabilities": (
         GREEDY,
-        False,
         {"top_logprobs": 5},
         (
             f"{SERVER} gives 5 log-probabilities a token, and metric.frs.k=10 needs 10: metric.frs.k=5 would work: the "
@@ -969,7 +950,6 @@ REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
     ),
     "no log-probabilities": (
         GREEDY,
-        False,
         {"top_logprobs": 0},
         (
             f"{SERVER} gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty and "
@@ -978,7 +958,6 @@ REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
     ),
     "tempered log-probabilities": (
         GREEDY,
-        False,
         {"tempered_logprobs": True},
         (
             f"the log-probabilities of {SERVER} are those after the temperature, and metric=frs needs the model's own "
@@ -990,10 +969,10 @@ REFUSED: dict[str, tuple[Request, bool, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_server_cannot_do_is_said_before_anything_is_asked(known: Callable[[Capabilities], None], case: str):
-    request, curves, lacks, said = REFUSED[case]
+    request, lacks, said = REFUSED[case]
     known(replace(LLAMA, **lacks))
     with pytest.raises(UserError) as problem:
-        ask(config(SERVER), NoStore(), [request], curves)  # nobody is there who could be asked
+        ask(config(SERVER), NoStore(), [request])  # nobody is there who could be asked
     assert str(problem.value) == said
 
 
@@ -1008,14 +987,14 @@ def test_log_probabilities_that_are_not_needed_are_not_missed(known: Callable[[C
 @pytest.mark.usefixtures("probing")
 def test_a_server_is_asked_once_a_day_what_it_can_do(proxy: Proxy):
     model = config(proxy.base_url).load()
-    model.check(questions(1), False)
+    model.check(questions(1))
     assert model.capabilities(1.0) == replace(LLAMA, probed_for=1.0)
     sent = len(proxy.bodies)
     assert 10 <= sent <= 25
     assert sum(body["max_tokens"] * body.get("n", 1) for body in proxy.bodies) <= 600
-    config(proxy.base_url).load().check(questions(1), False)
+    config(proxy.base_url).load().check(questions(1))
     assert len(proxy.bodies) == sent
-    config(proxy.base_url, model="other").load().check(questions(1), False)
+    config(proxy.base_url, model="other").load().check(questions(1))
     assert len(proxy.bodies) == 2 * sent
 
 
@@ -1023,7 +1002,7 @@ def test_a_server_is_asked_once_a_day_what_it_can_do(proxy: Proxy):
 def test_a_server_that_draws_as_it_is_asked_to_passes_every_test_of_its_draws(proxy: Proxy, caplog: Any):
     model = config(proxy.base_url).load()
     requests = questions(8, temperatures=(0.5, 2.0), trials=6, max_new_tokens=8)
-    model.check(requests, False)
+    model.check(requests)
     replies = [reply for block in model.complete(requests, {each.item for each in requests}) for reply in block]
     assert sum(len(reply.completions) for reply in replies) == 8 * 2 * 6
     can, watch = model.capabilities(2.0), model._watch
@@ -1057,7 +1036,7 @@ def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_with
         model = config(url, request_seconds=3).load()
         began = time.monotonic()
         with pytest.raises(UserError) as problem:
-            model.check(questions(1), False)
+            model.check(questions(1))
         seconds = time.monotonic() - began
         gone.set()
     late = r"no answer within 1\.5 s \(a model\.request_seconds above 4 waits longer\)"
@@ -1075,7 +1054,7 @@ def test_a_server_that_asks_to_come_back_much_later_is_a_sentence_at_once():
         deadline(5),
         pytest.raises(UserError, match=r"429 slow down \(it asks to come back in 3[67]\d\d s\)$"),
     ):
-        config(url).load().check(questions(1), False)
+        config(url).load().check(questions(1))
 
 
 @pytest.mark.usefixtures("probing")
@@ -1108,7 +1087,7 @@ def test_what_the_probe_waits_for_is_said_also_between_its_requests(
     logging.getLogger("robust_eval").addHandler(notice := Notice())
     try:
         with scripted(says) as url:
-            config(url).load().check(questions(1), False)
+            config(url).load().check(questions(1))
     finally:
         logging.getLogger("robust_eval").removeHandler(notice)
     heard = r"has not answered for \d+ s \(429 slow down\): it is asked what it can do, has answered 2 requests"
@@ -1122,7 +1101,7 @@ def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_s
     gone = threading.Event()
     with scripted(lambda body, _: (gone.wait(20), (200, good(body)))[1]) as url, deadline(15):
         with pytest.raises(UserError, match=r"failed while it was asked how it goes on with answers: no answer within"):
-            config(url, request_seconds=1).load().check([EXACT], False)
+            config(url, request_seconds=1).load().check([EXACT])
         gone.set()
 
 
@@ -1133,7 +1112,7 @@ def test_a_server_that_answers_too_slowly_to_be_asked_what_it_can_do_is_a_senten
         deadline(20),
         pytest.raises(UserError, match=r"did not say within 0\.5 s what it can do"),
     ):
-        config(url, answer_seconds=0.5).load().check(questions(1), False)
+        config(url, answer_seconds=0.5).load().check(questions(1))
 
 
 @pytest.mark.usefixtures("probing")
@@ -1252,11 +1231,11 @@ def test_the_description_says_what_the_server_can_do_and_how_it_kept_up(
         model = config(proxy.base_url, at_once=4, prompt_price=1.0, completion_price=2.0)
         with store.open() as entries:
             asking = StoredModel(model, Local(), entries, Stopwatch())
-            asking.answers(questions(4), "test", False)
+            asking.answers(questions(4), "test")
             said = asking.description()
         with store.open() as entries:  # another run finds everything there, and asks nobody
             later = StoredModel(model, Local(), entries, Stopwatch())
-            later.answers(questions(4), "test", False)
+            later.answers(questions(4), "test")
             assert later.description() == said
             assert (later.asked, later.found) == (0, 4)
     reply = stub.answer({"messages": questions(1)[0].prompt.messages(True), "n": 4}, chat=True)
@@ -1278,7 +1257,7 @@ def test_the_status_says_how_many_are_under_way_and_what_was_spent(known: Callab
     free, priced = config(instant).load(), config(instant, prompt_price=1e6, completion_price=0.0).load()
     assert (free.status(), priced.status()) == ("", "cost 0.0000")
     for model in (free, priced):
-        model.check(questions(2), False)
+        model.check(questions(2))
         list(model.complete(questions(2), {request.item for request in questions(2)}))
     assert free.status() == "0 at once"
     assert priced.status() == f"0 at once, cost {priced.spending.spent:.4f}"
@@ -1345,8 +1324,8 @@ def test_a_server_that_asks_to_come_back_after_hours_does_not_hold_a_run_up_in_s
 @pytest.mark.usefixtures("probing")
 def test_a_higher_temperature_that_is_asked_for_later_is_tried_before_it_is_refused(proxy: Proxy):
     model = config(proxy.base_url).load()
-    model.check(questions(1, temperatures=(0.0,), trials=1), False)
-    model.check(questions(1, temperatures=(1.0, 3.0)), False)
+    model.check(questions(1, temperatures=(0.0,), trials=1))
+    model.check(questions(1, temperatures=(1.0, 3.0)))
 
 
 ECHOES: dict[str, tuple[str, Callable[[str], tuple[int, Any]]]] = {
@@ -1442,7 +1421,7 @@ def test_the_description_counts_all_that_a_run_asked(known: Callable[[Capabiliti
     with stub.stub_server(seconds=0.02) as url:
         model = config(url, at_once=8).load()
         for requests in (questions(10), questions(1, temperatures=(0.0,), trials=1)):
-            model.check(requests, False)
+            model.check(requests)
             list(model.complete(requests, {request.item for request in requests}))
         assert model.description()["pace.most_in_flight"] == 8
 

@@ -80,7 +80,7 @@ def test_curves_of_a_run_that_is_killed_ten_times_are_those_of_one_that_is_not(
         left = []
         for _ in range(KILLS):
             with SqliteStore(str(tmp_path / "store")).open() as entries:
-                missing = stored_model(entries, script.url).missing(requests, needs_curves=True)
+                missing = stored_model(entries, script.url).missing(requests)
             left.append(len(missing))
             server.lives_again()
             words = [str(tmp_path / "store"), script.url, str(FIRST), str(FIRST + QUESTIONS)]

@@ -192,14 +192,15 @@ def test_frequencies_follow_the_probabilities_at_a_vocabulary_of_150_thousand(ev
             assert stats.chisquare(observed, expected, sum_check=False).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("matcher", [None, AnswerMatcher(["ab"])], ids=["draws alone", "combined estimates"])
-def test_a_device_is_waited_for_once_a_level_however_many_questions_there_are(matcher: AnswerMatcher | None):
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_device_is_waited_for_once_a_level_however_many_questions_there_are(whole: bool):
     model = tiny("llama")
     pieces = [bytes([97 + token % 3]) for token in range(48)]
     words = replace(vocabulary(48), read_texts=lambda: TokenTexts(pieces))
     waits = []
     for questions in (1, 4):
-        asked = [replace(request(str(n), (0.5, 1.0, 2.0), 5, 4), matcher=matcher) for n in range(questions)]
+        drawn = [request(str(n), (0.5, 1.0, 2.0), 5, 4) for n in range(questions)]
+        asked = [replace(each, matcher=AnswerMatcher(["abcab"]), whole=whole) for each in drawn]
         prompts = [[*SHARED, *range(10, 14 + 3 * n)] for n in range(questions)]
         prefixes = PackedPrefixes(model, SHARED)
         with counted(model.base_model, model.get_output_embeddings()) as counter:

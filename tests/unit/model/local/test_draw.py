@@ -3,11 +3,11 @@ import pytest
 import torch
 from scipy import stats
 
-from robust_eval.model.local.draw import LEVELS, Independent, answer_uniforms, draw
+from robust_eval.model.local.draw import LEVELS, answer_uniforms, draw
 
 
-def uniforms(count: int, seed: int = 0) -> Independent:
-    return Independent(torch.from_numpy(np.random.default_rng(seed).random((count, LEVELS))))
+def uniforms(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).random((count, LEVELS)))
 
 
 def many(logits: torch.Tensor, temperature: float, count: int, seed: int = 0) -> np.ndarray:
@@ -52,7 +52,7 @@ def test_the_log_probability_is_that_of_the_whole_distribution_in_double_precisi
 def test_a_token_without_probability_is_never_drawn():
     logits = torch.full((600,), -torch.inf)
     logits[[3, 259, 599]] = 0.0
-    edge = Independent(torch.tensor([[0.0] * LEVELS, [1 - 2**-53] * LEVELS]))
+    edge = torch.tensor([[0.0] * LEVELS, [1 - 2**-53] * LEVELS])
     drawn = draw(logits[None], np.zeros(2, dtype=np.intp), np.ones(2), edge)
     assert drawn.tokens.tolist() == [3, 599]
     assert set(many(logits, 1.0, 1000)) == {3, 259, 599}
@@ -80,8 +80,8 @@ def test_each_answer_is_drawn_from_its_own_row_at_its_own_temperature():
     u = uniforms(5000)
     together = draw(logits, node, temperature, u).tokens
     alone = [
-        draw(logits[row][None], np.array([0]), temperature[place : place + 1], Independent(own[None])).tokens.item()
-        for place, (row, own) in enumerate(zip(node.tolist(), u.uniforms, strict=True))
+        draw(logits[row][None], np.array([0]), temperature[place : place + 1], own[None]).tokens.item()
+        for place, (row, own) in enumerate(zip(node.tolist(), u, strict=True))
     ]
     assert together.tolist() == alone
 

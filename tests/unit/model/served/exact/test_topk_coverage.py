@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from robust_eval.model.served.seen_tokens import seen_positions, unnamed
-from robust_eval.model.served.seen_vocabulary import SeenVocabulary
+from robust_eval.model.served.exact.topk_tokens import TopKCoverage
+from robust_eval.model.served.token_logprobs import read_positions
 
 TEMPERATURES = (0.2, 0.7, 1.0, 1.5, 3.0)
 
@@ -24,10 +24,10 @@ def test_bounds_hold_where_parts_of_characters_go_by_one_name(every: int) -> Non
             named[text], kept[text] = float(np.log(p[token])), token
         text = "" if chosen % every == 0 else f" {chosen}"
         said = {"tokens": [text], "token_logprobs": [float(np.log(p[chosen]))], "top_logprobs": [named]}
-        (position,) = seen_positions(said)
+        (position,) = read_positions(said)
         largest = position.largest[:8]  # the one that was drawn may be one more
-        bounds = SeenVocabulary(8).bounds(largest, TEMPERATURES)
-        tokens = [kept["" if unnamed(token) else token.text.decode()] for token in largest]
+        bounds = TopKCoverage(8).bounds(largest, TEMPERATURES)
+        tokens = [kept["" if token.unnamed else token.text.decode()] for token in largest]
         for place, t in enumerate(TEMPERATURES):
             tempered = np.exp(logits / t - np.logaddexp.reduce(logits / t))
             assert (bounds.lower[:, place] <= tempered[tokens] + 1e-9).all()

@@ -1,4 +1,4 @@
-"""How a server is asked to go on with an answer that has begun, so that it says what is likely next.
+"""Queries for next-token log-probabilities after a partial answer.
 
 The surest way is by token ids, which some servers take in place of a text. A text may be cut into other tokens than
 those that the answer consists of: "Par" and "is" become one. That shows in the number of tokens that the server
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.seen_tokens import Position, SeenToken, unnamed
 from robust_eval.model.served.service import CHAT, PLAIN, Answered, Service, UnansweredError
+from robust_eval.model.served.token_logprobs import Position, TopKToken
 from robust_eval.prompt.prompt import Prompt
 
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
@@ -24,17 +24,12 @@ APART = 0.05
 computes in half precision says other numbers each time."""
 LONGEST = 6
 """Tokens of the plain answer that a way is compared with."""
-ONLY_DRAWS = (
-    "%s does not go on with an answer that has begun (%s), and takes temperatures up to 1: answers are drawn at the "
-    "highest, and weighed for those below"
-)
-"""What is said of a server of which nothing more can be had."""
 SPARE = 4
 """Tokens of which a character consists at most: a server may say nothing of one that it has not written."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class LogprobSettings:
     """What every request has: ``body`` beside the prompt, the ``limit`` of tokens, and how many log-probabilities."""
 
     chat: bool
@@ -59,21 +54,21 @@ class Settings:
 
     def sending(
         self, path: str, asked: Mapping[str, Any], levels: int, more: Mapping[str, Any], depth: int
-    ) -> "Sending":
+    ) -> "LogprobRequest":
         """Return a request for the likeliest answer, of so many tokens, to what has ``depth`` tokens of one."""
         chosen = {"temperature": 0.0} if self.greedy else {"temperature": 1.0}
         levels = levels if self.greedy else 1
         limit = {self.limit if path == CHAT or not self.chat else "max_tokens": levels}
         body = {**self.body, **chosen, **self.logprobs(path), **limit, **asked, **more}
-        return Sending(self, path, body, depth, levels)
+        return LogprobRequest(self, path, body, depth, levels)
 
 
-class Sending(NamedTuple):
+class LogprobRequest(NamedTuple):
     """What is sent to a path of a server, and about how much: tokens of the prompt beside those of the question
     (``depth``), and of what is to come.
     """
 
-    settings: Settings
+    settings: LogprobSettings
     path: str
     body: Mapping[str, Any]
     depth: int
@@ -81,22 +76,22 @@ class Sending(NamedTuple):
 
     async def to(self, service: Service) -> Answered:
         """Send it; raises UnansweredError, also where log-probabilities that came cannot be."""
-        answered = await service.ask_seen(self.path, self.body)
-        pairs = zip(answered.seen, answered.choices, strict=True)
-        return answered._replace(seen=[_checked(places, choice.text, self.settings) for places, choice in pairs])
+        answered = await service.ask_top_tokens(self.path, self.body)
+        pairs = zip(answered.positions, answered.choices, strict=True)
+        return answered._replace(positions=[_checked(places, choice.text, self.settings) for places, choice in pairs])
 
 
 class Ask(NamedTuple):
     """Asks the server when it is the turn, again where that may help; both raise UnansweredError.
 
-    ``seen`` sends for tokens, ``root`` sends a body to a path beside ``/v1``.
+    ``positions`` sends for tokens, ``root`` sends a body to a path beside ``/v1``.
     """
 
-    seen: Callable[[Sending], Awaitable[Answered]]
+    positions: Callable[[LogprobRequest], Awaitable[Answered]]
     root: Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
-class Start(NamedTuple):
+class AnswerStart(NamedTuple):
     """Where the answers to a prompt begin: the prompt, and its token ids where these are sent."""
 
     prompt: Prompt
@@ -108,17 +103,17 @@ class Continuation:
     """One way of going on with an answer."""
 
     way: str
-    settings: Settings
+    settings: LogprobSettings
 
-    async def start(self, ask: Ask, prompt: Prompt) -> Start:
+    async def start(self, ask: Ask, prompt: Prompt) -> AnswerStart:
         """Return where the answers to a prompt begin; raises UnansweredError."""
         if self.way != IDS:
-            return Start(prompt, None)
+            return AnswerStart(prompt, None)
         if not self.settings.chat:
-            return Start(prompt, await _ids(ask, {"prompt": prompt.text(), "content": prompt.text()}))
+            return AnswerStart(prompt, await _ids(ask, {"prompt": prompt.text(), "content": prompt.text()}))
         messages = {"messages": prompt.messages(self.settings.system_role), "add_generation_prompt": True}
         try:
-            return Start(prompt, await _ids(ask, messages, special=False))
+            return AnswerStart(prompt, await _ids(ask, messages, special=False))
         except UnansweredError as problem:
             if problem.kind != "wrong":
                 raise
@@ -126,9 +121,9 @@ class Continuation:
         written = said.get("prompt") if isinstance(said, Mapping) else None
         if not isinstance(written, str):
             raise UnansweredError("wrong", "it does not say how it writes a conversation")
-        return Start(prompt, await _ids(ask, {"prompt": written, "content": written}))
+        return AnswerStart(prompt, await _ids(ask, {"prompt": written, "content": written}))
 
-    def sending(self, start: Start, path: Sequence[SeenToken], levels: int) -> Sending | None:
+    def sending(self, start: AnswerStart, path: Sequence[TopKToken], levels: int) -> LogprobRequest | None:
         """Return what asks for the likeliest tokens after a beginning of an answer, and after those that are likeliest
         then, ``levels`` in all; None where it cannot be written.
         """
@@ -139,7 +134,7 @@ class Continuation:
             if None in ids:
                 return None
             return settings.sending(PLAIN, {"prompt": [*start.ids, *ids]}, levels, {}, len(path))
-        if any(map(unnamed, path)):
+        if any(token.unnamed for token in path):
             return None
         try:
             written = b"".join(token.text for token in path).decode()
@@ -152,17 +147,17 @@ class Continuation:
         goes_on = {"add_generation_prompt": False, "continue_final_message": True} if path else {}
         return settings.sending(where, asked, levels, more | goes_on, len(path))
 
-    def positions(self, answered: Answered, path: Sequence[SeenToken], prompt_tokens: int) -> list[Position]:
+    def positions(self, answered: Answered, path: Sequence[TopKToken], prompt_tokens: int) -> list[Position]:
         """Return what the server said of the places after a beginning of an answer, as far as it is surely of them.
 
         ``prompt_tokens`` is how many the server counted without that beginning.
         """
         if self.way != IDS and answered.prompt_tokens != prompt_tokens + len(path):
             return []  # it was cut into other tokens
-        return whole_places(answered.seen[0], answered.completion_tokens)
+        return whole_places(answered.positions[0], answered.completion_tokens)
 
 
-def _checked(positions: Sequence[Position], text: str, settings: Settings) -> list[Position]:
+def _checked(positions: Sequence[Position], text: str, settings: LogprobSettings) -> list[Position]:
     """Return places with as many log-probabilities as were asked for; UnansweredError where there are fewer, or they
     cannot be. There is no place where nothing but a part of a character was written.
     """
@@ -172,7 +167,7 @@ def _checked(positions: Sequence[Position], text: str, settings: Settings) -> li
     for place, position in enumerate(positions):
         largest = list(position.largest[: settings.top_logprobs])  # some add the one that was drawn
         values = [token.logprob for token in largest]
-        few = settings.whole_vocabulary or any(map(unnamed, largest))
+        few = settings.whole_vocabulary or any(token.unnamed for token in largest)
         needed = 1 if few else max(1, settings.top_logprobs // 2)
         if not largest and place:
             break  # some say nothing of the token that ends an answer
@@ -209,14 +204,14 @@ async def _ids(ask: Ask, asked: Mapping[str, Any], special: bool = True) -> list
     return ids
 
 
-async def find_continuation(ask: Ask, settings: Settings, prompt: Prompt) -> tuple[Continuation | None, str]:
+async def find_continuation(ask: Ask, settings: LogprobSettings, prompt: Prompt) -> tuple[Continuation | None, str]:
     """Return the surest way that holds for a plain answer to this prompt, or None and why there is none.
 
     Raises UnansweredError where the server is in trouble.
     """
     path, asked = settings.asked(prompt)
-    plain = await ask.seen(settings.sending(path, asked, LONGEST, {}, 0))
-    told = whole_places(plain.seen[0], plain.completion_tokens)
+    plain = await ask.positions(settings.sending(path, asked, LONGEST, {}, 0))
+    told = whole_places(plain.positions[0], plain.completion_tokens)
     reasons = []
     for way in (IDS, MESSAGE if settings.chat else TEXT):
         if way == IDS and any(position.chosen.id is None for position in told):
@@ -246,12 +241,12 @@ async def _differs(
     if continuation.way != IDS and not prompt_tokens:
         return "it does not count the tokens of a prompt, so that nobody knows whether it cut the answer otherwise"
     start = await continuation.start(ask, prompt)
-    answer: list[SeenToken] = []
+    answer: list[TopKToken] = []
     compared = 0
     for position in told:
         sending = continuation.sending(start, answer, SPARE)
         if sending is not None:
-            answered = await ask.seen(sending)
+            answered = await ask.positions(sending)
             if positions := continuation.positions(answered, answer, prompt_tokens):
                 compared += 1
                 if (apart := distance(positions[0], position)) > APART:

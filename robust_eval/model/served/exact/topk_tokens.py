@@ -1,16 +1,39 @@
-"""What each of the tokens that a server names makes of an answer: it ends it, settles it, or leaves it open."""
+"""The likeliest tokens that a server names: how much of the vocabulary they are, and what each makes of an answer."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from robust_eval.model.base import Matcher
-from robust_eval.model.served.seen_tokens import SeenToken
+from robust_eval.model.served.token_logprobs import TopKToken
+from robust_eval.model.tail_bounds import MOST_TOKENS, TokenBounds, precision, token_bounds
 from robust_eval.model.token_texts import Mask, TokenTexts
 
 
-class Kinds(NamedTuple):
+@dataclass(frozen=True)
+class TopKCoverage:
+    """The ``shown`` likeliest tokens, which may be all that there are (``whole``); fewer where several that write the
+    same were named as one.
+    """
+
+    shown: int
+    whole: bool = False
+
+    @property
+    def most(self) -> int:
+        """How many tokens the model has at most."""
+        return self.shown if self.whole else MOST_TOKENS
+
+    def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
+        """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""
+        logprobs = [token.logprob for token in tokens]
+        largest = len(tokens) >= self.shown and not any(token.unnamed for token in tokens)
+        return token_bounds(logprobs, temperatures, self.most, precision(logprobs), largest)
+
+
+class TokenOutcomes(NamedTuple):
     """Tokens by what they make of an answer that began in some way, each (K,).
 
     After those that are ``settled`` it is right whatever follows, or ended and right (``right``), or ended and not
@@ -23,7 +46,9 @@ class Kinds(NamedTuple):
     begun: Mask
 
 
-def seen_kinds(matcher: Matcher, text: bytes, tokens: Sequence[SeenToken], last: bool, chat: bool) -> Kinds:
+def classify_topk_tokens(
+    matcher: Matcher, text: bytes, tokens: Sequence[TopKToken], last: bool, chat: bool
+) -> TokenOutcomes:
     """Return the kinds of tokens after an answer that began with ``text``; no token follows after the ``last`` one.
 
     An answer ends with its first line. In a conversation (``chat``) that is the first one that is not blank.
@@ -39,4 +64,4 @@ def seen_kinds(matcher: Matcher, text: bytes, tokens: Sequence[SeenToken], last:
     ended = np.ones(len(tokens), dtype=bool) if last else ends | breaks
     begins = np.zeros(len(tokens), dtype=bool)
     begins[begun] = True
-    return Kinds(ended | (closed & right), right, begins & ~ended)
+    return TokenOutcomes(ended | (closed & right), right, begins & ~ended)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from toy_language import ALL, MATCHER, PIECES, WORDS, Table, truth
 
-from robust_eval.model.served.seen_draws import summed_draw
-from robust_eval.model.served.seen_tokens import PART, Position, SeenToken
+from robust_eval.model.served.exact.curve_estimate import summed_draw
+from robust_eval.model.served.token_logprobs import PART, Position, TopKToken
 
 DEPTH, SHOWN = 3, 5
 UNNAMED = (b"ian", b"x", b" the", b"Lyon")
@@ -26,9 +26,9 @@ def test_the_mean_over_all_draws_is_the_probability_of_a_right_answer(
         logits = table.logits(path).double().numpy()
         p, at_one = (np.exp(logits / t - np.logaddexp.reduce(logits / t)) for t in (temperature, 1.0))
         tokens = [
-            SeenToken(PART, float(np.log(at_one[token])))
+            TopKToken(PART, float(np.log(at_one[token])))
             if piece in unnamed
-            else SeenToken(piece, float(np.log(at_one[token])), None if unnamed else token)
+            else TopKToken(piece, float(np.log(at_one[token])), None if unnamed else token)
             for token, piece in enumerate(PIECES)
         ]
         largest = [tokens[token] for token in np.argsort(-at_one)[:SHOWN]]

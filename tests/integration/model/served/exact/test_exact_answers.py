@@ -39,7 +39,7 @@ def served(
 
 
 def replies(model: ServedModel, requests: Sequence[Request]) -> list[Reply]:
-    model.check(requests, curves=True)
+    model.check(requests)
     found = [reply for block in model.complete(requests, {each.item for each in requests}) for reply in block]
     return sorted(found, key=lambda reply: reply.request.question_id)
 
@@ -122,11 +122,13 @@ def test_parts_of_characters_that_go_by_one_name_are_left_unknown() -> None:
         (TableServer(Table(0), ids=False, forgets=True), "of what is likely next differs from a plain answer"),
     ],
 )
+@pytest.mark.parametrize("highest", [1.0, 2.0])
 def test_a_server_that_does_not_go_on_as_it_answers_is_refused_with_what_would_work(
-    server: TableServer, reason: str
+    server: TableServer, reason: str, highest: float
 ) -> None:
-    with served(server) as (model, _), pytest.raises(UserError, match=reason) as refused:
-        replies(model, [request()])
+    can = replace(CAN, highest_temperature=highest)
+    with served(server, can) as (model, _), pytest.raises(UserError, match=reason) as refused:
+        replies(model, [replace(request(), temperatures=(0.2, 0.6, 1.0))])
     assert "choose sampler=temperature_sweep" in str(refused.value)
 
 
@@ -145,7 +147,7 @@ def test_what_keeps_a_server_from_being_asked_is_said_before(
     monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: can.to_text())
     with served(TableServer(Table(0)), can, **settings) as (model, script):
         with pytest.raises(UserError, match=reason):
-            model.check([request()], curves=True)
+            model.check([request()])
         assert not script.bodies
 
 
@@ -226,30 +228,6 @@ def test_one_request_tells_how_probable_each_choice_is(shown: int) -> None:
             [p[ids].sum() for ids in chosen], abs=0.15 if t in bounded else 0.25
         )
         assert sum(one.weight for one in reply.completions if one.temperature == t) == pytest.approx(1)
-
-
-def test_a_server_that_takes_temperatures_up_to_1_and_only_draws_is_weighed_below() -> None:
-    errors = []
-    grid = tuple(t for t in ALL if t <= 1)
-    for language in range(6):
-        table = Table(language)
-        can = replace(CAN, top_logprobs=7, highest_temperature=1.0)
-        with served(TableServer(table, shown=7, ids=False, counts=False), can) as (model, script):
-            (reply,) = replies(model, [replace(request(draws=60), temperatures=(0.2, 0.6, 1.0))])
-            drawn_at = {body["temperature"] for body in script.bodies}
-        assert drawn_at == {0.0, 1.0}
-        told, right = reply.curve, truth(table)[: len(grid)]
-        assert told is not None
-        assert told.temperatures.tolist() == list(grid)
-        assert set(told.how or ()) == {"weights"}
-        assert (told.lower - 1e-9 <= right).all()
-        assert (right <= told.upper + 1e-9).all()
-        assert (told.upper - told.lower)[0] < 0.2
-        errors.append((told.accuracy - right) / told.standard_error)
-        for t, accuracy in zip(told.temperatures.tolist(), told.accuracy.tolist(), strict=True):
-            rightly = [one.weight for one in reply.completions if one.temperature == t and MATCHER.right(one.text)]
-            assert t not in (0.2, 0.6, 1.0) or sum(rightly) == pytest.approx(accuracy, abs=1e-6)
-    assert np.sqrt(np.mean(np.square(errors))) < 1.5
 
 
 def test_a_run_against_llama_cpp_has_curves_of_facts_and_the_letters_of_multiple_choice_questions(

@@ -13,20 +13,18 @@ import numpy as np
 from robust_eval.answer import SERVED
 from robust_eval.model.base import Completion, Enumeration, Floats, Reply, Request
 from robust_eval.model.calls import FURTHER_DRAWS, LEVELS
-from robust_eval.model.enumerated import Weighted, balanced
+from robust_eval.model.enumerated import AnswerMass, EnumeratedAnswers, normalize_to_accuracy
 from robust_eval.model.served.admission import EndedError
-from robust_eval.model.served.asked_draws import Asking, Draw, answer_row, drawn
-from robust_eval.model.served.capped_draws import capped
-from robust_eval.model.served.choice_answers import choice_answers
-from robust_eval.model.served.continuation import Continuation, Sending
-from robust_eval.model.served.curve_points import Points
-from robust_eval.model.served.seen_draws import ended, mean_and_error, summed_draw
-from robust_eval.model.served.seen_tokens import Position
-from robust_eval.model.served.seen_tree import Prefix, SeenAnswers, SeenTree
+from robust_eval.model.served.exact.choice_shares import choice_answers
+from robust_eval.model.served.exact.continuation import Continuation, LogprobRequest
+from robust_eval.model.served.exact.curve_estimate import CurveEstimate, mean_and_error, summed_draw
+from robust_eval.model.served.exact.topk_draws import Draw, LogprobClient, drawn
+from robust_eval.model.served.exact.topk_tree import Prefix, TopKTree
 from robust_eval.model.served.service import Answered, UnansweredError
+from robust_eval.model.served.token_logprobs import Position, TopKToken
 
-LEAST = 0.01
-"""What a beginning of answers has to weigh at some temperature for it to be worth a request."""
+MIN_PREFIX_PROBABILITY = 0.01
+"""Minimum probability of a prefix for it to be expanded."""
 AT_ONCE = 8
 """Beginnings that are asked for before what came of them is looked at."""
 
@@ -42,37 +40,35 @@ class Usage:
 
     def add(self, answered: Answered) -> None:
         self.prompt += answered.prompt_tokens
-        listed = sum(map(len, answered.seen))  # some servers count the first of several answers alone
+        listed = sum(map(len, answered.positions))  # some servers count the first of several answers alone
         self.completion += max(answered.completion_tokens, listed)
         if answered.cached_tokens is not None:
             self.cached = (self.cached or 0) + answered.cached_tokens
         self.names |= {column: name for column in SERVED if (name := getattr(answered, column))}
 
 
-async def exact_reply(request: Request, asking: Asking, continuation: Continuation | None) -> Reply:
+async def exact_reply(request: Request, client: LogprobClient, continuation: Continuation | None) -> Reply:
     """Return the answers to a request with their probabilities, and the curve; raises UnansweredError.
 
-    Beginnings of answers are asked for by the ``continuation``. A multiple-choice question, which is answered by one
-    token, needs none. Without one, answers to other questions are drawn at the highest temperature of the request, not
-    above 1, and weighed for the others.
+    Beginnings of answers are asked for by the ``continuation``; a multiple-choice question, which is answered by one
+    token, needs none.
     """
     enumeration, usage = request.enumeration, Usage()
     assert enumeration is not None
 
-    seen = asking.ask.seen
+    seen = client.ask.positions
 
-    async def counting(sending: Sending) -> Answered:
+    async def counting(sending: LogprobRequest) -> Answered:
         answered = await seen(sending)
         usage.add(answered)
         return answered
 
-    asking = replace(asking, ask=asking.ask._replace(seen=counting))
+    client = replace(client, ask=client.ask._replace(positions=counting))
     if enumeration.choices is not None:
-        found, points = await choice_answers(request, enumeration, asking)
-    elif continuation is not None:
-        found, points = await _answers(request, enumeration, asking, continuation)
+        found, points = await choice_answers(request, enumeration, client)
     else:
-        found, points = await _capped(request, enumeration, asking)
+        assert continuation is not None
+        found, points = await _answers(request, enumeration, client, continuation)
     if not found:
         raise UnansweredError("garbled", "what the server sent tells of no answer")
     found = [each if each.served_model else replace(each, **usage.names) for each in found]
@@ -84,94 +80,71 @@ async def exact_reply(request: Request, asking: Asking, continuation: Continuati
 
 def without_answers(request: Request, outcome: str) -> Reply:
     """Return that no answers came."""
-    return Reply(request, [answer_row(t, 0, "", 1.0, outcome=outcome) for t in request.temperatures])
+    return Reply(
+        request,
+        [
+            Completion(t, 0, "", 1.0, prompt_tokens=0, completion_tokens=0, outcome=outcome)
+            for t in request.temperatures
+        ],
+    )
 
 
 async def _answers(
-    request: Request, enumeration: Enumeration, asking: Asking, continuation: Continuation
-) -> tuple[list[Completion], Points]:
+    request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
+) -> tuple[list[Completion], CurveEstimate]:
     assert request.matcher is not None
-    tree = SeenTree(
+    tree = TopKTree(
         request.matcher,
         request.max_new_tokens,
         enumeration.temperatures,
         request.temperatures,
-        asking.vocabulary,
-        asking.settings.chat,
+        client.coverage,
+        client.settings.chat,
     )
-    root = await _explore(tree, request, enumeration, asking, continuation)
+    root = await _explore(tree, request, enumeration, client, continuation)
     bounds = tree.bounds
     apart = bounds.upper - bounds.lower
-    points = Points(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
+    points = CurveEstimate(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
     came: dict[float, list[Draw]] = {}
-    rows: dict[float, list[_Drawn]] = {}
+    rows: dict[float, list[_WeightedDraw]] = {}
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
         """Draw answers, and estimate each of these temperatures from all that were drawn at it."""
         assert request.matcher is not None
-        for t, more in (await drawn(request, trials, asking, temperatures, root)).items():
+        for t, more in (await drawn(request, trials, client, temperatures, root)).items():
             draws = came[t] = [*came.get(t, []), *more]
             right = [request.matcher.right(each.completion.text) for each in draws]
             values = [
-                summed_draw(request.matcher, each.places, t, tree.depth, asking.settings.chat, each.cut, one)
+                summed_draw(request.matcher, each.places, t, tree.depth, client.settings.chat, each.cut, one)
                 for each, one in zip(draws, right, strict=True)
             ]
             points.draw(t, *mean_and_error(values))
-            rows[t] = [_Drawn(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
+            rows[t] = [_WeightedDraw(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
 
     draws = enumeration.draws
-    await draw(range(draws), points.far(request.temperatures))
-    await draw(range(draws, (1 + FURTHER_DRAWS) * draws), points.near_half(request.temperatures))
+    await draw(range(draws), points.loose_points(request.temperatures))
+    await draw(range(draws, (1 + FURTHER_DRAWS) * draws), points.points_near_threshold(request.temperatures))
     return list(_rows(request, tree, points, rows)), points
 
 
-async def _capped(request: Request, enumeration: Enumeration, asking: Asking) -> tuple[list[Completion], Points]:
-    """Return answers drawn at the highest temperature of a request, as many as there are draws at all of them, with
-    what they weigh at each.
-    """
-    matcher, cap = request.matcher, max(request.temperatures)
-    assert matcher is not None
-    number = enumeration.draws * len(request.temperatures)
-    draws = (await drawn(request, range(number), asking, [cap], None))[cap]
-    chat = asking.settings.chat
-    places = [ended(matcher, each.places, request.max_new_tokens, chat) for each in draws]
-    right = [matcher.right(each.completion.text) for each in draws]
-    below = [t for t in enumeration.temperatures if t <= cap]
-    told = capped(places, right, cap, below, asking.vocabulary)
-    points = Points.weighed(below, told)
-    found = []
-    for t in request.temperatures:
-        place = below.index(t)
-        sides = [
-            _Drawn(one, told.weights[row, place : place + 1], draws[row].completion) for row, one in enumerate(right)
-        ]
-        for trial, each in enumerate(balanced(sides, points.accuracy[place : place + 1])):
-            if each.weight[0] > 0:
-                weight = float(each.weight[0])
-                found.append(
-                    replace(each.completion, temperature=t, trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
-                )
-    return found, points
-
-
 async def _explore(
-    tree: SeenTree, request: Request, enumeration: Enumeration, asking: Asking, continuation: Continuation
+    tree: TopKTree, request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
 ) -> Position:
     """Ask for the beginnings of answers that weigh most, until they are so many or weigh too little; return what was
     said of the first place.
     """
-    start = await continuation.start(asking.ask, request.prompt)
+    start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
 
     async def said(prefix: Prefix, levels: int) -> Answered | UnansweredError | EndedError | None:
         sending = continuation.sending(start, prefix.tokens, levels)
         try:
-            return None if sending is None else await asking.ask.seen(sending)
+            return None if sending is None else await client.ask.positions(sending)
         except (UnansweredError, EndedError) as problem:  # the others are under way, and are paid
             return problem
 
     together, levels = tree.heaviest(1, 0.0), tree.depth
-    nodes, least = enumeration.nodes, max(LEAST, enumeration.precision)
+    nodes, least = enumeration.nodes, max(MIN_PREFIX_PROBABILITY, enumeration.precision)
     root: Position | None = None
     while together:
         async with asyncio.TaskGroup() as group:
@@ -193,19 +166,18 @@ async def _explore(
 
 
 @dataclass(frozen=True)
-class _Drawn(Weighted):
+class _WeightedDraw(AnswerMass):
     completion: Completion
 
 
 def _rows(
-    request: Request, tree: SeenTree, points: Points, draws: Mapping[float, Sequence[_Drawn]]
+    request: Request, tree: TopKTree, points: CurveEstimate, draws: Mapping[float, Sequence[_WeightedDraw]]
 ) -> Iterator[Completion]:
     """Yield answers whose weights add up to the accuracy at each temperature where they are right, to the rest
     elsewhere.
     """
     accuracy = np.clip(points.accuracy, 0, 1)
-    enumerated = balanced(tree.answers, accuracy)
-    one = tree.temperatures.index(1.0) if 1.0 in tree.temperatures else None
+    enumerated = normalize_to_accuracy(tree.answers, accuracy)
     for t in request.temperatures:
         place = points.temperatures.index(t)
         if t in draws:
@@ -221,12 +193,16 @@ def _rows(
             continue
         for trial, answers in enumerate(enumerated):
             if answers.weight[place] > 0:
-                yield _enumerated(answers, t, trial, place, one)
+                yield _enumerated(answers, t, trial, place)
 
 
 def _with_both_sides(
-    drawn: Sequence[_Drawn], enumerated: Sequence[SeenAnswers], accuracy: Floats, place: int, temperature: float
-) -> list[_Drawn]:
+    drawn: Sequence[_WeightedDraw],
+    enumerated: Sequence[EnumeratedAnswers[TopKToken]],
+    accuracy: Floats,
+    place: int,
+    temperature: float,
+) -> list[_WeightedDraw]:
     """Return draws with weights by the accuracy (1,); beside them what is likeliest of the right, or the wrong answers,
     where no draw is one and they weigh something.
     """
@@ -236,8 +212,8 @@ def _with_both_sides(
         others = [each for each in enumerated if each.right == side]
         if weighs > 0 and others and not any(each.right == side for each in drawn):
             likeliest = max(others, key=lambda each: float(each.weight[place]))
-            answers.append(_Drawn(side, np.ones(1), _enumerated(likeliest, temperature, 0, place, None)))
-    return balanced(answers, accuracy)
+            answers.append(_WeightedDraw(side, np.ones(1), _enumerated(likeliest, temperature, 0, place)))
+    return normalize_to_accuracy(answers, accuracy)
 
 
 _UNCOUNTED: dict[str, Any] = {
@@ -248,11 +224,11 @@ _UNCOUNTED: dict[str, Any] = {
 }
 
 
-def _enumerated(answers: SeenAnswers, temperature: float, trial: int, place: int, one: int | None) -> Completion:
+def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial: int, place: int) -> Completion:
     carried = b"".join(token.text for token in answers.tokens)
     line = carried.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip() if carried.strip() else ""
     carrying = [token for token in answers.tokens if token.text.split(b"\n", 1)[0].strip()]
-    return answer_row(
+    return Completion(
         temperature,
         trial,
         line,
@@ -261,4 +237,6 @@ def _enumerated(answers: SeenAnswers, temperature: float, trial: int, place: int
         token_logprobs=[token.logprob for token in answers.tokens],
         sampling_logprobs=answers.logprobs[:, place].tolist(),
         answer_tokens=len(carrying),
+        prompt_tokens=0,
+        completion_tokens=0,
     )

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from robust_eval.model.base import Floats, Matcher
-from robust_eval.model.enumerated import Weighted
-from robust_eval.model.served.seen_kinds import Kinds, seen_kinds
-from robust_eval.model.served.seen_tokens import Position, SeenToken, unnamed
-from robust_eval.model.served.seen_vocabulary import SeenVocabulary
+from robust_eval.model.enumerated import EnumeratedAnswers
+from robust_eval.model.served.exact.topk_tokens import TokenOutcomes, TopKCoverage, classify_topk_tokens
+from robust_eval.model.served.token_logprobs import Position, TopKToken
 from robust_eval.model.tail_bounds import Resolved, TokenBounds
 
 RIGHT_ALREADY, RIGHT_BEGUN, RIGHT_OTHERWISE = 0.95, 0.6, 0.03
@@ -25,24 +24,11 @@ STEERS_UP_TO = 1.3
 """The temperature up to which bounds can be close enough to be worth a request."""
 
 
-@dataclass(frozen=True)
-class SeenAnswers(Weighted):
-    """All answers that begin alike and are right (or wrong) after one token more.
-
-    ``tokens`` are those of the likeliest, which stands for all of them, ``logprobs`` (tokens, T) their
-    log-probabilities.
-    """
-
-    tokens: tuple[SeenToken, ...]
-    finish_reason: str
-    logprobs: Floats
-
-
 @dataclass(eq=False)
 class Prefix:
     """The beginning of an answer: its tokens, and what it weighs at T temperatures, at least and likely."""
 
-    tokens: tuple[SeenToken, ...]
+    tokens: tuple[TopKToken, ...]
     text: bytes
     lower: Floats
     likely: Floats
@@ -52,7 +38,7 @@ class Prefix:
     children: dict[int | bytes, "Prefix"] = field(default_factory=dict)
 
 
-class SeenTree:
+class TopKTree:
     """The tree of answers of at most ``depth`` tokens; what is ``waiting`` can be asked for."""
 
     def __init__(
@@ -61,17 +47,17 @@ class SeenTree:
         depth: int,
         temperatures: Sequence[float],
         wanted: Sequence[float],
-        vocabulary: SeenVocabulary,
+        coverage: TopKCoverage,
         chat: bool,
     ) -> None:
         self.temperatures = tuple(temperatures)
         steers = [place for place, t in enumerate(temperatures) if t in wanted and t <= STEERS_UP_TO]
         self._steers = steers or [0]
-        self._matcher, self.depth, self._vocabulary, self._chat = matcher, depth, vocabulary, chat
+        self._matcher, self.depth, self._coverage, self._chat = matcher, depth, coverage, chat
         ones = np.ones(len(self.temperatures))
         self.root = Prefix((), b"", ones, ones, np.zeros((0, len(ones))))
         self.waiting: list[Prefix] = [self.root]
-        self.answers: list[SeenAnswers] = []
+        self.answers: list[EnumeratedAnswers[TopKToken]] = []
         self._resolved = Resolved(0 * ones, 0 * ones)
         self._right = 0 * ones
         self._hidden = 0 * ones
@@ -95,10 +81,10 @@ class SeenTree:
             return
         position, *following = positions
         largest = position.largest
-        bounds = self._vocabulary.bounds(largest, self.temperatures)
+        bounds = self._coverage.bounds(largest, self.temperatures)
         last = len(prefix.tokens) == self.depth - 1
-        kinds = seen_kinds(self._matcher, prefix.text, largest, last, self._chat)
-        unknown = np.array([unnamed(token) for token in largest], dtype=bool)
+        kinds = classify_topk_tokens(self._matcher, prefix.text, largest, last, self._chat)
+        unknown = np.array([token.unnamed for token in largest], dtype=bool)
         kinds = kinds._replace(settled=kinds.settled & ~unknown)
         self._count(prefix, largest, bounds, kinds, last)
         self._hidden = self._hidden + prefix.likely * bounds.likely[unknown].sum(axis=0) * RIGHT_OTHERWISE
@@ -121,7 +107,7 @@ class SeenTree:
             self.grow(child_of, following)
 
     def _count(
-        self, prefix: Prefix, tokens: Sequence[SeenToken], bounds: TokenBounds, kinds: Kinds, last: bool
+        self, prefix: Prefix, tokens: Sequence[TopKToken], bounds: TokenBounds, kinds: TokenOutcomes, last: bool
     ) -> None:
         """Count the tokens that end the answer or settle it, and those that are not seen."""
         settled = self._resolved
@@ -137,7 +123,7 @@ class SeenTree:
             token = tokens[place]
             reason = "length" if last else "stop" if token.ends or b"\n" in token.text else "closed"
             path = np.vstack([prefix.logprobs, _log(bounds.likely[place])])
-            self.answers.append(SeenAnswers(is_right, likely, (*prefix.tokens, token), reason, path))
+            self.answers.append(EnumeratedAnswers(is_right, likely, (*prefix.tokens, token), reason, path))
         already = self._matcher.right(prefix.text.decode("utf-8", "replace"))
         unseen = RIGHT_ALREADY if already else RIGHT_OTHERWISE
         self._hidden = self._hidden + prefix.likely * bounds.unseen_likely * unseen

@@ -1,0 +1,1 @@
+"""Probabilities of the answers of a server, from its log-probabilities."""
