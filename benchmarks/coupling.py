@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
 
-from robust_eval.metric.frs import breaking_temperature
 from robust_eval.model.base import COMMON, COUPLINGS, INDEPENDENT, Floats, Request
 from robust_eval.model.local.common_draw import CommonNumbers
 from robust_eval.model.local.draw import Independent, Picks, answer_uniforms, draw
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.frs import breaking_temperature
 
 SWEEP = TemperatureSweep()
 GRID, TRIALS = np.array(SWEEP.temperatures), SWEEP.trials

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from support.command import Command, write_figures
 
 from robust_eval.experiment.until import BLOCK, FEWEST, Taking, careful_half_width, stretched
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.frs import factual_robustness_score
-from robust_eval.metric.interval import SHARE, mean_interval
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import SHARE, mean_interval
 
 MOST_MISSED = 0.065
 FIGURE = "frs.d1"

@@ -29,8 +29,6 @@ from robust_eval.config.schema import register
 from robust_eval.dataset.data_frame import KeptTable, Rows, json_lines, records
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
-from robust_eval.metric.estimate import interval
-from robust_eval.metric.interval import independent
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.function_model import FunctionModel
 from robust_eval.record.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
@@ -42,6 +40,8 @@ from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.logs import Formatter
 from robust_eval.runtime.printable import printable
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import interval
+from robust_eval.stats.interval import independent
 
 OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""

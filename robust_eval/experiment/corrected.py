@@ -15,7 +15,6 @@ from robust_eval.error import UserError, first_line
 from robust_eval.labels.by_people import matched, with_people
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.corrected_score import corrected_score
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.greedy import greedy_correction
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
@@ -23,6 +22,7 @@ from robust_eval.record.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, 
 from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.kept_questions import read_questions
 from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.stats.estimate import Estimate
 
 log = logging.getLogger(__name__)
 

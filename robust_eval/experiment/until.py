@@ -9,11 +9,11 @@ import numpy as np
 
 from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import ROUNDING, UNKNOWN, Limits
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import ROUNDING, UNKNOWN, Limits
 
 FEWEST = 30
 """Questions, or groups of them, below which no interval ends a run."""

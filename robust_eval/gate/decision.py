@@ -12,11 +12,10 @@ from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
-from robust_eval.metric.interval import independent
-from robust_eval.metric.paired import mcnemar
-from robust_eval.metric.score import Floats
-from robust_eval.metric.verdict import FEWEST, Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 from robust_eval.runtime.rounding import number, signed
+from robust_eval.stats.interval import Floats, independent
+from robust_eval.stats.paired import mcnemar
+from robust_eval.stats.verdicts import FEWEST, Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """The exit status of each outcome; 2 is a mistake in the call."""

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.metric.agreement_presentation import FIGURES
-from robust_eval.metric.correction import add_corrected_curve, as_estimate, corrected_figure, corrected_share
-from robust_eval.metric.figure import point
-from robust_eval.metric.robustness import QuestionRobustness
+from robust_eval.metric.label_correction import add_corrected_curve, as_estimate, corrected_figure, corrected_share
+from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import PERSON_WHOLE, Correction
 from robust_eval.question import Question
+from robust_eval.stats.robustness import QuestionRobustness
 
 CORRECTED = ("accuracy", "plurality", "difficulty", "worst", "best")
 DECLARED = tuple(

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.agreement import (
+from robust_eval.metric.agreement_correction import labelled_whole, rater_correction
+from robust_eval.metric.agreement_presentation import FIGURES, presentation
+from robust_eval.metric.metric_spec import point
+from robust_eval.metric.score import Correction, Measured, Score, question_groups
+from robust_eval.question import Question
+from robust_eval.stats.agreement import (
     Certainty,
     beyond_chance,
     certainty_when_guessing,
@@ -29,16 +34,11 @@ from robust_eval.metric.agreement import (
     remapped_kappa,
     squared_shares,
 )
-from robust_eval.metric.agreement_correction import labelled_whole, rater_correction
-from robust_eval.metric.agreement_presentation import FIGURES, presentation
-from robust_eval.metric.answer_entropy import answer_entropy
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import point
-from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width
-from robust_eval.metric.reliability import cronbach_interval
-from robust_eval.metric.robustness import QuestionRobustness, guessing, question_robustness
-from robust_eval.metric.score import Correction, Floats, Measured, Score, question_groups, share_of
-from robust_eval.question import Question
+from robust_eval.stats.answer_entropy import answer_entropy
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats, bootstrap, mean_interval, share_of, with_width
+from robust_eval.stats.reliability import cronbach_interval
+from robust_eval.stats.robustness import QuestionRobustness, guessing, question_robustness
 
 
 class Raters(NamedTuple):

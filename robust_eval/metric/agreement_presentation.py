@@ -4,11 +4,11 @@ import math
 
 from robust_eval.answer import temperature_name
 from robust_eval.metric.comparison_view import DATASETS, ComparisonView
-from robust_eval.metric.figure import DETAIL, Figure, at_words, nearest_to_one, point
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.interval import SHARE
 
 _KAPPA = (-math.inf, 1.0)
 """No κ and no α is above 1; below, none has a bound."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from robust_eval.error import UserError
-from robust_eval.metric.figure import Figure, point
+from robust_eval.metric.metric_spec import Figure, point
 from robust_eval.metric.score import Metric
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, Conditions
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_one, point
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, RUN, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.interval import SHARE
 
 ENTROPY = Figure(
     "certainty.entropy",

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from robust_eval.metric.estimate import Estimate, interval
-from robust_eval.metric.figure import Figure, at_words, curve_and_temperature, declared
-from robust_eval.metric.judged import labels_to_halve
+from robust_eval.metric.metric_spec import Figure, at_words, curve_and_temperature, declared
 from robust_eval.metric.presentation import PaperTable, Presentation
 from robust_eval.metric.score import Correction, Score
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.correction import labels_to_halve
+from robust_eval.stats.estimate import Estimate, interval
 
 NAME = "corrected"
 """What the score is called among those of a run."""

@@ -6,13 +6,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.correction import corrected_figure, units
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, FRS, UNBROKEN
-from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT, Floats, Grid, reply_weights, trial_grid, verdicts
+from robust_eval.metric.label_correction import corrected_figure, units
+from robust_eval.metric.score import (
+    PERSON,
+    PERSON_WEIGHT,
+    Grid,
+    reply_weights,
+    trial_grid,
+    verdicts,
+)
 from robust_eval.question import Question
+from robust_eval.stats.corrected_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import Floats
 
 CORRECTED = tuple(
     corrected_figure(figure, name)

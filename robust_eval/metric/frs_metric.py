@@ -15,21 +15,15 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.correction import add_corrected_curve
-from robust_eval.metric.correlation import kendall, pearson
-from robust_eval.metric.crossing import crossings
-from robust_eval.metric.estimate import UNDEFINED, Estimate
-from robust_eval.metric.figure import point
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
-from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, score_column
+from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, crossings, score_column
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.label_correction import add_corrected_curve
+from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import (
     PERSON,
     Correction,
-    Floats,
     Grid,
     Measured,
     Score,
@@ -38,10 +32,14 @@ from robust_eval.metric.score import (
     mean_estimate,
     question_groups,
 )
-from robust_eval.metric.survival import holding, kaplan_meier
 from robust_eval.metric.type_shares import share_estimates, type_shares
-from robust_eval.model.logprobs import MOST, is_whole
+from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
+from robust_eval.stats.correlation import kendall, pearson
+from robust_eval.stats.estimate import UNDEFINED, Estimate
+from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.stats.interval import SHARE, Floats
+from robust_eval.stats.survival import holding, kaplan_meier
 
 
 class Breaks(NamedTuple):
@@ -289,7 +287,7 @@ class FactualRobustness:
             if tokens:
                 padded = [[*sorted(token, reverse=True), *[-np.inf] * self.k][: self.k] for token in tokens]
                 largest = np.exp(padded)  # servers may add the drawn one
-                if (most := largest.sum(axis=1).max()) > MOST:
+                if (most := largest.sum(axis=1).max()) > MAX_TOTAL:
                     raise UserError(
                         f"the answer to question {question_id} has top_logprobs of a token whose probabilities sum to "
                         f"{most:.3f}, more than 1: they must be those of different tokens, at temperature 1"

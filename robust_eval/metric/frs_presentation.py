@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.metric.comparison_view import STEPS, ComparisonView
-from robust_eval.metric.estimate import bounds
-from robust_eval.metric.figure import DETAIL, RUN, Figure
-from robust_eval.metric.frs import factual_robustness_score
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, RUN, Figure
 from robust_eval.metric.presentation import Column, Presentation, Scale
-from robust_eval.metric.score import Floats, Score
-from robust_eval.metric.told_apart import LEVEL, holm
+from robust_eval.metric.score import Score
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import bounds
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import SHARE, Floats
+from robust_eval.stats.significance import LEVEL, holm
 
 UNDECIDED = (
     "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "

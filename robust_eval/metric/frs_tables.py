@@ -11,6 +11,8 @@ import pyarrow as pa
 from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.metric.score import Grid, reply_weights
+from robust_eval.stats.crossing import crossing_temperature
+from robust_eval.stats.interval import NORMAL_95, Floats
 
 _SCORE = "frs_d"
 
@@ -68,3 +70,22 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
             "wrong": pa.array([counts[key][0] for key in keys], pa.float64()),
         }
     )
+
+
+def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> dict[str, Floats]:
+    """Return for each question the temperature at which its curve crosses the threshold, with the ends of its 95 %
+    interval.
+
+    The interval reaches from where the curve less its error crosses to where the curve and its error do.
+    """
+    by_question: dict[str, list[tuple[float, float, float]]] = {question_id: [] for question_id in question_ids}
+    for question_id, *point in table_rows(curves, "question_id", "temperature", "accuracy", "standard_error"):
+        by_question[question_id].append((point[0], point[1], point[2]))
+    found: dict[str, Floats] = {name: np.full(len(question_ids), np.nan) for name in ("value", "low", "high")}
+    for index, points in enumerate(by_question.values()):
+        if len(points) > 1 and not np.isnan(points).any():  # without a right answer there is no accuracy
+            temperature, accuracy, error = np.array(sorted(points)).T
+            for name, shift in (("value", 0.0), ("low", -NORMAL_95), ("high", NORMAL_95)):
+                curve = np.clip(accuracy + shift * error, 0, 1)
+                found[name][index] = crossing_temperature(curve[None], temperature, threshold)[0]
+    return found

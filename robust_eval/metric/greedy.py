@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.correction import add_corrected_curve, corrected_figure
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import RUN, Figure
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_figure
+from robust_eval.metric.metric_spec import RUN, Figure
 from robust_eval.metric.presentation import Presentation
-from robust_eval.metric.score import Correction, Floats, Score, grid, question_groups, verdicts
+from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats
 
 FIGURE = Figure(
     "accuracy.greedy",

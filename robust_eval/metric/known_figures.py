@@ -13,7 +13,7 @@ from robust_eval.metric import (
     profile,
     thinking_presentation,
 )
-from robust_eval.metric.figure import Figure
+from robust_eval.metric.metric_spec import Figure
 
 KNOWN_FIGURES = (
     *frs_presentation.FIGURES,

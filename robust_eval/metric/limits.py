@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from robust_eval.metric.interval import UNKNOWN, Limits
+from robust_eval.stats.interval import UNKNOWN, Limits
 
 _KEY = b"limits"
 

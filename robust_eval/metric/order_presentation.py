@@ -2,12 +2,12 @@
 
 import math
 
-from robust_eval.metric.figure import RUN, Figure, at_words, nearest_to_one, point
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import RUN, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.interval import SHARE
 
 ONE_CHOICE = Figure(
     "order.one_choice",

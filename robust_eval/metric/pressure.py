@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robust_eval.metric.score import Floats
+from robust_eval.stats.interval import Floats
 
 
 class Pressure(NamedTuple):

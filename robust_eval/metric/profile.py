@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import at_temperature
 from robust_eval.metric.challenge_presentation import SURVIVAL as HOLDING
-from robust_eval.metric.correlation import spearman
-from robust_eval.metric.estimate import Estimate, bounds
-from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
 from robust_eval.metric.frs_presentation import FRS, SURVIVAL
-from robust_eval.metric.interval import SHARE, bootstrap_draws, with_width
+from robust_eval.metric.metric_spec import RUN, Figure, nearest_to_one, point
 from robust_eval.metric.order_presentation import RIGHT
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.pressure import Pressure, breaks_first, share_of_steps
-from robust_eval.metric.score import Floats, Score, question_groups
+from robust_eval.metric.score import Score, question_groups
 from robust_eval.metric.thinking_presentation import ACCURACY as AFTER_THOUGHT
 from robust_eval.question import Question
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.correlation import spearman
+from robust_eval.stats.estimate import Estimate, bounds
+from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, with_width
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""

@@ -10,13 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Undecided
-from robust_eval.metric.estimate import Estimate, with_interval
-from robust_eval.metric.figure import Figure, declared, point, telling_temperatures
-from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, wilson, with_width
+from robust_eval.metric.metric_spec import Figure, declared, point, telling_temperatures
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
-
-Floats = NDArray[np.float64]
+from robust_eval.stats.estimate import Estimate, with_interval
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, mean_interval, wilson, with_width
 
 
 @dataclass
@@ -307,7 +305,7 @@ def reply_weights(graded: pa.Table) -> Floats:
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
     """Mean over questions, undefined ones (NaN) left out, with its interval
-    (:func:`~robust_eval.metric.interval.mean_interval`).
+    (:func:`~robust_eval.stats.interval.mean_interval`).
     """
     defined = ~np.isnan(values)
     if not defined.any():
@@ -333,12 +331,6 @@ def estimate(
     labels = None if groups is None else np.asarray(groups)[kept]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
     return Estimate(float(statistic(*chosen)), *with_width(low, high))
-
-
-def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return part / whole of arrays of one shape; NaN where there is no whole."""
-    found: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-    return found
 
 
 @cache

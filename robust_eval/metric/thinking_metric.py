@@ -14,12 +14,10 @@ from robust_eval.aggregator.base import ENSEMBLE, with_votes
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import nearest_to_one, point
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.score import Floats, Measured, Metric, Score, estimate, question_groups, share_of, verdicts
+from robust_eval.metric.metric_spec import nearest_to_one, point
+from robust_eval.metric.score import Measured, Metric, Score, estimate, question_groups, verdicts
 from robust_eval.metric.thinking_presentation import (
     ACCURACY,
     BETWEEN,
@@ -40,10 +38,13 @@ from robust_eval.metric.thinking_presentation import (
     of_budget,
     presentation,
 )
-from robust_eval.metric.trace_variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
 from robust_eval.prompt.thought import Budget, ascending, thought_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
+from robust_eval.stats.interval import Floats, share_of
+from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
 
 _ITEM = ("question_id", "rewrite")
 """The columns that tell one request from the others."""

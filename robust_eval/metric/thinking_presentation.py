@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_one, point
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, RUN, Figure, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, Presentation
-from robust_eval.metric.score import Floats, Score
+from robust_eval.metric.score import Score
 from robust_eval.prompt.thought import Budget
+from robust_eval.stats.interval import SHARE, Floats
 
 ACCURACY = Figure(
     "thinking.accuracy",

@@ -11,9 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import RESAMPLES, SHARE, alike_interval, bootstrap, independent, with_width
-from robust_eval.metric.score import Floats
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import RESAMPLES, SHARE, Floats, alike_interval, bootstrap, independent, with_width
 
 PAPER_N = 1000
 """Questions that the paper takes from either end."""
@@ -40,14 +39,14 @@ def type_shares(
     n
         Questions wanted from either end.
     groups, seed
-        Of the bootstrap over questions, or groups of them (:func:`~robust_eval.metric.interval.bootstrap`).
+        Of the bootstrap over questions, or groups of them (:func:`~robust_eval.stats.interval.bootstrap`).
 
     Returns
     -------
     A row for each type, in alphabetical order: ``type``; ``questions`` that have a score; how many of them are among
     the ``most_robust`` and the ``least_robust``, which sum to the n taken; ``share_most_robust`` of both together, NaN
     where there is none, with the bounds ``low`` and ``high`` of its 95 % interval. Where the questions of a type are at
-    one end in all resamples, it is exact (:func:`~robust_eval.metric.interval.alike_interval`); where all facts tie,
+    one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.alike_interval`); where all facts tie,
     which leaves nothing to rank, there is none.
     """
     known = ~np.isnan(scores)

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.style import ink, legend_below, root
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
 
 BINS = 10
 """Of the certainty from 0 to 1; both ends belong to a bin."""

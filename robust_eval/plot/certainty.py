@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.certainty_curves import FAMILIES, entropy_of
-from robust_eval.metric.score import Floats
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.style import ink, legend_below, panels, root
+from robust_eval.stats.entropy import FAMILIES, entropy_of
+from robust_eval.stats.interval import Floats
 
 BINS = 10
 """Of the entropy from 0 to the greatest possible, and of the error rate from 0 to 1; both ends belong to a bin."""

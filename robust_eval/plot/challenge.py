@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.colours import BLUE, RED
 from robust_eval.plot.style import band, legend_below
+from robust_eval.stats.estimate import Estimate
 
 
 def facts_under_doubt(axes: Axes, holding: Sequence[Estimate], mended: Sequence[Estimate]) -> Axes:

@@ -9,13 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from robust_eval.metric.comparison_view import STEPS
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import Limits
-from robust_eval.metric.paired import Difference
+from robust_eval.metric.metric_spec import Figure
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.style import band, legend_beside
 from robust_eval.question import QUESTION_TYPES
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Limits
+from robust_eval.stats.paired import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """What each measurement is called, and its estimates by temperature or by d."""

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
 
 
 def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate]) -> Axes:

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.plot.colours import SEQUENTIAL
 from robust_eval.plot.style import panels
+from robust_eval.stats.frs import factual_robustness_score
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 50.0)
 """The paper's d."""

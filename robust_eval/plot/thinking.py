@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.colours import BLUE, GREY, RED
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
+from robust_eval.stats.estimate import Estimate
 
 _MOST = 0.25
 """The largest variance of right and wrong."""

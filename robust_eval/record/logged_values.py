@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.figure import HEADLINE
+from robust_eval.metric.metric_spec import HEADLINE
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, served_as
-from robust_eval.metric.figure import as_json
 from robust_eval.metric.limits import with_limits
+from robust_eval.metric.metric_spec import as_json
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.record.repetition import MANY, equal_in_a_row

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from robust_eval import plot
-from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
 from robust_eval.report.findings import Findings
 

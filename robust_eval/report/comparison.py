@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.metric.comparison_view import KINDS, ComparisonView
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import SHARE, Limits, independent
-from robust_eval.metric.paired import Difference, LogRank, paired_difference, stratified_log_rank
-from robust_eval.metric.told_apart import LEVEL, holm, paired_p_value
-from robust_eval.metric.verdict import facts_needed
+from robust_eval.metric.metric_spec import Figure
 from robust_eval.report.contrast import contrast
 from robust_eval.report.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
 from robust_eval.report.wording import FEWEST, few
+from robust_eval.stats.interval import SHARE, Limits, independent
+from robust_eval.stats.paired import Difference, LogRank, paired_difference, stratified_log_rank
+from robust_eval.stats.significance import LEVEL, holm, paired_p_value
+from robust_eval.stats.verdicts import facts_needed
 
 MARGIN = 0.02
 """The difference of which a comparison says how many questions would decide whether it is there."""

@@ -10,10 +10,9 @@ import numpy as np
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_presentation import ENTROPY, ERROR_RATE
 from robust_eval.metric.comparison_view import DATASETS, STEPS
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure, nearest_to_one, point
 from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
 from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.metric_spec import Figure, nearest_to_one, point
 from robust_eval.metric.type_shares import share_estimates
 from robust_eval.plot import beside, certainty
 from robust_eval.plot import comparison as plot
@@ -22,6 +21,7 @@ from robust_eval.plot.style import figure
 from robust_eval.report.catalogue import CATALOGUE
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.stats.estimate import Estimate
 
 MOST_PAIRS = 40
 """Pairs that one figure shows."""

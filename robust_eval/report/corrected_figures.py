@@ -7,7 +7,7 @@ from pathlib import Path
 
 from robust_eval.answer import write_text
 from robust_eval.error import UserError
-from robust_eval.metric.figure import as_json, declared, from_json
+from robust_eval.metric.metric_spec import as_json, declared, from_json
 from robust_eval.metric.score import Score
 from robust_eval.record.run_folder import FIGURES, REPORT, SUMMARY
 from robust_eval.report.page import CORRECTED_PART, corrected_part

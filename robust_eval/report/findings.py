@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import HEADLINE, Figure, curve_and_temperature, nearest_to_one
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.known_figures import KNOWN_FIGURES
-from robust_eval.metric.score import Floats
+from robust_eval.metric.metric_spec import HEADLINE, Figure, curve_and_temperature, nearest_to_one
 from robust_eval.record.result import Result
 from robust_eval.report.finished_runs import read_run
 from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats
 
 
 @dataclass(frozen=True)

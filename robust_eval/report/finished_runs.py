@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import (
+from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
+from robust_eval.metric.limits import limits_of
+from robust_eval.metric.metric_spec import (
     HEADLINE,
     Figure,
     curve_and_temperature,
@@ -25,15 +26,13 @@ from robust_eval.metric.figure import (
     point,
     telling_temperatures,
 )
-from robust_eval.metric.interval import Limits
-from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
-from robust_eval.metric.limits import limits_of
-from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.report.question_status import verdict
 from robust_eval.runtime.file_limits import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
 from robust_eval.runtime.file_limits import QUESTIONS as TABLE_OF_QUESTIONS
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats, Limits
 
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
 """Columns of the questions that are no figures."""

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.figure import curve_and_temperature
+from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE
 from robust_eval.report.comparison import Comparison

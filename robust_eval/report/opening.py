@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.told_apart import LEVEL, alike_groups
+from robust_eval.metric.metric_spec import Figure
 from robust_eval.report.comparison import MARGIN, Comparison, Pair
 from robust_eval.report.contrast import cautions, contrast, differing, truncation
 from robust_eval.report.finished_runs import scoring_settings
 from robust_eval.report.wording import FEWEST
 from robust_eval.runtime.rounding import number, signed
+from robust_eval.stats.significance import LEVEL, alike_groups
 
 FEW = 3
 """Pairs that have a sentence each; of more there is a ranking."""

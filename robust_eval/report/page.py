@@ -14,9 +14,8 @@ from markupsafe import Markup
 
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.metric.corrected_score import NAME as CORRECTED
-from robust_eval.metric.estimate import bounds
-from robust_eval.metric.figure import nearest_to_one
 from robust_eval.metric.frs_tables import score_columns
+from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import PAPER_N, taken
@@ -38,6 +37,7 @@ from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import bounds
 
 SMALLEST = 9
 """Pixels of the height of the smallest text: of smaller ones a phone shows too little."""

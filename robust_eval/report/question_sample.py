@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.score import Floats
+from robust_eval.stats.interval import Floats
 
 
 def sample(kinds: Sequence[str], values: Floats, most: int) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_eval.metric.figure import HEADLINE, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.metric_spec import HEADLINE, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result

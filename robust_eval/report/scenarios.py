@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.metric.agreement_metric import of_scenario
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import curve_and_temperature, point
+from robust_eval.metric.metric_spec import curve_and_temperature, point
 from robust_eval.metric.score import mean_estimate
 from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.stats.estimate import Estimate
 
 
 class ScenarioRow(NamedTuple):

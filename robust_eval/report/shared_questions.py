@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.figure import Figure, curve_and_temperature, declared, point
-from robust_eval.metric.score import Floats
+from robust_eval.metric.metric_spec import Figure, curve_and_temperature, declared, point
 from robust_eval.report.finished_runs import FinishedRun, Labels
+from robust_eval.stats.interval import Floats
 
 SHOWN = 0.0005
 """The least range of a figure that is not shown as 0.000."""

@@ -6,8 +6,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 from rich.table import Table
 
-from robust_eval.metric.estimate import interval
-from robust_eval.metric.figure import point
+from robust_eval.metric.metric_spec import point
 from robust_eval.metric.presentation import PaperTable
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
@@ -20,6 +19,7 @@ from robust_eval.report.warnings import of_draws, of_letters
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import interval
 
 WORD = 40
 """Characters of a word in a label that is not broken."""

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.estimate import interval
-from robust_eval.metric.figure import DETAIL
-from robust_eval.metric.interval import independent
+from robust_eval.metric.metric_spec import DETAIL
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.record.result import Result
 from robust_eval.report.question_status import standings
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import interval
+from robust_eval.stats.interval import independent
 
 
 class Row(NamedTuple):

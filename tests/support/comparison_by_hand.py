@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.limits import with_limits
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, alike_interval
 
 NAN = math.nan
 IDS = [f"{name}{number or ''}" for number in range(5) for name in "abcdefgh"]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from robust_eval.metric.comparison_view import ComparisonView
-from robust_eval.metric.figure import DETAIL, Figure
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, Figure
 from robust_eval.metric.score import Measured, Score, grid, question_groups
 from robust_eval.question import Question
+from robust_eval.stats.interval import SHARE
 
 HELD = Figure(
     "held",

@@ -19,14 +19,14 @@ from shell import Shell
 from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import DETAIL, Figure
+from robust_eval.metric.metric_spec import DETAIL, Figure
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.logged_values import integer_steps
 from robust_eval.record.mlflow_tracker import Mlflow
 from robust_eval.record.run_folder import ERROR
 from robust_eval.record.tracking import Untracked
+from robust_eval.stats.estimate import Estimate
 
 CURVE = "curve/accuracy by t in hundredths"
 SCORE = Score(

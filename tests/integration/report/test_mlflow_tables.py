@@ -9,7 +9,6 @@ from markdown_it import MarkdownIt
 
 from robust_eval.answer import answer_table
 from robust_eval.metric import certainty_presentation, frs_presentation
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
@@ -20,6 +19,7 @@ from robust_eval.report.comparison_tables import pair_table, runs_table
 from robust_eval.report.mlflow_tables import LONGEST, comparison_note, comparison_tables, run_note, run_tables
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.stats.estimate import Estimate
 
 
 def rendered(note):

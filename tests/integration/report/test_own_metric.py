@@ -10,7 +10,7 @@ from experiments import run_experiment
 from own_metric import BELOW, HELD, LENGTH, Held
 from tiny_model import save_tiny_model
 
-from robust_eval.metric.figure import as_json, from_json
+from robust_eval.metric.metric_spec import as_json, from_json
 from robust_eval.record.result import Result
 from robust_eval.report.comparison import Comparison, compare
 from robust_eval.report.comparison_page import write_comparison

@@ -8,10 +8,10 @@ from statsmodels.api import OLS
 
 from robust_eval.error import UserError
 from robust_eval.experiment.until import BLOCK, FEWEST, Taking
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
 
 ALL = [Question(f"q{place}", f"Question {place}?") for place in range(1000)]
 

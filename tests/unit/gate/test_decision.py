@@ -12,8 +12,8 @@ from robust_eval.gate.comparable import refuse_incomparable
 from robust_eval.gate.decision import Decision, Differences, decide, differences, judge, sentence, whole
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.verdict import confidence_sequence, verdict
+from robust_eval.metric.metric_spec import Figure
+from robust_eval.stats.verdicts import confidence_sequence, verdict
 
 SETTINGS = GateSettings()
 

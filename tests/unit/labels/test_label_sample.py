@@ -8,8 +8,8 @@ from robust_eval.answer import SAMPLER, answer_table
 from robust_eval.labels.by_people import with_people
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import Drawn, sample
-from robust_eval.metric.judged import corrected_mean
 from robust_eval.metric.score import PERSON, PERSON_WEIGHT
+from robust_eval.stats.correction import corrected_mean
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from scipy import stats
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.agreement import certainty_when_guessing
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.score import Measured, Score
 from robust_eval.question import Question
+from robust_eval.stats.agreement import certainty_when_guessing
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, alike_interval, mean_interval
 
 NAN = math.nan
 OF_QUESTIONS = [

@@ -24,8 +24,8 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.frs_metric import FactualRobustness, entropy_against_breaking
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.question import Question
+from robust_eval.stats.interval import SHARE, alike_interval, mean_interval
 
 PAPER_D = [1, 2, 5, 10, 50]
 PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]

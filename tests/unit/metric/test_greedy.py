@@ -6,8 +6,8 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.question import LETTERS, Question
+from robust_eval.stats.interval import SHARE, alike_interval, mean_interval
 
 NAN = math.nan
 

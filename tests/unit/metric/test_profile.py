@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.profile import correlation, profile, ranks
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
 
 NAN, INF = math.nan, math.inf
 FRS = [1.0, 1.0, 0.5, 0.4, NAN, 0.6]
@@ -192,8 +192,8 @@ def test_intervals_of_the_rank_correlation_hold_what_they_promise():
         return np.minimum(held + generator.normal(size=n), 0.8), np.round(held + generator.normal(size=n))
 
     true = stats.spearmanr(*draw(400_000)).statistic
-    from robust_eval.metric.correlation import spearman
-    from robust_eval.metric.interval import bootstrap
+    from robust_eval.stats.correlation import spearman
+    from robust_eval.stats.interval import bootstrap
 
     held = [low <= true <= high for low, high in (bootstrap(spearman, *draw(60), resamples=400) for _ in range(300))]
     assert 0.90 <= np.mean(held) <= 0.985

@@ -5,8 +5,6 @@ import pytest
 from scipy import stats
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import (
     Grid,
     Score,
@@ -18,6 +16,8 @@ from robust_eval.metric.score import (
     reply_weights,
 )
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE
 
 
 def answer(question_id, temperature, correct, outcome="ok", weight=0.1):

@@ -5,11 +5,11 @@ import pytest
 
 from robust_eval.answer import CURVES, answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.score import Measured, Score
 from robust_eval.metric.thinking_metric import ThoughtAndAnswer, answers_of_traces, budgets_of
-from robust_eval.metric.trace_variance import drawn_variance, exact_variance
 from robust_eval.question import Question
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.variance import drawn_variance, exact_variance
 
 QUESTIONS = [Question("a", "A?", ("x",)), Question("b", "B?", ("y",))]
 

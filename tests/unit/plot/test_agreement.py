@@ -2,9 +2,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.plot import agreement as plot
 from robust_eval.plot.colours import INKS
+from robust_eval.stats.estimate import Estimate
 
 NAN = np.nan
 

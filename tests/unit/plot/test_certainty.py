@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from robust_eval.metric.certainty_curves import entropy_of
 from robust_eval.plot import certainty as plot
 from robust_eval.plot.style import figure
+from robust_eval.stats.entropy import entropy_of
 
 NAN = math.nan
 MOST = math.log(5)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import gaussian_kde
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.plot import frs as plot
 from robust_eval.plot.style import figure
+from robust_eval.stats.estimate import Estimate
 
 GRID = [0.2, 0.4, 0.6]
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval, paired_share_interval
 from robust_eval.metric.limits import with_limits
-from robust_eval.metric.paired import LogRank
+from robust_eval.metric.metric_spec import Figure
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, alike_interval, mean_interval, paired_share_interval
+from robust_eval.stats.paired import LogRank
 
 NAN, INF = math.nan, math.inf
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1, "paths.mlruns": "/m"}

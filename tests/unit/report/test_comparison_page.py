@@ -10,10 +10,8 @@ from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.comparison_view import LONGEST, ComparisonView
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import SHARE, alike_interval, paired_share_interval
 from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.metric_spec import Figure
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
@@ -21,6 +19,8 @@ from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runtime.printable import printable_lines
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, alike_interval, paired_share_interval
 
 
 def rendered(markdown):

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure
+from robust_eval.metric.metric_spec import Figure
 from robust_eval.report.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
+from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan
 CONFIG = {

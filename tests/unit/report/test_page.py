@@ -9,7 +9,6 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.metric import agreement_presentation
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs_presentation import FIGURES, presentation
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import type_shares
@@ -24,6 +23,7 @@ from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.rounding import number
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.stats.estimate import Estimate
 
 QUESTIONS = [
     Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type=kind)

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.limits import with_limits
 from robust_eval.report.finished_runs import FinishedRun
 from robust_eval.report.scenarios import Found, Part, scenario_rows, with_averages
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, alike_interval, mean_interval
 
 NAN = math.nan
 ABSTRACTIVE, CHOICE = "abstractive", "multiple_choice"

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.stats.estimate import Estimate
 
 NAN, INF = math.nan, math.inf
 SETTINGS = {"seed": 0, "dataset.name": "facts", "metric.frs.d": 1}

@@ -1,0 +1,206 @@
+"""Answer entropy under repetition: does the model say the same thing when asked again?
+
+Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
+from robust_eval.error import UserError
+from robust_eval.metric.certainty_presentation import ERROR_RATE, FIGURES, presentation
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_figure
+from robust_eval.metric.score import (
+    Correction,
+    Measured,
+    Score,
+    grid,
+    mean_estimate,
+    question_groups,
+)
+from robust_eval.question import Question
+from robust_eval.stats.answer_entropy import answer_entropy, miller_madow
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats, Limits
+
+INVALID = ("drop", "as_label", "as_published")
+CERTAIN = 0.1
+"""A question counts as certain where its entropy is below this share of the largest: the first of ten bins."""
+_NONE = " "
+"""The label of replies that answer nothing, where these are a label of their own; no reply normalises to it."""
+
+
+@dataclass
+class AnswerCertainty:
+    """Entropy of the answers to each question and its error rate, at every temperature apart (docs/methods.md, §3)."""
+
+    invalid: str = "drop"
+    """What becomes of replies that answer nothing (no letter, a refusal): drop leaves them out, and a question that has
+    no others has no entropy; as_label makes them one more label, and wrong; as_published is drop, but a question that
+    has no others counts as certain (entropy 0) and wrong."""
+
+    axis = "trial"
+    figures = curves = FIGURES
+    reads_labels = True
+    settles_at = None
+
+    def __post_init__(self) -> None:
+        if self.invalid not in INVALID:
+            raise ValueError(f"invalid must be one of {', '.join(INVALID)}, not {self.invalid}")
+
+    @property
+    def top_logprobs(self) -> int:
+        """None: the entropy is that of whole answers."""
+        return 0
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """UserError unless each question is asked at least twice under the same condition."""
+        if repetitions < 2:
+            raise UserError(
+                "metric=certainty needs repeated answers to the same question, and the sampler asks once: "
+                "set sampler.trials to 2 or more"
+            )
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Mean answer entropy (nats) and error rate by temperature.
+
+        Tables: ``certainty`` has a row for each question and temperature, with the largest entropy that was possible
+        (``most``), ``certainty_by_category`` the means of each category of questions.
+        """
+        ids, groups = [question.id for question in questions], question_groups(questions)
+        exact = measured.estimator == "exact"
+        replies = _replies(measured.graded, exact)
+        counted = replies if self.invalid == "as_label" else replies.filter(pc.not_equal(replies["label"], _NONE))
+        temperatures = temperatures_of(measured.graded)
+        weights = [label_weights(ids, counted, t) for t in temperatures]
+        unanswered = np.column_stack([label_weights(ids, replies, t, only=_NONE)[:, 0] for t in temperatures])
+        most = np.column_stack([_most(questions, counted, t, self.invalid == "as_label") for t in temperatures])
+        entropy = np.column_stack([answer_entropy(table) for table in weights])
+        corrected = np.column_stack([miller_madow(table, most[:, place]) for place, table in enumerate(weights)])
+        error = 1 - grid(ids, counted, temperatures).accuracy
+        if self.invalid == "as_published":
+            nothing = np.isnan(entropy) & (unanswered > 0)
+            entropy[nothing] = corrected[nothing] = 0
+            keyed = np.array([bool(question.answers) or question.correct is not None for question in questions])
+            error[nothing & keyed[:, None]] = 1
+        curves = {"certainty.entropy": entropy, "certainty.error_rate": error}
+        if not exact:  # an enumerated distribution has no such bias
+            curves["certainty.entropy_miller_madow"] = corrected
+        result = Score(question_ids=ids, declared=self.figures)
+        highest = float(np.fmax(most, entropy).max(initial=0))
+        limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
+        for name, values in curves.items():
+            result.add_curve(name, values, temperatures, groups, limits[name])
+        certain = entropy < np.maximum(CERTAIN * most, np.finfo(float).tiny)
+        for corner, wrong in (("certain_right", 0), ("certain_wrong", 1)):
+            number = (certain & (error == wrong)).sum(axis=0)
+            result.curves[f"certainty.count.{corner}"] = {
+                t: Estimate(float(count)) for t, count in zip(temperatures, number, strict=True)
+            }
+        result.values["certainty.count.undefined"] = Estimate(float(np.isnan(entropy).any(axis=1).sum()))
+        result.values["certainty.count.invalid"] = Estimate(float(unanswered.sum()))
+        result.tables["certainty"] = pa.table(
+            {
+                "question_id": [name for name in ids for _ in temperatures],  # numpy would cut them off at a NUL
+                "category": [question.category for question in questions for _ in temperatures],
+                "temperature": np.tile(temperatures, len(ids)),
+                "labels": np.column_stack([np.count_nonzero(table, axis=1) for table in weights]).ravel(),
+                "invalid": unanswered.ravel(),
+                "most": most.ravel(),
+                **{name.removeprefix("certainty."): values.ravel() for name, values in curves.items()},
+            }
+        )
+        if any(question.category for question in questions):
+            result.tables["certainty_by_category"] = _by_category(questions, temperatures, curves, limits, seed)
+        trials = round(counted.num_rows / max(len(ids) * len(temperatures), 1)) if not exact else 0
+        result.presentation = presentation(result, [len(question.choices) for question in questions], trials)
+        return result
+
+    def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
+        """See :class:`robust_eval.metric.score.Metric`: the error rate."""
+        found = Correction(declared=[corrected_figure(ERROR_RATE, "certainty.corrected.error_rate")])
+        graded, said = measured.graded, _said_something(measured.graded)
+        counted = np.ones_like(said) if self.invalid == "as_label" else said
+        if self.invalid == "as_published":  # a question that has no answer counts as wrong
+            place = list(rows(graded, "question_id", "temperature"))
+            answered = {at for at, anything in zip(place, said, strict=True) if anything}
+            counted = said | np.array([at not in answered for at in place])
+        add_corrected_curve(
+            found, "certainty.corrected.error_rate", ERROR_RATE.name, questions, graded, errors=True, chosen=counted
+        )
+        return found
+
+
+def _said_something(graded: pa.Table) -> NDArray[np.bool_]:
+    """Return (N,) whether each reply answers anything."""
+    return np.asarray(~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY)))
+
+
+def _replies(graded: pa.Table, exact: bool) -> pa.Table:
+    """Return the answers that are replies; those that answer nothing have the label of that. Trials weigh 1 each."""
+    outcomes = np.array(graded["outcome"].to_pylist(), dtype=object)
+    labels = [
+        _NONE if label is None or outcome in NO_ANSWER else label for label, outcome in rows(graded, "label", "outcome")
+    ]
+    column = graded.schema.get_field_index("label")
+    labelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
+    if not exact:
+        column = graded.schema.get_field_index("weight")
+        labelled = labelled.set_column(column, SCHEMA.field("weight"), pa.array(np.ones(graded.num_rows)))
+    return labelled.filter(pa.array(~np.isin(outcomes, NO_REPLY)))
+
+
+def _most(questions: Sequence[Question], answers: pa.Table, temperature: float, invalid_is_label: bool) -> Floats:
+    """Return (n,) the largest entropy that a question's answers could have: ln of its choices, or of its number of
+    answers.
+    """
+    choices = np.array([len(question.choices) for question in questions], dtype=float)
+    number = Counter(at_temperature(answers, temperature)["question_id"].to_pylist())
+    free = np.array([number[question.id] for question in questions])
+    most: Floats = np.log(np.maximum(np.where(choices > 0, choices + invalid_is_label, free), 1))
+    return most
+
+
+def _by_category(
+    questions: Sequence[Question],
+    temperatures: Sequence[float],
+    curves: Mapping[str, Floats],
+    limits: Mapping[str, Limits],
+    seed: int,
+) -> pa.Table:
+    """Return the mean of each figure over the questions of a category, with its interval, by temperature."""
+    found = []
+    for category in sorted({question.category for question in questions}):
+        own = np.array([question.category == category for question in questions])
+        groups = question_groups([question for question in questions if question.category == category])
+        for place, t in enumerate(temperatures):
+            row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(own.sum())}
+            for name, values in curves.items():
+                figure = mean_estimate(values[own, place], groups, limits[name])
+                short = name.removeprefix("certainty.")
+                row |= {short: figure.value, f"{short}_low": figure.low, f"{short}_high": figure.high}
+            found.append(row)
+    return pa.Table.from_pylist(found)
+
+
+def label_weights(
+    question_ids: Sequence[str], answers: pa.Table, temperature: float, only: str | None = None
+) -> Floats:
+    """Return (n, K) summed weight of each label at one temperature; each question has its own labels. ``only``: (n, 1)
+    of this label.
+    """
+    weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}
+    for question_id, label, weight in rows(at_temperature(answers, temperature), "question_id", "label", "weight"):
+        if only in (None, label):
+            weights[question_id][label] = weights[question_id].get(label, 0.0) + weight
+    table = np.zeros((len(question_ids), max([1, *map(len, weights.values())])))
+    for row, labels in enumerate(weights.values()):
+        table[row, : len(labels)] = list(labels.values())
+    return table

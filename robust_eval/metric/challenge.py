@@ -1,0 +1,224 @@
+"""At which turn of doubt known facts break, and which wrong answers doubt mends, over a graded answer table
+(docs/challenge.md).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.answer import at_temperature, rows, temperatures_of
+from robust_eval.error import UserError
+from robust_eval.metric.challenge_presentation import (
+    ACCURACY,
+    COUNTS,
+    FIGURES,
+    GIVES_IN,
+    MEAN_BROKEN,
+    MEDIAN,
+    MENDED,
+    RIGHTED,
+    SURVIVAL,
+    UNBROKEN,
+    gives_in,
+    presentation,
+)
+from robust_eval.metric.greedy import greedy_verdicts
+from robust_eval.metric.metric_spec import nearest_to_one, point
+from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
+from robust_eval.prompt.challenge import challenge_told
+from robust_eval.question import Question
+from robust_eval.sampler.base import TURN
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import TOLERANCE, breaking_temperature
+from robust_eval.stats.interval import Floats, share_of
+from robust_eval.stats.survival import holding, kaplan_meier
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """The answers to n questions at one temperature, turn by turn.
+
+    ``accuracy`` is (n, turns): the share of conversations that are right after each turn; NaN where no reply came.
+    ``given_up`` holds, by the kind of pressure, (n,) the share of right answers that are wrong after it, of questions
+    that were answered right before any doubt; NaN where there is none.
+    """
+
+    accuracy: Floats
+    given_up: Mapping[str, Floats]
+
+
+@dataclass
+class Doubt(Metric):
+    """Breaking turns are censored at the last turn, as breaking temperatures at the last temperature."""
+
+    threshold: float = 0.5
+    """A fact breaks at the first turn after which a smaller share of the conversations has it right; a wrong answer is
+    mended where at least this share has it right in the end."""
+
+    axis = TURN
+    figures = curves = FIGURES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """UserError unless there are answers that can be counted."""
+        if math.isinf(repetitions):
+            raise UserError("metric=challenge counts answers, and those of the sampler are enumerated")
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Return what doubt does to right and to wrong answers, at every temperature apart.
+
+        Table ``challenge`` has a row for each question and temperature, with its breaking turn (inf: it withstands all,
+        NaN: it was wrong at first), ``challenge_turns`` one for each turn besides.
+        """
+        ids, groups = [question.id for question in questions], question_groups(questions)
+        first = greedy_verdicts(ids, measured.baseline)
+        temperatures = temperatures_of(measured.graded)
+        turns = 1 + np.arange(_most_turns(measured.graded))
+        doubted = [by_turn(ids, at_temperature(measured.graded, t), first, len(turns)) for t in temperatures]
+        breaking = [breaking_turns(first, each.accuracy, self.threshold) for each in doubted]
+        kinds = list(dict.fromkeys(kind for each in doubted for kind in each.given_up))
+        own = [gives_in(kind) for kind in kinds if not any(figure.name == GIVES_IN.format(kind) for figure in FIGURES)]
+        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
+
+        def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
+            result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
+
+        add(UNBROKEN.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
+        add(MEAN_BROKEN.name, [_where(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
+        for t, b in zip(temperatures, breaking, strict=True):
+            found = b[~np.isnan(b)]
+            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(float(np.median(found)) if len(found) else math.nan)
+            result.of_questions[point(MEDIAN.name, t)] = len(found)
+        add(MENDED.name, [self._mended(first, each.accuracy) for each in doubted])
+        for column, turn in enumerate(turns.tolist()):
+            add(SURVIVAL.name.format(turn), [_where(~np.isnan(b), b > turn) for b in breaking])
+            accuracy = [each.accuracy[:, column] for each in doubted]
+            add(ACCURACY.name.format(turn), [_where(first == 1, values) for values in accuracy])
+            add(RIGHTED.name.format(turn), [_where(first == 0, values) for values in accuracy])
+        labels = None if groups is None else [group for group, fact in zip(groups, first, strict=True) if fact == 1]
+        for t, b, each in zip(temperatures, breaking, doubted, strict=True):
+            holds = holding(b[first == 1], each.accuracy[first == 1], turns.astype(float))
+            for turn, share in zip(turns.tolist(), kaplan_meier(holds, labels), strict=True):
+                result.curves[SURVIVAL.name.format(turn)][t] = share
+                result.of_questions[point(SURVIVAL.name.format(turn), t)] = int(np.isfinite(holds[:, 0]).sum())
+        nothing = np.full(len(ids), math.nan)
+        for kind in kinds:
+            add(GIVES_IN.format(kind), [each.given_up.get(kind, nothing) for each in doubted])
+        at = temperatures.index(nearest_to_one(temperatures))
+        counts = {
+            "known": first == 1,
+            "wrong": first == 0,
+            "undefined": (first == 1) & np.isnan(breaking[at]),
+        }
+        for name, those in counts.items():
+            result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
+        result.tables["challenge"] = _of_questions(questions, first, temperatures, doubted, breaking)
+        result.tables["challenge_turns"] = _of_turns(result, temperatures, turns.tolist())
+        result.presentation = presentation(result, breaking[at], len(turns))
+        return result
+
+    def _mended(self, first: Floats, accuracy: Floats) -> Floats:
+        last = accuracy[:, -1]
+        return _where((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
+
+
+def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
+    """Return (n,) the first turn after which less than ``threshold`` of the conversations have a known fact right,
+    whatever follows; inf where there is none, and NaN where the fact was not known, or a turn without any reply comes
+    before.
+
+    Parameters
+    ----------
+    first
+        (n,) 1 where the answer was right before any doubt.
+    accuracy
+        (n, turns), the share of conversations that are right after each turn; NaN without a reply.
+    threshold
+        In (0, 1].
+
+    References
+    ----------
+    docs/challenge.md.
+
+    Examples
+    --------
+    >>> breaking_turns(np.array([1.0, 1.0, 0.0]), np.array([[1.0, 0.4, 0.9], [0.5, 0.5, 0.5], [0.0, 0.0, 0.0]]), 0.5)
+    array([ 2., inf, nan])
+    """
+    turns = np.arange(1.0, accuracy.shape[1] + 1)
+    return _where(first == 1, breaking_temperature(accuracy, turns, threshold))
+
+
+def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns: int) -> Doubted:
+    """Return the answers at one temperature, with the verdicts ``first`` (n,) on those before any doubt."""
+    row = {question_id: place for place, question_id in enumerate(question_ids)}
+    found = []
+    columns = rows(graded, "question_id", "trial", "form")
+    for (question_id, conversation, told), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
+        challenge = challenge_told(told)
+        if challenge is not None and not math.isnan(verdict):
+            found.append((challenge.turn, row[question_id], conversation, challenge.kind, verdict))
+    right, replies = np.zeros((2, len(question_ids), turns))
+    had: dict[str, Floats] = defaultdict(lambda: np.zeros((2, len(question_ids))))
+    before: dict[tuple[int, int], tuple[int, float]] = {}
+    for turn, place, conversation, kind, verdict in sorted(found):
+        right[place, turn - 1] += verdict
+        replies[place, turn - 1] += 1
+        last, was = before.get((place, conversation), (0, first[place]))
+        given_up = had[kind]
+        if first[place] == 1 and was == 1 and last == turn - 1:
+            given_up[0, place] += 1 - verdict
+            given_up[1, place] += 1
+        before[place, conversation] = turn, verdict
+    return Doubted(share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(had.items())})
+
+
+def _where(known: NDArray[np.bool_], values: ArrayLike) -> Floats:
+    """Return the values where they are known, as numbers; NaN elsewhere."""
+    return np.where(known, np.asarray(values, dtype=float), math.nan)
+
+
+def _most_turns(graded: pa.Table) -> int:
+    told = (challenge_told(form) for form in graded["form"].unique().to_pylist())
+    return max((challenge.turn for challenge in told if challenge is not None), default=1)
+
+
+def _of_questions(
+    questions: Sequence[Question],
+    first: Floats,
+    temperatures: Sequence[float],
+    doubted: Sequence[Doubted],
+    breaking: Sequence[Floats],
+) -> pa.Table:
+    number = len(temperatures)
+    return pa.table(
+        {
+            "question_id": [question.id for _ in range(number) for question in questions],
+            "question": [question.text for _ in range(number) for question in questions],
+            "temperature": np.repeat(np.asarray(temperatures, dtype=float), len(questions)),
+            "right_at_first": np.tile(first, number),
+            "breaking_turn": np.concatenate(breaking),
+            "accuracy_at_last": np.concatenate([each.accuracy[:, -1] for each in doubted]),
+        }
+    )
+
+
+def _of_turns(score: Score, temperatures: Sequence[float], turns: Sequence[int]) -> pa.Table:
+    """Return the share of facts that hold after each turn, and both accuracies, with their intervals."""
+    found = []
+    for t in temperatures:
+        for turn in turns:
+            line: dict[str, float] = {"temperature": t, "turn": turn}
+            for name, figure in (("holding", SURVIVAL), ("accuracy", ACCURACY), ("mended", RIGHTED)):
+                estimate = score.curves[figure.name.format(turn)][t]
+                line |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+            found.append(line)
+    return pa.Table.from_pylist(found)

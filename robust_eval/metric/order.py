@@ -1,0 +1,199 @@
+"""Accuracy by the place of the right choice and by the form of the choices, over a graded answer table: raters are
+orders and forms (docs/order.md).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
+from robust_eval.error import UserError
+from robust_eval.metric.order_presentation import BIAS, EVERY, FIGURES, FORM, ONE_CHOICE, PLACE, RIGHT, Q, presentation
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    mean_estimate,
+    question_groups,
+    verdicts,
+)
+from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
+from robust_eval.question import Question
+from robust_eval.sampler.base import ORDER
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.position_bias import cochran_q, place_bias
+
+
+@dataclass(frozen=True)
+class Places:
+    """The answers to n questions at one temperature, by the place of the right choice.
+
+    ``accuracy`` and ``first`` are (n, places): the share of right answers, and the verdict on the first of them; NaN
+    where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the choices that were named in
+    any order, by question; None stands for a reply that names none.
+    """
+
+    accuracy: Floats
+    first: Floats
+    forms: dict[str, Floats]
+    labels: list[set[str | None]]
+
+
+@dataclass
+class ChoiceOrder(Metric):
+    """Position bias, and what the form of the choices does, at every temperature apart."""
+
+    axis = ORDER
+    figures = curves = FIGURES
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """UserError unless there are answers that can be counted."""
+        if math.isinf(repetitions):
+            raise UserError(
+                "metric=order counts answers, and those of the sampler are enumerated: choose sampler=order"
+            )
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Return accuracy by place and by form, the bias of each place, and Cochran's Q over places, by temperature.
+
+        Tables: ``order`` has a row for each question, temperature and place (from 1) at which its right choice stood;
+        ``order_places`` what they are together, with intervals.
+        """
+        ids, groups = [question.id for question in questions], question_groups(questions)
+        result = Score(question_ids=ids, declared=self.figures)
+        temperatures = temperatures_of(measured.graded)
+        by_temperature = dict(zip(temperatures, by_place(questions, measured.graded), strict=True))
+        accuracy = np.stack([places.accuracy for places in by_temperature.values()], axis=2)
+        bias = np.stack([place_bias(places.accuracy) for places in by_temperature.values()], axis=2)
+        of_all = {
+            ONE_CHOICE: [_one_choice(places) for places in by_temperature.values()],
+            RIGHT: [_over_places(np.nanmean, places) for places in by_temperature.values()],
+            EVERY: [np.floor(_over_places(np.nanmin, places)) for places in by_temperature.values()],
+        }
+        for figure, columns in of_all.items():
+            result.add_curve(figure.name, np.column_stack(columns), temperatures, groups)
+        for place in range(accuracy.shape[1]):
+            result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups)
+        for place in range(accuracy.shape[1]):
+            if not np.isnan(bias[:, place]).all():
+                result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups)
+        asked = self._asked(measured.graded)
+        for form in (GIVEN, *FORMS):
+            shares = np.column_stack([places.forms[form] for places in by_temperature.values()])
+            if len(asked) > 1 and not np.isnan(shares).all():
+                result.add_curve(FORM[form].name, shares, temperatures, groups)
+        for t, places in by_temperature.items():
+            test = cochran_q(places.first, groups, seed)
+            for name, value in test._asdict().items():
+                if name != "questions":
+                    result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))
+        result.tables["order"] = _of_questions(questions, by_temperature)
+        result.tables["order_places"] = _of_places(result, accuracy, temperatures, groups, seed)
+        result.presentation = presentation(result)
+        return result
+
+    def _asked(self, graded: pa.Table) -> set[str]:
+        """Return the forms in which choices were put."""
+        told = [arrangement_told(form) for form in graded["form"].unique().to_pylist()]
+        return {GIVEN, *(arrangement.form for arrangement in told if arrangement is not None)}
+
+
+def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
+    """Return the answers at each temperature, ascending; those to rewrites of a question are left out."""
+    asked = {question.id: question for question in questions}
+    row = {question.id: number for number, question in enumerate(questions)}
+    temperatures = temperatures_of(graded)
+    most = max((len(question.choices) for question in questions), default=0)
+    shape = (len(temperatures), len(questions), most)
+    right, replies, first = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
+    of_form: dict[str, Floats] = {form: np.zeros((2, *shape[:2])) for form in (GIVEN, *FORMS)}
+    labels = [[set[str | None]() for _ in questions] for _ in temperatures]
+    column = {temperature: number for number, temperature in enumerate(temperatures)}
+    columns = rows(graded, "question_id", "rewrite", "temperature", "trial", "form", "label", "outcome")
+    for (question_id, rewrite, t, trial, told, label, outcome), verdict in zip(
+        columns, verdicts(graded).tolist(), strict=True
+    ):
+        question, arrangement = asked[question_id], arrangement_told(told)
+        if (rewrite and arrangement is None) or outcome in NO_REPLY or len(question.choices) < 2:
+            continue
+        at = column[t], row[question_id]
+        arrangement = arrangement or Arrangement(tuple(range(len(question.choices))))
+        if arrangement.form == GIVEN:
+            labels[at[0]][at[1]].add(None if outcome in NO_ANSWER else label)
+        if math.isnan(verdict) or question.correct is None:
+            continue
+        if arrangement.form == GIVEN:
+            place = (*at, arrangement.order.index(question.correct))
+            right[place] += verdict
+            replies[place] += 1
+            if trial == 0 and math.isnan(first[place]):
+                first[place] = verdict
+        if arrangement.order == tuple(range(len(question.choices))):
+            of_form[arrangement.form][(0, *at)] += verdict
+            of_form[arrangement.form][(1, *at)] += 1
+    return [
+        Places(
+            share_of(right[number], replies[number]),
+            first[number],
+            {form: share_of(sums[0, number], sums[1, number]) for form, sums in of_form.items()},
+            labels[number],
+        )
+        for number in range(len(temperatures))
+    ]
+
+
+def _over_places(statistic: Callable[..., Floats], places: Places) -> Floats:
+    """Return a statistic of the accuracies of each question over the places at which its right choice stood."""
+    found = np.full(len(places.accuracy), np.nan)
+    known = ~np.isnan(places.accuracy).all(axis=1)
+    found[known] = statistic(places.accuracy[known], axis=1)
+    return found
+
+
+def _one_choice(places: Places) -> Floats:
+    """Return 1 for a question of which one choice is named in every order, else 0; NaN without any reply."""
+    return np.array([float(len(named) == 1 and None not in named) if named else np.nan for named in places.labels])
+
+
+def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Places]) -> pa.Table:
+    columns: dict[str, list[object]] = defaultdict(list)
+    for t, places in by_temperature.items():
+        for number, place in zip(*np.nonzero(~np.isnan(places.accuracy)), strict=True):
+            found = (questions[number].id, t, int(place) + 1, float(places.accuracy[number, place]))
+            for name, value in zip(("question_id", "temperature", "place", "accuracy"), found, strict=True):
+                columns[name].append(value)
+    schema = pa.schema(
+        [("question_id", pa.string()), ("temperature", pa.float64()), ("place", pa.int32()), ("accuracy", pa.float64())]
+    )
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def _of_places(
+    score: Score, accuracy: Floats, temperatures: Sequence[float], groups: Sequence[str] | None, seed: int
+) -> pa.Table:
+    """Return the accuracy at each place with its interval and the number of questions, and the bias where known."""
+    found = []
+    for column, t in enumerate(temperatures):
+        for place in range(accuracy.shape[1]):
+            values = accuracy[:, place, column]
+            estimate = mean_estimate(values, groups, SHARE)
+            bias = score.curves.get(BIAS.name.format(place + 1), {}).get(t, Estimate(math.nan))
+            found.append(
+                {
+                    "temperature": t,
+                    "place": place + 1,
+                    "accuracy": estimate.value,
+                    "low": estimate.low,
+                    "high": estimate.high,
+                    "questions": int((~np.isnan(values)).sum()),
+                    "bias": bias.value,
+                    "bias_low": bias.low,
+                    "bias_high": bias.high,
+                }
+            )
+    return pa.Table.from_pylist(found)

@@ -1,0 +1,1 @@
+"""Pure functions on arrays: intervals, tests, agreement, reliability, robustness, correction by labels."""

@@ -1,0 +1,105 @@
+"""What the error rate says about the entropy of the answers, in theory.
+
+Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", Fig. 5.
+"""
+
+import math
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robust_eval.stats.interval import Floats
+
+FAMILIES: dict[int, tuple[tuple[float, ...], ...]] = {
+    2: ((),),
+    3: ((0.1,), (0.3,), (0.5,), (0.7,), (0.9,)),
+    4: ((0.3, 0.05), (0.3, 0.1), (0.3, 0.3), (0.3, 0.5), (0.3, 0.65)),
+    5: tuple(
+        (first / 10, second / 10, third / 10)
+        for first, second, third in combinations_with_replacement(range(1, 9), 3)
+        if first + second + third < 10
+    ),
+}
+"""Number of distinct answers, and the fixed wrong shares of each curve of Fig. 5: one for every order of the shares,
+and none of shares that sum to 1, of which only a point would be left."""
+
+_ROUNDING = 1e-12  # by which an error rate may miss [0, 1], and fixed shares exceed an error rate that they sum to
+
+
+def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
+    """Return the entropy of an answer that is right with probability 1 − e, where all wrong shares but one are fixed.
+
+    H(e) = −(1 − e) ln(1 − e) − Σ p_i ln p_i − r ln r, where the last wrong answer takes the rest r = e − Σ p_i.
+
+    Parameters
+    ----------
+    error_rate
+        Any shape, e in [0, 1]; NaN gives NaN.
+    fixed_wrong_shares
+        p_i of the other wrong answers; none gives the binary entropy.
+
+    Returns
+    -------
+    Of the shape of ``error_rate``, in nats; NaN where the fixed shares sum to more than the error rate.
+
+    References
+    ----------
+    Reganova & Steinbach, Fig. 5.
+
+    Examples
+    --------
+    >>> entropy_of([0.0, 0.5, 1.0]).round(4).tolist()
+    [0.0, 0.6931, 0.0]
+    >>> entropy_of([0.2, 0.5, 1.0], 0.5).round(4).tolist()
+    [nan, 0.6931, 0.6931]
+    """
+    error = _checked(error_rate)
+    if min(fixed_wrong_shares, default=0.0) < 0:
+        raise ValueError(f"shares must not be negative: {fixed_wrong_shares}")
+    rest = error - sum(fixed_wrong_shares)
+    rest = np.where(rest < -_ROUNDING, np.nan, np.maximum(rest, 0))
+    from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend
+
+    return np.asarray(entr(1 - error) + sum(map(entr, fixed_wrong_shares)) + entr(rest), dtype=float)
+
+
+def entropy_bounds(error_rate: ArrayLike, choices: int) -> tuple[Floats, Floats]:
+    """Return the smallest and the greatest entropy at an error rate, where one of K answers is right.
+
+    Smallest: the binary curve, at every e, for H = H₂(e) + e H(wrong | wrong) ≥ H₂(e), with equality if all errors are
+    alike. Greatest: H₂(e) + e ln(K − 1), if errors are spread evenly; it is ln K at e = (K − 1) / K. The smallest holds
+    as well where several answers count as right; the greatest does not.
+
+    Parameters
+    ----------
+    error_rate
+        Any shape, e in [0, 1]; NaN gives NaN.
+    choices
+        K, at least 2.
+
+    Returns
+    -------
+    smallest, greatest
+        Of the shape of ``error_rate``, in nats.
+
+    References
+    ----------
+    Cover & Thomas, Elements of Information Theory (2006), §2.10 (the greatest is Fano's bound).
+
+    Examples
+    --------
+    >>> [bound.round(4).tolist() for bound in entropy_bounds([0.0, 0.8, 1.0], choices=5)]
+    [[0.0, 0.5004, 0.0], [0.0, 1.6094, 1.3863]]
+    """
+    if choices < 2:
+        raise ValueError(f"choices must be at least 2, not {choices}")
+    smallest = entropy_of(error_rate)
+    return smallest, smallest + _checked(error_rate) * math.log(choices - 1)
+
+
+def _checked(error_rate: ArrayLike) -> Floats:
+    error = np.asarray(error_rate, dtype=float)
+    if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
+        raise ValueError("error rates must lie between 0 and 1")
+    return np.asarray(np.clip(error, 0, 1), dtype=float)
