@@ -13,9 +13,9 @@ from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
 from robust_eval.runtime.rounding import number, signed
-from robust_eval.stats.interval import Floats, independent
-from robust_eval.stats.paired import mcnemar
-from robust_eval.stats.verdicts import FEWEST, Outcome, confidence_sequence, facts_needed, outcome_of, verdict
+from robust_eval.stats.interval import MIN_UNITS, Floats, independent
+from robust_eval.stats.significance import mcnemar
+from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """The exit status of each outcome; 2 is a mistake in the call."""
@@ -258,7 +258,7 @@ def sentence(judged: Judged) -> str:
     if judged.low > -judged.margin:
         few = f"{judged.units} facts" if judged.units == judged.n else f"{judged.units} groups of facts"
         same = ", though no fact differs" if judged.unchanged else ""
-        return f"{found}: not decided{same}: {few} are too few for a PASS, which takes {FEWEST}."
+        return f"{found}: not decided{same}: {few} are too few for a PASS, which takes {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
         return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
     more = f"about {judged.more:,.0f} more"

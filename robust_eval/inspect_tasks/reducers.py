@@ -6,7 +6,7 @@ from collections import Counter
 from inspect_ai.scorer import Score, ScoreReducer, score_reducer, value_to_float
 
 from robust_eval.normalization import normal_form
-from robust_eval.stats.answer_entropy import answer_entropy as entropy_of
+from robust_eval.stats.entropy import answer_entropy as entropy_of
 from robust_eval.stats.frs import settled
 
 

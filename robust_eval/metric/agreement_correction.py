@@ -10,7 +10,7 @@ from robust_eval.metric.label_correction import add_corrected_curve, as_estimate
 from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import PERSON_WHOLE, Correction
 from robust_eval.question import Question
-from robust_eval.stats.robustness import QuestionRobustness
+from robust_eval.stats.reliability import QuestionRobustness
 
 CORRECTED = ("accuracy", "plurality", "difficulty", "worst", "best")
 DECLARED = tuple(

@@ -34,11 +34,10 @@ from robust_eval.stats.agreement import (
     remapped_kappa,
     squared_shares,
 )
-from robust_eval.stats.answer_entropy import answer_entropy
+from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, Floats, bootstrap, mean_interval, share_of, with_width
-from robust_eval.stats.reliability import cronbach_interval
-from robust_eval.stats.robustness import QuestionRobustness, guessing, question_robustness
+from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_interval, share_of
+from robust_eval.stats.reliability import QuestionRobustness, cronbach_interval, guessing, question_robustness
 
 
 class Raters(NamedTuple):
@@ -244,7 +243,7 @@ class AnswerAgreement:
             """Return the bounds of a κ by the bootstrap; where all questions are alike those of their agreement, exact,
             and chance as it is.
             """
-            low, high = with_width(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
+            low, high = drop_degenerate(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
             if math.isnan(low):
                 low, high = beyond_chance(mean_interval(agreeing, SHARE, labels), chance).tolist()
             return low, high
@@ -283,7 +282,7 @@ class AnswerAgreement:
         }
         if all(question.choices for question in questions):
             of_letters = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
-            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *with_width(*of_letters))
+            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *drop_degenerate(*of_letters))
         return found
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.metric.score import Grid, reply_weights
-from robust_eval.stats.crossing import crossing_temperature
+from robust_eval.stats.frs import crossing_temperature
 from robust_eval.stats.interval import NORMAL_95, Floats
 
 _SCORE = "frs_d"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robust_eval.stats.cohen_kappa import cohen_kappa
+from robust_eval.stats.agreement import cohen_kappa
 from robust_eval.stats.interval import wilson
 
 

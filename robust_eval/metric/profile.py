@@ -25,7 +25,7 @@ from robust_eval.question import Question
 from robust_eval.runtime.rounding import number
 from robust_eval.stats.correlation import spearman
 from robust_eval.stats.estimate import Estimate, bounds
-from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, with_width
+from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_degenerate
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""
@@ -251,7 +251,7 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
     value = float(spearman(x, y))
     if len(x) < FEWEST or len(defined) < MOST_DEFINED * len(draws):
         return Estimate(value)
-    return Estimate(value, *with_width(*np.quantile(defined, [0.025, 0.975]).tolist()))
+    return Estimate(value, *drop_degenerate(*np.quantile(defined, [0.025, 0.975]).tolist()))
 
 
 def joined_methods(scores: Mapping[str, Score]) -> list[str]:

@@ -14,7 +14,7 @@ from robust_eval.metric.metric_spec import Figure, declared, point, telling_temp
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate, with_interval
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, mean_interval, wilson, with_width
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_interval, wilson
 
 
 @dataclass
@@ -330,7 +330,7 @@ def estimate(
     chosen = [array[kept] for array in arrays]
     labels = None if groups is None else np.asarray(groups)[kept]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
-    return Estimate(float(statistic(*chosen)), *with_width(low, high))
+    return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
 
 
 @cache

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import RESAMPLES, SHARE, Floats, alike_interval, bootstrap, independent, with_width
+from robust_eval.stats.interval import (
+    RESAMPLES,
+    SHARE,
+    Floats,
+    bootstrap,
+    degenerate_interval,
+    drop_degenerate,
+    independent,
+)
 
 PAPER_N = 1000
 """Questions that the paper takes from either end."""
@@ -46,8 +54,8 @@ def type_shares(
     A row for each type, in alphabetical order: ``type``; ``questions`` that have a score; how many of them are among
     the ``most_robust`` and the ``least_robust``, which sum to the n taken; ``share_most_robust`` of both together, NaN
     where there is none, with the bounds ``low`` and ``high`` of its 95 % interval. Where the questions of a type are at
-    one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.alike_interval`); where all facts tie,
-    which leaves nothing to rank, there is none.
+    one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.degenerate_interval`); where all facts
+    tie, which leaves nothing to rank, there is none.
     """
     known = ~np.isnan(scores)
     values, kinds = scores[known], np.asarray(types, dtype=object)[known]
@@ -64,11 +72,11 @@ def type_shares(
         resampled = np.column_stack(bootstrap(shares, values, kind, groups=labels, seed=seed, resamples=resamples))
         at_an_end = np.maximum(*(_membership(each, min(n, len(values) // 2)) for each in (-values, values))) > 0
         for place, (low, high) in enumerate(resampled.tolist()):
-            bounds[place] = with_width(low, high)
+            bounds[place] = drop_degenerate(low, high)
             if np.isnan(bounds[place, 0]) and found[place] in (0, 1):
                 own = at_an_end & (kind == place)
                 number = independent(int(own.sum()), None if labels is None else labels[own])
-                bounds[place] = alike_interval(found[place], number, SHARE)
+                bounds[place] = degenerate_interval(found[place], number, SHARE)
     return pa.table(
         {
             "type": pa.array(names.tolist(), pa.string()),

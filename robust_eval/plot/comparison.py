@@ -15,7 +15,7 @@ from robust_eval.plot.style import band, legend_beside
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Limits
-from robust_eval.stats.paired import Difference
+from robust_eval.stats.significance import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """What each measurement is called, and its estimates by temperature or by d."""

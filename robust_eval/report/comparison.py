@@ -16,10 +16,17 @@ from robust_eval.report.finished_runs import FinishedRun, Labels, merged, scorin
 from robust_eval.report.question_types import PooledTypes, pooled_types
 from robust_eval.report.scenarios import ScenarioRow, scenario_rows
 from robust_eval.report.shared_questions import SharedQuestions, shared_questions
-from robust_eval.report.wording import FEWEST, few
-from robust_eval.stats.interval import SHARE, Limits, independent
-from robust_eval.stats.paired import Difference, LogRank, paired_difference, stratified_log_rank
-from robust_eval.stats.significance import LEVEL, holm, paired_p_value
+from robust_eval.report.wording import few
+from robust_eval.stats.interval import MIN_UNITS, SHARE, Limits, independent
+from robust_eval.stats.significance import (
+    LEVEL,
+    Difference,
+    LogRank,
+    holm,
+    paired_difference,
+    paired_p_value,
+    stratified_log_rank,
+)
 from robust_eval.stats.verdicts import facts_needed
 
 MARGIN = 0.02
@@ -186,7 +193,7 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
         if _either(one, other, headline) == SHARE:
             needed = facts_needed(apart, MARGIN, groups)
         defined = ~np.isnan(apart)
-        if not unjudged and independent(int(defined.sum()), _chosen(groups, defined)) < FEWEST:
+        if not unjudged and independent(int(defined.sum()), _chosen(groups, defined)) < MIN_UNITS:
             unjudged = "few"
     both_kept = int(kept.sum()), int(other_kept.sum())
     return Pair(

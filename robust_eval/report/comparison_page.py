@@ -16,7 +16,7 @@ from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
-from robust_eval.stats.paired import Difference, LogRank
+from robust_eval.stats.significance import Difference, LogRank
 
 
 def write_comparison(compared: Comparison, folder: Path) -> None:

@@ -14,7 +14,7 @@ from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import type_name
 from robust_eval.runtime.rounding import number, signed
 from robust_eval.stats.estimate import Estimate, bounds, interval
-from robust_eval.stats.paired import Difference
+from robust_eval.stats.significance import Difference
 
 MOST = 25
 """Questions in each table of those that differ most."""

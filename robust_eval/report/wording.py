@@ -11,7 +11,7 @@ from robust_eval.record.result import Result
 from robust_eval.report.question_status import standings
 from robust_eval.runtime.rounding import number
 from robust_eval.stats.estimate import interval
-from robust_eval.stats.interval import independent
+from robust_eval.stats.interval import MIN_UNITS, independent
 
 
 class Row(NamedTuple):
@@ -116,20 +116,16 @@ def claims(result: Result) -> list[str]:
     return [f"It {claim}." for claim in [*own, *others]]
 
 
-FEWEST = 30
-"""Number of independent questions below which an interval is said to be rough."""
-
-
 def few(questions: int, grouped: bool = False) -> str:
     """Say that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
 
     >>> few(1)
     'Some intervals rest on 1 question alone: with fewer than 30 they are rough.'
     """
-    if not 0 < questions < FEWEST:
+    if not 0 < questions < MIN_UNITS:
         return ""
     noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
-    return f"Some intervals rest on {questions} {noun} alone: with fewer than {FEWEST} they are rough."
+    return f"Some intervals rest on {questions} {noun} alone: with fewer than {MIN_UNITS} they are rough."
 
 
 def few_kept(result: Result) -> str:

@@ -317,3 +317,39 @@ def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, 
         row = int(np.argmax(labels > k))
         raise ValueError(f"question {row} was given {labels[row]} labels, more than its {k[row]} categories")
     return f, k, rated
+
+
+def cohen_kappa(counts: ArrayLike) -> float:
+    """Return Cohen's κ, (observed − chance) / (1 − chance).
+
+    Parameters
+    ----------
+    counts
+        (K, K): how many items the first gave the label of the row, and the second that of the column.
+
+    Returns
+    -------
+    NaN without an item, and where both give all items one and the same label: chance then agrees always.
+
+    References
+    ----------
+    Cohen, Educational and Psychological Measurement 20 (1960).
+
+    Examples
+    --------
+    >>> round(cohen_kappa([[20, 5], [10, 15]]), 3)
+    0.4
+    """
+    table = np.asarray(counts, dtype=float)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or np.any(table < 0):
+        raise ValueError(f"counts must be a square table of numbers of at least 0, not {table.shape}")
+    total = float(table.sum())
+    expected = float(table.sum(axis=0) @ table.sum(axis=1))
+    # in whole numbers, so that the test for a chance agreement of 1, expected / total², is exact
+    if total == 0 or expected == total**2:
+        return math.nan
+    from statsmodels.stats.inter_rater import (
+        cohens_kappa as kappa_of,  # it takes a second, which most runs need not spend
+    )
+
+    return float(kappa_of(table, return_results=False))

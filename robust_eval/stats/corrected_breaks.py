@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.stats.correction import ErrorRates, corrected_rate, error_rates
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import Floats, with_width
+from robust_eval.stats.interval import Floats, drop_degenerate
 
 RESAMPLES = 500
 
@@ -18,21 +18,21 @@ RESAMPLES = 500
 class LabelCounts(NamedTuple):
     """Labelled answers of n questions at T temperatures, (n, T) each; sums of the labels' weights.
 
-    ``right`` are answers that people call right, ``right_called`` those of them whose verdict is right; ``wrong`` and
-    ``wrong_called`` likewise.
+    ``right`` are answers that people call right, ``true_positives`` those of them whose verdict is right; ``wrong`` and
+    ``true_negatives`` likewise.
     """
 
-    right_called: Floats
+    true_positives: Floats
     right: Floats
-    wrong_called: Floats
+    true_negatives: Floats
     wrong: Floats
 
     def rates(self, grid: Floats, times: Floats | None = None) -> ErrorRates:
         """Return the rates of error (T,), with every question ``times`` (n,) as often."""
         weight = np.ones(len(self.right)) if times is None else times
         totals = [weight @ counts for counts in self]
-        right_called, right, wrong_called, wrong = totals
-        return _as_far_as_told(error_rates(right_called, right, wrong_called, wrong, grid), *totals)
+        true_positives, right, true_negatives, wrong = totals
+        return _shrink_difference(error_rates(true_positives, right, true_negatives, wrong, grid), *totals)
 
 
 class JudgedBreaks(NamedTuple):
@@ -43,8 +43,8 @@ class JudgedBreaks(NamedTuple):
     breaking: Floats
 
 
-def _as_far_as_told(
-    rates: ErrorRates, right_called: Floats, right: Floats, wrong_called: Floats, wrong: Floats
+def _shrink_difference(
+    rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
 ) -> ErrorRates:
     """Return the rates with as much of what tells sensitivity from specificity as labels show not to be chance.
 
@@ -60,11 +60,11 @@ def _as_far_as_told(
     both = (right > 0) & (wrong > 0)
     if not both.any():
         return rates
-    se, sp = right_called[both] / right[both], wrong_called[both] / wrong[both]
+    se, sp = true_positives[both] / right[both], true_negatives[both] / wrong[both]
     weight = right[both] * wrong[both] / (right[both] + wrong[both])
     weight /= weight.sum()
     difference = float(weight @ (se - sp))
-    spread = [share * (1 - share) for share in (right_called.sum() / right.sum(), wrong_called.sum() / wrong.sum())]
+    spread = [share * (1 - share) for share in (true_positives.sum() / right.sum(), true_negatives.sum() / wrong.sum())]
     noise = float(weight**2 @ (spread[0] / right[both] + spread[1] / wrong[both]))
     kept = 1 - noise / difference**2 if abs(difference) > 2 * math.sqrt(noise) else 0.0
     middle, half = (rates.sensitivity + rates.specificity) / 2, (rates.sensitivity - rates.specificity) / 2
@@ -177,9 +177,9 @@ def _interval(value: float, draws: Floats, tail: float) -> Estimate:
         return Estimate(value)
     if np.isfinite(draws).all() and math.isfinite(value):
         low, high = np.quantile(draws, [tail, 1 - tail])
-        return Estimate(value, *with_width(float(2 * value - high), float(2 * value - low)))
+        return Estimate(value, *drop_degenerate(float(2 * value - high), float(2 * value - low)))
     low, high = np.quantile(draws, [tail, 1 - tail], method="inverted_cdf")  # between two draws may lie inf − inf
-    return Estimate(value, *with_width(min(float(low), value), max(float(high), value)))
+    return Estimate(value, *drop_degenerate(min(float(low), value), max(float(high), value)))
 
 
 def _whole_trials(trials: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.stats.interval import ROUNDING, SHARE, Floats, alike_interval, share_interval, student_quantile
+from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_interval, student_quantile
 
 LEAST_LABELS = 20
 """Labels that a stratum, or a rate of error at one temperature, needs to stand alone."""
@@ -66,7 +66,7 @@ def corrected_mean(
     The interval is that of Student's t with the questions that have labels, less one, as degrees of freedom. The
     variance sums what the answers to one question contribute before it squares, because they depend on one another.
     Where all labels agree with the verdicts, or all are alike, it is widened by what so many may have missed
-    (:func:`~robust_eval.stats.interval.alike_interval`).
+    (:func:`~robust_eval.stats.interval.degenerate_interval`).
 
     Parameters
     ----------
@@ -198,15 +198,17 @@ class ErrorRates(NamedTuple):
     specificity: Floats
 
 
-def error_rates(right_called: Floats, right: Floats, wrong_called: Floats, wrong: Floats, grid: Floats) -> ErrorRates:
+def error_rates(
+    true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats, grid: Floats
+) -> ErrorRates:
     """Return the rates at which right answers are called right, and wrong ones wrong, at each temperature.
 
     Parameters
     ----------
-    right_called, right
+    true_positives, right
         (…, T): how many answers that people call right have the verdict right, and how many there are; weights of
         labels make fractions of them.
-    wrong_called, wrong
+    true_negatives, wrong
         (…, T): how many answers that people call wrong have the verdict wrong, and how many there are.
     grid
         (T,) temperatures.
@@ -215,7 +217,7 @@ def error_rates(right_called: Floats, right: Floats, wrong_called: Floats, wrong
     on the temperature over all of them, with a quarter of a label added for each verdict at both ends of the grid,
     which keeps it finite, and a normal prior on the slope that keeps it small.
     """
-    return ErrorRates(_rate(right_called, right, grid), _rate(wrong_called, wrong, grid))
+    return ErrorRates(_rate(true_positives, right, grid), _rate(true_negatives, wrong, grid))
 
 
 def _rate(called: Floats, all_of: Floats, grid: Floats) -> Floats:
@@ -359,7 +361,7 @@ class _Answers(NamedTuple):
             ends = share_interval(share, len(np.unique(self.questions[score])), error, quantile)
             low, high = min(low, ends[0]), max(high, ends[1])
         if alike:
-            below, above = alike_interval(inner, clusters, SHARE, level)
+            below, above = degenerate_interval(inner, clusters, SHARE, level)
             low, high = low - (inner - below), high + (above - inner)
         return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 

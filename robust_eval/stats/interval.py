@@ -20,6 +20,8 @@ ROUNDING = 1e-9
 """Values that lie no further apart are alike: the difference is rounding (docs/methods.md, §5)."""
 NORMAL_95 = 1.959963984540054
 """95 % of a normal distribution lie within so many standard deviations."""
+MIN_UNITS = 30
+"""Minimum number of independent questions, or groups of them, of an interval that is trusted."""
 RESAMPLES = 2000
 _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
@@ -31,8 +33,8 @@ def mean_interval(
     """Return an interval of the mean of ``values`` (n,) over questions, or groups of them (docs/methods.md, §5).
 
     Student's interval, cut to the ``limits`` of a value; of values that are all 0 or 1 Wilson's score interval with the
-    effective number of questions and Student's quantile; where all values are alike :func:`alike_interval`. NaN without
-    any value, and without limits where all are alike.
+    effective number of questions and Student's quantile; where all values are alike :func:`degenerate_interval`. NaN
+    without any value, and without limits where all are alike.
 
     References
     ----------
@@ -51,7 +53,7 @@ def mean_interval(
     mean = float(np.mean(values))
     number, error = units_and_error(values, groups)
     if number == 1 or np.ptp(values) <= ROUNDING or (error <= ROUNDING and not _binary(values, limits)):
-        return alike_interval(mean, number, limits, level)
+        return degenerate_interval(mean, number, limits, level)
     quantile = student_quantile(level, number - 1)
     if _binary(values, limits):
         return share_interval(mean, len(values), 0.0 if groups is None else error, quantile)
@@ -99,7 +101,7 @@ def paired_share_interval(
     if groups is not None:
         number, error = units_and_error(differences, groups)
         if number == 1:
-            return alike_interval(mean, 1, (-1.0, 1.0), level)
+            return degenerate_interval(mean, 1, (-1.0, 1.0), level)
         quantile = student_quantile(level, number - 1)
         if np.ptp(differences) == 0:
             effective = float(number)
@@ -142,8 +144,8 @@ def bounded_mean_interval(
 
     Each bound is a quantile of the mean under random weights (Dirichlet, all parameters 1) of the units and of one unit
     more at the limit: for questions that are all 0 or 1 the interval of Clopper and Pearson, for questions that are all
-    alike :func:`alike_interval`. Groups are units; the one more is as large as the largest. Student's interval, and the
-    bootstrap's, are too narrow where few units differ: they know nothing of what was not seen.
+    alike :func:`degenerate_interval`. Groups are units; the one more is as large as the largest. Student's interval,
+    and the bootstrap's, are too narrow where few units differ: they know nothing of what was not seen.
 
     The quantile is that of a sum of exponential variables, by the saddlepoint approximation of its distribution
     function: within 0.001 of the exact bound of five questions, 0.0003 of twenty.
@@ -242,7 +244,7 @@ def _binary(values: Floats, limits: Limits) -> bool:
     return limits == SHARE and bool(np.all((values == 0) | (values == 1)))
 
 
-def alike_interval(value: float, number: int, limits: Limits, level: float = 0.95) -> tuple[float, float]:
+def degenerate_interval(value: float, number: int, limits: Limits, level: float = 0.95) -> tuple[float, float]:
     """Exact interval of a mean of which ``number`` independent questions, or groups of them, all have the same value.
 
     If a share p of all questions of this kind differs from the value, ``number`` of them are alike with probability
@@ -262,7 +264,7 @@ def alike_interval(value: float, number: int, limits: Limits, level: float = 0.9
 
     Examples
     --------
-    >>> [round(bound, 3) for bound in alike_interval(0.65, 30, SHARE)]
+    >>> [round(bound, 3) for bound in degenerate_interval(0.65, 30, SHARE)]
     [0.575, 0.69]
     """
     lowest, highest = limits
@@ -275,10 +277,10 @@ def alike_interval(value: float, number: int, limits: Limits, level: float = 0.9
     return lowest + (at - lowest) * alike, at + (highest - at) * other
 
 
-def with_width(low: float, high: float) -> tuple[float, float]:
+def drop_degenerate(low: float, high: float) -> tuple[float, float]:
     """Return the bounds of an interval; NaN where it has no width, which says that its resamples know no uncertainty.
 
-    >>> with_width(0.25, 0.5), with_width(1.0, 1.0)
+    >>> drop_degenerate(0.25, 0.5), drop_degenerate(1.0, 1.0)
     ((0.25, 0.5), (nan, nan))
     """
     return (low, high) if high - low > ROUNDING else (math.nan, math.nan)

@@ -61,14 +61,17 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
     given = ~np.isnan(values)
     choices = given.sum(axis=1)
     whole = (choices > 1) & (given == (np.arange(values.shape[1]) < choices[:, None])).all(axis=1)
+    from scipy import stats  # both take a second, which most runs need not spend
+    from statsmodels.stats.contingency_tables import cochrans_q
+
     statistic, freedom, permuted = 0.0, 0, np.zeros(PERMUTATIONS)
     generator = np.random.default_rng(seed)
     for number in np.unique(choices[whole]):
         table = values[whole & (choices == number), :number]
-        of_place, of_question, total = table.sum(axis=0), table.sum(axis=1), float(table.sum())
-        scale = number * total - float((of_question**2).sum())
+        total = float(table.sum())
+        scale = number * total - float((table.sum(axis=1) ** 2).sum())
         if scale > 0:
-            statistic += (number - 1) * (number * float((of_place**2).sum()) - total**2) / scale
+            statistic += float(cochrans_q(table).statistic)
             freedom += int(number) - 1
             if groups is not None:
                 labels = np.unique(np.asarray(groups)[whole & (choices == number)], return_inverse=True)[1]
@@ -82,8 +85,6 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
     if groups is not None:
         as_large = int(np.count_nonzero(permuted >= statistic - ROUNDING))
         return CochranQ(n, float(statistic), freedom, (1 + as_large) / (1 + PERMUTATIONS))
-    from scipy import stats  # it takes half a second, which most runs need not spend
-
     return CochranQ(n, float(statistic), freedom, float(stats.chi2.sf(statistic, freedom)))
 
 

@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
-from robust_eval.stats.interval import ROUNDING, SHARE, alike_interval, independent, share_interval, student_quantile
+from robust_eval.stats.interval import (
+    ROUNDING,
+    SHARE,
+    degenerate_interval,
+    independent,
+    share_interval,
+    student_quantile,
+)
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +91,7 @@ def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Est
             continue
         units = independent(int(known[:, column].sum()), None if labels is None else labels[known[:, column]])
         if number == 1 or min(share, 1 - share) <= ROUNDING:
-            found.append(Estimate(float(share), *alike_interval(float(share), units, SHARE)))
+            found.append(Estimate(float(share), *degenerate_interval(float(share), units, SHARE)))
             continue
         error = share * math.sqrt(factor * float((np.bincount(unit, influence) ** 2).sum()))
         found.append(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.interval import (
+    MIN_UNITS,
     ROUNDING,
     bounded_mean_interval,
     independent,
@@ -14,8 +15,6 @@ from robust_eval.stats.interval import (
     units_and_error,
 )
 
-FEWEST = 30
-"""Minimum number of independent facts on which a PASS may rest."""
 POWER = 0.9
 """How often so many facts as a verdict names decide, where the mean lies one margin away from −margin."""
 CAP = 0.5
@@ -43,7 +42,7 @@ def verdict(differences: ArrayLike, margin: float, level: float = 0.95, groups: 
     """Judge whether a figure of the candidate lies below that of the baseline by more than ``margin``.
 
     It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above and there are
-    :data:`FEWEST` facts (or groups of them), and INCONCLUSIVE otherwise. For questions that are looked at more than
+    :data:`MIN_UNITS` facts (or groups of them), and INCONCLUSIVE otherwise. For questions that are looked at more than
     once see :func:`confidence_sequence`.
 
     Differences of right and wrong (−1, 0, 1) have Tango's interval
@@ -108,7 +107,7 @@ def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
     """Return the outcome of an interval of the mean difference that rests on so many independent facts."""
     if high < -margin:
         return "FAIL"
-    return "PASS" if low > -margin and units >= FEWEST else "INCONCLUSIVE"
+    return "PASS" if low > -margin and units >= MIN_UNITS else "INCONCLUSIVE"
 
 
 def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
@@ -130,7 +129,7 @@ def _needed(values: NDArray[np.float64], margin: float, level: float, labels: ND
     if number == 1 or error <= ROUNDING:
         if _right_or_wrong(values) and mean == 0:
             return math.floor(quantile**2 * (1 - margin) / margin * n / number) + 1
-        # as of alike_interval: the mean moves by so large a share of what the others can differ at most
+        # as of degenerate_interval: the mean moves by so large a share of what the others can differ at most
         share = (mean + margin) / (mean + 1) if mean >= -margin else (-margin - mean) / (1 - mean)
         return math.inf if share == 0 else math.ceil((math.floor(math.log(tail) / math.log1p(-share)) + 1) * n / number)
     deviation = error * math.sqrt(n)

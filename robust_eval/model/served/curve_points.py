@@ -6,6 +6,7 @@ import numpy as np
 
 from robust_eval.model.base import Curve, Floats
 from robust_eval.model.served.capped_draws import Capped
+from robust_eval.stats.interval import NORMAL_95
 
 BOUNDS, DRAWS, WEIGHTS = "bounds", "draws", "weights"
 """How a point of a curve was got."""
@@ -14,7 +15,6 @@ CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
 seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
 HALF, NEAR = 0.5, 0.2
 """Of an accuracy: a fact breaks below the first, and whether it does is unsure within the second of it."""
-NORMAL_95 = 1.959963984540054
 
 
 class Points:

@@ -13,7 +13,7 @@ import robust_eval
 from robust_eval.cli.export_run import main
 from robust_eval.prompt.arrangement import FORMS, arrangement_told
 from robust_eval.record.result import Result
-from robust_eval.stats.interval import SHARE, alike_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 QUESTIONS = 6
 RATERS = 5 + len(FORMS)
@@ -60,10 +60,10 @@ def test_a_model_that_always_says_a_is_right_at_the_first_place_alone(ran: tuple
     result, folder, _ = ran
     assert result.prompts_asked == QUESTIONS * (1 + RATERS)  # and once at temperature 0
     figures = result.scores["order"].figures()
-    assert figures["order.accuracy.place1.t1"] == (1.0, *alike_interval(1.0, QUESTIONS, SHARE))
-    assert figures["order.bias.place1.t1"] == (1.0, *alike_interval(1.0, QUESTIONS, (-1, 1)))
+    assert figures["order.accuracy.place1.t1"] == (1.0, *degenerate_interval(1.0, QUESTIONS, SHARE))
+    assert figures["order.bias.place1.t1"] == (1.0, *degenerate_interval(1.0, QUESTIONS, (-1, 1)))
     for place in range(2, 6):
-        assert figures[f"order.accuracy.place{place}.t1"] == (0.0, *alike_interval(0.0, QUESTIONS, SHARE))
+        assert figures[f"order.accuracy.place{place}.t1"] == (0.0, *degenerate_interval(0.0, QUESTIONS, SHARE))
     assert figures["order.cochran_q.t1"].value == pytest.approx(4 * QUESTIONS)
     as_it_stands = sum(question.correct == 0 for question in result.kept) / QUESTIONS
     assert {figures[f"order.form.{form}.t1"].value for form in ("given", *FORMS)} == {as_it_stands}

@@ -12,7 +12,7 @@ from robust_eval.plot import comparison as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, UNKNOWN
-from robust_eval.stats.paired import Difference
+from robust_eval.stats.significance import Difference
 
 NAN = math.nan
 CURVES = {

@@ -11,8 +11,8 @@ from robust_eval.metric.metric_spec import Figure
 from robust_eval.report.comparison import compare
 from robust_eval.report.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, alike_interval, mean_interval, paired_share_interval
-from robust_eval.stats.paired import LogRank
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval, paired_share_interval
+from robust_eval.stats.significance import LogRank
 
 NAN, INF = math.nan, math.inf
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1, "paths.mlruns": "/m"}
@@ -73,7 +73,7 @@ def test_questions_are_the_same_only_if_both_id_and_text_are():
     second = run({"frs.d1": [0.0, 0.0, 0.0]}, ids="abd", texts=["A?", "B!", "C?"], model__name="large")
     (pair,) = pairs(first, second)
     assert pair.shared == 1
-    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *alike_interval(0.125, 1, (-1, 1)))
+    assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *degenerate_interval(0.125, 1, (-1, 1)))
 
 
 def test_runs_without_a_common_question_make_no_pair():

@@ -20,7 +20,7 @@ from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, alike_interval, paired_share_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_interval
 
 
 def rendered(markdown):
@@ -425,10 +425,10 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
     p_value = math.erfc(math.sqrt(0.5))
     expected = {
         "accuracy.greedy": (4, 1, 1, 0, *paired_share_interval(np.zeros(4))),
-        "frs.d1": (2, 0.625, 0.375, 0.25, *alike_interval(0.25, 2, (-1, 1))),
+        "frs.d1": (2, 0.625, 0.375, 0.25, *degenerate_interval(0.25, 2, (-1, 1))),
         "frs.unbroken_share": (2, 0, 0, 0, *paired_share_interval(np.zeros(2))),
-        "accuracy.t0.5": (2, 1, 0.5, 0.5, *alike_interval(0.5, 2, (-1, 1))),
-        "accuracy.t1": (2, 0.25, 0, 0.25, *alike_interval(0.25, 2, (-1, 1))),
+        "accuracy.t0.5": (2, 1, 0.5, 0.5, *degenerate_interval(0.5, 2, (-1, 1))),
+        "accuracy.t1": (2, 0.25, 0, 0.25, *degenerate_interval(0.25, 2, (-1, 1))),
     }
     uncorrected = [0.5, pytest.approx(NAN, nan_ok=True)]  # so few questions have no verdict
     assert [tuple(row.values()) for row in table.to_pylist()] == [

@@ -10,7 +10,7 @@ from robust_eval.metric.limits import with_limits
 from robust_eval.report.finished_runs import FinishedRun
 from robust_eval.report.scenarios import Found, Part, scenario_rows, with_averages
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, alike_interval, mean_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 NAN = math.nan
 ABSTRACTIVE, CHOICE = "abstractive", "multiple_choice"
@@ -304,7 +304,9 @@ def test_intervals_of_means_of_facts_that_may_all_be_alike_cover_as_often_as_the
     for _ in range(repeated):
         found = [generator.binomial(n, p) for n, p in zip(sizes, differing, strict=True)]
         if not any(found):
-            parts = [Part("s", "d", n, {"f": Found(n, Estimate(0.0, *alike_interval(0.0, n, SHARE)))}) for n in sizes]
+            parts = [
+                Part("s", "d", n, {"f": Found(n, Estimate(0.0, *degenerate_interval(0.0, n, SHARE)))}) for n in sizes
+            ]
             (mean,) = (row.figures["f"] for row in with_averages("m", parts) if row.kind == "AVG")
             missed += not mean.low <= sum(differing) / 2 <= mean.high
     assert missed <= 0.025 * repeated

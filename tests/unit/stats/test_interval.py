@@ -9,10 +9,10 @@ from robust_eval.stats import interval
 from robust_eval.stats.interval import (
     SHARE,
     UNKNOWN,
-    alike_interval,
     bootstrap,
     bootstrap_draws,
     bounded_mean_interval,
+    degenerate_interval,
     independent,
     mean_interval,
     paired_share_interval,
@@ -244,10 +244,10 @@ SHARES = [0.002, 0.02, 0.1, 0.3, 0.7]
 @pytest.mark.parametrize("n", [1, 5, 29, 30, 200, 6000])
 def test_the_exact_interval_of_zeros_and_of_ones_is_that_of_clopper_and_pearson(n):
     most = 1 - 0.025 ** (1 / n)
-    assert alike_interval(0.0, n, SHARE) == pytest.approx((0, most), rel=1e-9)
-    assert alike_interval(1.0, n, SHARE) == pytest.approx((1 - most, 1), rel=1e-9)
-    assert alike_interval(0.0, n, (0, 1.609)) == pytest.approx((0, 1.609 * most), rel=1e-9)
-    assert alike_interval(0.65, n, (-1, 1)) == pytest.approx((0.65 - 1.65 * most, 0.65 + 0.35 * most), rel=1e-9)
+    assert degenerate_interval(0.0, n, SHARE) == pytest.approx((0, most), rel=1e-9)
+    assert degenerate_interval(1.0, n, SHARE) == pytest.approx((1 - most, 1), rel=1e-9)
+    assert degenerate_interval(0.0, n, (0, 1.609)) == pytest.approx((0, 1.609 * most), rel=1e-9)
+    assert degenerate_interval(0.65, n, (-1, 1)) == pytest.approx((0.65 - 1.65 * most, 0.65 + 0.35 * most), rel=1e-9)
 
 
 @pytest.mark.parametrize("other", [0.0, 0.4, 0.66, 1.0])
@@ -268,8 +268,8 @@ def test_intervals_of_questions_that_may_all_be_alike_cover_as_often_as_they_say
 
 def test_what_differs_by_rounding_is_alike():
     sample = 0.6545 + 1e-16 * np.arange(30)
-    assert mean_interval(sample, SHARE) == pytest.approx(alike_interval(0.6545, 30, SHARE), rel=1e-12)
-    assert mean_interval(np.array([1 + 2e-16] * 5), SHARE) == alike_interval(1.0, 5, SHARE)
+    assert mean_interval(sample, SHARE) == pytest.approx(degenerate_interval(0.6545, 30, SHARE), rel=1e-12)
+    assert mean_interval(np.array([1 + 2e-16] * 5), SHARE) == degenerate_interval(1.0, 5, SHARE)
 
 
 def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_known_or_leave_no_choice():
@@ -346,8 +346,8 @@ def test_groups_never_make_more_questions_than_there_are():
 
 def test_groups_whose_means_are_alike_are_as_many_questions():
     values, groups = [0.0, 1.0, 1.0, 0.0, 0.5], ["a", "a", "b", "b", "c"]
-    assert mean_interval(np.array(values), SHARE, groups) == alike_interval(0.5, 3, SHARE)
-    assert mean_interval(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == alike_interval(2 / 3, 1, SHARE)
+    assert mean_interval(np.array(values), SHARE, groups) == degenerate_interval(0.5, 3, SHARE)
+    assert mean_interval(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == degenerate_interval(2 / 3, 1, SHARE)
 
 
 @pytest.mark.parametrize("n", [20, 50, 200])
@@ -425,7 +425,7 @@ def test_the_bounded_interval_of_a_share_is_that_of_clopper_and_pearson(right, n
 @pytest.mark.parametrize("value", [-1.0, -0.2, 0.0, 0.7])
 def test_the_bounded_interval_of_what_is_alike_is_the_exact_one(value):
     found = bounded_mean_interval(np.full(37, value), (-1, 1))
-    assert found == pytest.approx(alike_interval(value, 37, (-1, 1)), abs=1e-9)
+    assert found == pytest.approx(degenerate_interval(value, 37, (-1, 1)), abs=1e-9)
     nearly = bounded_mean_interval(np.append(np.full(36, value), value + 1e-3 * (-1 if value > 0 else 1)), (-1, 1))
     assert nearly == pytest.approx(found, abs=1e-3)
 

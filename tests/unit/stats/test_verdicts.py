@@ -9,7 +9,7 @@ from scipy import stats
 from statsmodels.stats.power import normal_sample_size_one_tail
 from statsmodels.stats.proportion import proportion_confint
 
-from robust_eval.stats.interval import alike_interval, bootstrap, bounded_mean_interval, paired_share_interval
+from robust_eval.stats.interval import bootstrap, bounded_mean_interval, degenerate_interval, paired_share_interval
 from robust_eval.stats.verdicts import confidence_sequence, verdict
 
 NAN = float("nan")
@@ -119,7 +119,7 @@ def test_no_number_of_facts_decides_where_all_lie_at_the_margin():
 def test_facts_in_groups_that_are_alike_decide_by_groups():
     values, groups = np.tile([0.5, -0.5], 40), np.arange(80) // 2
     found = verdict(values, 0.1, groups=groups)
-    assert found[2:4] == pytest.approx(alike_interval(0.0, 40, (-1, 1)), abs=1e-9)
+    assert found[2:4] == pytest.approx(degenerate_interval(0.0, 40, (-1, 1)), abs=1e-9)
     groups_needed = math.ceil(math.log(0.025) / math.log(0.9))
     assert found[::4] == ("PASS", 2 * groups_needed)
     assert verdict(values[: 2 * groups_needed - 2], 0.1, groups=groups[: 2 * groups_needed - 2]).outcome != "PASS"
@@ -295,7 +295,7 @@ def test_before_the_first_question_nothing_is_known():
 def test_questions_that_are_all_alike_leave_a_width_however_many_were_asked(value):
     low, high = confidence_sequence(np.full(3000, value))
     assert np.all((low <= value) & (value <= high))
-    exact = np.array([alike_interval(value, n, (-1, 1)) for n in (100, 3000)])
+    exact = np.array([degenerate_interval(value, n, (-1, 1)) for n in (100, 3000)])
     found = np.array([low, high]).T[[99, 2999]]
     assert np.all(found[:, 1] - found[:, 0] > 0.4 * (exact[:, 1] - exact[:, 0]))
     assert 0 < high[-1] - low[-1] < 0.02
