@@ -32,10 +32,10 @@ from robust_eval.experiment.run import run as run_experiment
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.function_model import FunctionModel
 from robust_eval.record.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
-from robust_eval.report.comparison import compare as compare_runs
 from robust_eval.report.comparison_page import sentences, write_comparison
-from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.wording import few
+from robust_eval.runs.comparison import compare as compare_runs
+from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.logs import Formatter
 from robust_eval.runtime.printable import printable

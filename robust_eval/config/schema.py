@@ -34,10 +34,10 @@ from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.certainty import AnswerCertainty
-from robust_eval.metric.challenge import Doubt
+from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.challenge_metric import Doubt
 from robust_eval.metric.frs_metric import FactualRobustness
-from robust_eval.metric.order import ChoiceOrder
+from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ThoughtAndAnswer
 from robust_eval.model.config import ModelConfig

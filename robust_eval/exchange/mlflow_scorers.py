@@ -21,7 +21,7 @@ from robust_eval.answer import OWN, answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
-from robust_eval.metric.certainty import AnswerCertainty
+from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured, grid
 from robust_eval.question import Question
 from robust_eval.reader.reply import Reply

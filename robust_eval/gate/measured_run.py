@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
 from robust_eval.error import OutageError, UserError
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
-from robust_eval.report.finished_runs import KEY, FinishedRun, kept_nothing, read_run
+from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
 from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.printable import printable
 from robust_eval.stats.interval import Floats

@@ -10,7 +10,7 @@ from inspect_ai.scorer import Metric, SampleScore, Value, metric
 
 from robust_eval.inspect_tasks.scored_answers import ScoredAnswers
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.certainty import AnswerCertainty
+from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.metric.score import mean_estimate, question_groups

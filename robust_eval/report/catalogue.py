@@ -2,7 +2,7 @@
 
 Reports, galleries and the documentation take these words from here. The docstring of each function says in one sentence
 what its figure shows; the gallery shows its lines as they stand, to be used in a notebook where ``run`` is what
-:func:`robust_eval.report.findings.read_findings` returns, and ``axes`` (or ``drawn``, a whole figure) are new ones.
+:func:`robust_eval.runs.findings.read_findings` returns, and ``axes`` (or ``drawn``, a whole figure) are new ones.
 """
 
 from __future__ import annotations  # matplotlib takes half a second: its types are names alone here
@@ -19,7 +19,7 @@ from robust_eval import plot
 from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.metric.type_shares import share_estimates, taken
-from robust_eval.report.findings import Findings
+from robust_eval.runs.findings import Findings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     """
     table = run.tables["profile"]
     columns = [table[name].to_numpy() for name in ("frs", "entropy", "right_share")]
-    plot.profile.frs_by_entropy_and_rewording(axes, *columns)
+    plot.profile_figures.frs_by_entropy_and_rewording(axes, *columns)
 
 
 @_entry(
@@ -105,7 +105,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
 )
 def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
-    plot.frs.accuracy_by_temperature(axes, run.curves["accuracy"])
+    plot.frs_figures.accuracy_by_temperature(axes, run.curves["accuracy"])
 
 
 @_entry(
@@ -116,7 +116,7 @@ def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
 )
 def survival(axes: Axes, run: Findings) -> None:
     """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
-    plot.frs.survival(axes, run.curves["frs.survival"])
+    plot.frs_figures.survival(axes, run.curves["frs.survival"])
 
 
 @_entry(
@@ -148,7 +148,7 @@ def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     pearson = run.values["frs.entropy_vs_breaking.pearson_broken"].value
     levels = sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
-    plot.frs.entropy_by_breaking_temperature(axes, entropy, breaking, levels, pearson)
+    plot.frs_figures.entropy_by_breaking_temperature(axes, entropy, breaking, levels, pearson)
 
 
 @_entry(
@@ -163,7 +163,7 @@ def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
     table, (d, *_) = run.tables["frs"], sorted(run.scores())
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     levels = sorted(run.curves.get("accuracy") or run.curves["frs.survival"])
-    plot.frs.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], levels, d)
+    plot.frs_figures.frs_by_entropy_and_breaking(axes, entropy, breaking, run.scores()[d], levels, d)
 
 
 @_entry(
@@ -182,7 +182,7 @@ def question_types(axes: Axes, run: Findings) -> None:
     """
     table = run.tables["frs_types"]
     facts = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))
-    plot.frs.most_robust_by_type(axes, share_estimates(table), facts, taken(table))
+    plot.frs_figures.most_robust_by_type(axes, share_estimates(table), facts, taken(table))
 
 
 @_entry(
@@ -194,7 +194,7 @@ def question_types(axes: Axes, run: Findings) -> None:
 )
 def frs_by_d(axes: Axes, run: Findings) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
-    plot.frs.frs_by_d(axes, run.across(FRS), run.values["frs.unbroken_share"].value)
+    plot.frs_figures.frs_by_d(axes, run.across(FRS), run.values["frs.unbroken_share"].value)
 
 
 @_entry(
@@ -206,7 +206,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
 )
 def frs_density(axes: Axes, run: Findings) -> None:
     """The density of the Factual Robustness Score over the broken facts, for each d."""
-    plot.frs.frs_density(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
+    plot.frs_figures.frs_density(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
 
 
 @_entry(
@@ -228,7 +228,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
         "every rater": "worst",
     }
     curves = {name: run.curves[f"agreement.{figure}"] for name, figure in called.items()}
-    plot.agreement.accuracy_range(axes, {name: curve[nearest_to_one(curve)] for name, curve in curves.items()})
+    plot.agreement_figures.accuracy_range(axes, {name: curve[nearest_to_one(curve)] for name, curve in curves.items()})
 
 
 @_entry(
@@ -241,7 +241,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
 def certainty_of_questions(axes: Axes, run: Findings) -> None:
     """Questions by the normalised certainty H_η of their raters, and whether the vote of these is right."""
     table = run.nearest_to_one("agreement")
-    plot.agreement.certainty_of_questions(axes, table["certainty"].to_numpy(), table["plurality"].to_numpy())
+    plot.agreement_figures.certainty_of_questions(axes, table["certainty"].to_numpy(), table["plurality"].to_numpy())
 
 
 @_entry(
@@ -255,7 +255,7 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
     """The share of questions to which each two raters gave answers that mean the same."""
     table = run.nearest_to_one("agreement_matrix")
     raters = pc.max(table["first"]).as_py() + 1
-    plot.agreement.agreement_matrix(axes, table["share"].to_numpy().reshape(raters, raters))
+    plot.agreement_figures.agreement_matrix(axes, table["share"].to_numpy().reshape(raters, raters))
 
 
 @_entry(
@@ -267,7 +267,7 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
 def labels_per_question(axes: Axes, run: Findings) -> None:
     """How many questions got how many different answers from their raters."""
     table = run.nearest_to_one("agreement")
-    plot.agreement.labels_per_question(axes, table["labels"].to_numpy(), pc.max(table["raters"]).as_py())
+    plot.agreement_figures.labels_per_question(axes, table["labels"].to_numpy(), pc.max(table["raters"]).as_py())
 
 
 def _repeated(run: Findings) -> bool:
@@ -288,7 +288,7 @@ def _repeated_and_judged(run: Findings) -> bool:
 def answer_entropy(axes: Axes, run: Findings) -> None:
     """Questions by the entropy of the repeated answers to them, in ten bins."""
     table = run.nearest_to_one("certainty")
-    plot.certainty.entropy_histogram(
+    plot.certainty_figures.entropy_histogram(
         axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py()
     )
 
@@ -306,7 +306,7 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
     """
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
-    plot.certainty.error_against_entropy(axes, entropy, error_rate, pc.max(table["most"]).as_py())
+    plot.certainty_figures.error_against_entropy(axes, entropy, error_rate, pc.max(table["most"]).as_py())
 
 
 @_entry(
@@ -320,7 +320,7 @@ def error_rate_by_category(drawn: Figure, run: Findings) -> None:
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
-    plot.certainty.by_category(drawn, entropy, error_rate, categories, most)
+    plot.certainty_figures.by_category(drawn, entropy, error_rate, categories, most)
 
 
 @_entry(
@@ -335,7 +335,7 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
     table = run.nearest_to_one("order_places")
     overall = run.curves["order.accuracy"]
     accuracy, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
-    plot.order.accuracy_by_place(axes, accuracy, low, high, overall[nearest_to_one(overall)].value)
+    plot.order_figures.accuracy_by_place(axes, accuracy, low, high, overall[nearest_to_one(overall)].value)
 
 
 @_entry(
@@ -349,7 +349,9 @@ def facts_under_doubt(axes: Axes, run: Findings) -> None:
     """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
     to questions that were answered wrong at first, with 95 % intervals.
     """
-    plot.challenge.facts_under_doubt(axes, *(run.estimates("challenge_turns", name) for name in ("holding", "mended")))
+    plot.challenge_figures.facts_under_doubt(
+        axes, *(run.estimates("challenge_turns", name) for name in ("holding", "mended"))
+    )
 
 
 @_entry(
@@ -364,7 +366,9 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
     """
     table = run.nearest_to_one("thinking_budgets")
     accuracy, enough = (run.estimates("thinking_budgets", name) for name in ("accuracy", "enough"))
-    plot.thinking.accuracy_by_budget(axes, table["budget"].to_pylist(), accuracy, enough, table["tokens"].to_numpy())
+    plot.thinking_figures.accuracy_by_budget(
+        axes, table["budget"].to_pylist(), accuracy, enough, table["tokens"].to_numpy()
+    )
 
 
 @_entry(
@@ -377,7 +381,7 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
 def variance_of_questions(axes: Axes, run: Findings) -> None:
     """The variance of right and wrong between thoughts of each question, against that within the answers after one."""
     table = run.nearest_to_one("thinking")
-    plot.thinking.variance_of_questions(axes, table["between"].to_numpy(), table["within"].to_numpy())
+    plot.thinking_figures.variance_of_questions(axes, table["between"].to_numpy(), table["within"].to_numpy())
 
 
 @_entry(
@@ -389,7 +393,7 @@ def variance_of_questions(axes: Axes, run: Findings) -> None:
 )
 def figures_by_temperature(axes: Axes, run: Findings) -> None:
     """The headline figures of metrics that do not come with the package, at each temperature, with 95 % intervals."""
-    plot.comparison.figures_by_temperature(axes, run.curves_of_others())
+    plot.run_comparison.figures_by_temperature(axes, run.curves_of_others())
 
 
 @_entry(

@@ -14,13 +14,14 @@ from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
 from robust_eval.metric.frs_presentation import FRS
 from robust_eval.metric.metric_spec import Figure, nearest_to_one, point
 from robust_eval.metric.type_shares import share_estimates
-from robust_eval.plot import beside, certainty
-from robust_eval.plot import comparison as plot
+from robust_eval.plot import certainty_figures as certainty
+from robust_eval.plot import run_comparison as plot
+from robust_eval.plot import small_multiples as beside
 from robust_eval.plot.files import save
 from robust_eval.plot.style import figure
 from robust_eval.report.catalogue import CATALOGUE
-from robust_eval.report.comparison import Comparison
-from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.runs.comparison import Comparison
+from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 
 MOST_PAIRS = 40

@@ -9,9 +9,9 @@ from robust_eval.metric.comparison_view import ComparisonView
 from robust_eval.metric.metric_spec import Figure
 from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.record.run_folder import QUESTIONS
-from robust_eval.report.comparison import Comparison, Pair
-from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import type_name
+from robust_eval.runs.comparison import Comparison, Pair
+from robust_eval.runs.shared_questions import SharedQuestions
 from robust_eval.runtime.rounding import number, signed
 from robust_eval.stats.estimate import Estimate, bounds, interval
 from robust_eval.stats.significance import Difference

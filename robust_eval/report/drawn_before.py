@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import robust_eval
-from robust_eval.report.findings import Findings
+from robust_eval.runs.findings import Findings
 from robust_eval.runtime.cache import keep, kept
 from robust_eval.runtime.json_text import parsed_json
 

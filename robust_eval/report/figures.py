@@ -7,7 +7,7 @@ from pathlib import Path
 from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.drawn_before import DrawnBefore
-from robust_eval.report.findings import Findings, findings
+from robust_eval.runs.findings import Findings, findings
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from robust_eval.report import catalogue
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.figures import save_entries
-from robust_eval.report.findings import Findings, read_findings
 from robust_eval.report.page import inlined, template
+from robust_eval.runs.findings import Findings, read_findings
 
 GALLERY = "gallery.html"
 """The page, in its folder."""

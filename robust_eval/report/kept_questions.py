@@ -5,7 +5,7 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.report.finished_runs import KEY, FinishedRun
+from robust_eval.runs.finished_runs import KEY, FinishedRun
 
 
 def read_questions(run: FinishedRun) -> list[Question]:

@@ -7,7 +7,7 @@ from robust_eval.answer import rows
 from robust_eval.reader.base import NOT_ENDED
 from robust_eval.record.result import Result
 from robust_eval.report.question_details import cut
-from robust_eval.report.question_status import WHY_NOT, standings
+from robust_eval.runs.question_status import WHY_NOT, standings
 from robust_eval.stats.interval import MIN_UNITS
 
 LONGEST = 100

@@ -10,13 +10,13 @@ from robust_eval.answer import rows
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE
-from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_sample import sample
-from robust_eval.report.question_status import standings
-from robust_eval.report.wording import few_kept, headline, sentence
+from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.runs.comparison import Comparison
+from robust_eval.runs.question_status import standings
 
 LONGEST = 8000
 """Characters of a note that MLflow keeps; it cuts off the others without a word."""
@@ -35,7 +35,7 @@ def run_note(result: Result) -> str:
 def comparison_note(compared: Comparison) -> str:
     """Return what was compared, the runs beside one another, and how far apart each two are."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
-    return _note([*sentences(compared), compared.warning], tables, COMPARISON_PAGE)
+    return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
 
 def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from robust_eval.metric.metric_spec import Figure
-from robust_eval.report.comparison import MARGIN, Comparison, Pair
-from robust_eval.report.contrast import cautions, contrast, differing, truncation
-from robust_eval.report.finished_runs import scoring_settings
+from robust_eval.runs.comparison import MARGIN, Comparison, Pair
+from robust_eval.runs.contrast import cautions, contrast, differing, truncation
+from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runtime.rounding import number, signed
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.significance import LEVEL, compact_letter_display

@@ -30,11 +30,11 @@ from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_index import TEXT, question_index
-from robust_eval.report.question_status import verdict
 from robust_eval.report.question_table import as_data, chosen, number_columns
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
+from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
 from robust_eval.stats.estimate import bounds

@@ -12,7 +12,7 @@ from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.report.question_sample import sample
-from robust_eval.report.question_status import standings
+from robust_eval.runs.question_status import standings
 
 
 def number_columns(result: Result) -> list[Column]:

@@ -11,12 +11,12 @@ from robust_eval.metric.presentation import PaperTable
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
-from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.uncertain import remedy, uncertain
 from robust_eval.report.warnings import of_draws, of_letters
-from robust_eval.report.wording import few_kept, headline, sentence
+from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
 from robust_eval.stats.estimate import interval
@@ -125,7 +125,7 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     for said in opening(compared)[0]:
         console.print(said)
     console.print(table)
-    if warning := compared.warning:
+    if warning := few(*compared.smallest_sample):
         console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 

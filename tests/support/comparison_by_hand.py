@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.metric.limits import with_limits
-from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
 

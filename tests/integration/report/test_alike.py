@@ -15,10 +15,10 @@ from experiments import without_figures
 from markdown_it import MarkdownIt
 from recorded_run import recorded_run
 
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.terminal import print_comparison
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.stats.interval import bootstrap, bootstrap_draws
 
 SIZES = (5, 29, 30, 200, 6000)

@@ -13,11 +13,12 @@ from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.result import Result
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table
 from robust_eval.report.mlflow_tables import LONGEST, comparison_note, comparison_tables, run_note, run_tables
+from robust_eval.report.wording import few
 from robust_eval.rewriter.base import Rewritten
+from robust_eval.runs.comparison import compare
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.stats.estimate import Estimate
 
@@ -36,7 +37,7 @@ def test_the_note_of_a_comparison_shows_its_runs_and_pairs():
     page, html = rendered(comparison_note(compared))
     runs, pairs = runs_table(compared), pair_table(compared)
     assert page.tables == [[runs.header, *cells(runs)], [pairs.header, *cells(pairs)]]
-    said = "\n".join(f"<li>{sentence}</li>" for sentence in [*sentences(compared), compared.warning])
+    said = "\n".join(f"<li>{sentence}</li>" for sentence in [*sentences(compared), few(*compared.smallest_sample)])
     assert re.sub(r"<table>.*?</table>\n", "", html, flags=re.DOTALL) == (
         f"<ul>\n{said}\n</ul>\n"
         "<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"

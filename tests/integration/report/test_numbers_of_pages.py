@@ -16,9 +16,9 @@ from playwright.sync_api import Browser, Page
 from recorded_run import recorded_run
 
 from robust_eval.metric.metric_spec import declared, from_json
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import read_run
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import read_run
 
 
 class Compared(NamedTuple):

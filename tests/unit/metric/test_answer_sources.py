@@ -5,7 +5,7 @@ import pytest
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.certainty import AnswerCertainty
+from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation

@@ -10,7 +10,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from robust_eval.plot import frs
+from robust_eval.plot import frs_figures as frs
 from robust_eval.plot.reply_certainty import certainty_bins
 from robust_eval.plot.style import legend_beside, panels
 from robust_eval.stats.interval import Floats

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.metric.type_shares import type_shares
-from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.runs.finished_runs import FinishedRun
 
 
 class PooledTypes(NamedTuple):

@@ -3,7 +3,7 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from robust_eval.plot.thinking import accuracy_by_budget, variance_of_questions
+from robust_eval.plot.thinking_figures import accuracy_by_budget, variance_of_questions
 from robust_eval.stats.estimate import Estimate
 
 UNKNOWN = Estimate(math.nan)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from robust_eval.plot import certainty as plot
+from robust_eval.plot import certainty_figures as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.entropy import entropy_of
 

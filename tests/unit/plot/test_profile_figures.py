@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from robust_eval.plot import profile as plot
+from robust_eval.plot import profile_figures as plot
 from robust_eval.plot.style import figure
 
 NAN = np.nan

@@ -10,7 +10,7 @@ from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.challenge import Doubt, breaking_turns
+from robust_eval.metric.challenge_metric import Doubt, breaking_turns
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.challenge import Challenge
 from robust_eval.question import Question

@@ -21,7 +21,7 @@ from robust_eval.record.run_folder import (
     SUMMARY,
     TRACKED,
 )
-from robust_eval.report.finished_runs import FinishedRun, kept_nothing, read_run
+from robust_eval.runs.finished_runs import FinishedRun, kept_nothing, read_run
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,9 @@ from scipy import stats
 
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.metric_spec import Figure
-from robust_eval.report.comparison import compare
-from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.report.wording import few
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval, paired_share_interval
 from robust_eval.stats.significance import LogRank
@@ -291,20 +292,13 @@ def test_measurements_are_found_by_data_set_and_subject():
 def test_few_questions_are_warned_of_as_independent_ones():
     def warning(n, groups=None, kept=None):
         ids = [f"q{row}" for row in range(n)]
-        return compare([run({"frs.d1": np.linspace(0, 1, n)}, ids, kept=kept, groups=groups)]).warning
+        compared = compare([run({"frs.d1": np.linspace(0, 1, n)}, ids, kept=kept, groups=groups)])
+        return few(*compared.smallest_sample)
 
     assert warning(30) == ""
     assert "rest on 29 questions alone:" in warning(29)
     assert "rest on 8 groups of questions alone:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
     assert "rest on 10 questions alone:" in warning(40, kept=[row < 10 for row in range(40)])
-    assert (
-        "rest on 12 questions alone:"
-        in compare(
-            [
-                run(
-                    {"frs.d1": np.linspace(0, 1, 40)}, [f"q{row}" for row in range(start, start + 40)], model__name=name
-                )
-                for name, start in (("small", 0), ("large", 28))
-            ]
-        ).warning
-    )
+    ids = {name: [f"q{row}" for row in range(start, start + 40)] for name, start in (("small", 0), ("large", 28))}
+    compared = compare([run({"frs.d1": np.linspace(0, 1, 40)}, each, model__name=name) for name, each in ids.items()])
+    assert compared.smallest_sample == (12, False)

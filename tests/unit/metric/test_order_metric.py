@@ -7,7 +7,7 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.order import ChoiceOrder
+from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, rotations
 from robust_eval.question import Question

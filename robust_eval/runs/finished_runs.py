@@ -28,7 +28,7 @@ from robust_eval.metric.metric_spec import (
 )
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.record.settings import AUTO, SEVERAL, read_settings
-from robust_eval.report.question_status import verdict
+from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.file_limits import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
 from robust_eval.runtime.file_limits import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.stats.estimate import Estimate
@@ -45,7 +45,7 @@ _ADDED = {"labels": None}
 
 
 class GreedyAnswer(NamedTuple):
-    """The text of a greedy answer, and the verdict on it (:data:`robust_eval.report.question_status.VERDICTS`)."""
+    """The text of a greedy answer, and the verdict on it (:data:`robust_eval.runs.question_status.VERDICTS`)."""
 
     text: str
     verdict: str

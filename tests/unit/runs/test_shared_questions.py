@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from robust_eval.report.comparison import compare
-from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.stats.estimate import Estimate
 
 NAN, INF = math.nan, math.inf

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import gaussian_kde
 
-from robust_eval.plot import frs as plot
+from robust_eval.plot import frs_figures as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
 

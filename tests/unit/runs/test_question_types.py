@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.metric.type_shares import type_shares
-from robust_eval.report.finished_runs import FinishedRun
-from robust_eval.report.question_types import PooledTypes, pooled_types
+from robust_eval.runs.finished_runs import FinishedRun
+from robust_eval.runs.question_types import PooledTypes, pooled_types
 from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan

@@ -3,7 +3,7 @@ import math
 import matplotlib.pyplot as plt
 import pytest
 
-from robust_eval.plot import order as plot
+from robust_eval.plot import order_figures as plot
 
 NAN = math.nan
 

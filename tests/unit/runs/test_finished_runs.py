@@ -10,7 +10,7 @@ import yaml
 
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import Figure
-from robust_eval.report.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
+from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
 from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan

@@ -6,7 +6,7 @@ from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.certainty import AnswerCertainty
+from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from robust_eval.metric.comparison_view import KINDS, ComparisonView
 from robust_eval.metric.metric_spec import Figure
-from robust_eval.report.contrast import contrast
-from robust_eval.report.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
-from robust_eval.report.question_types import PooledTypes, pooled_types
-from robust_eval.report.scenarios import ScenarioRow, scenario_rows
-from robust_eval.report.shared_questions import SharedQuestions, shared_questions
-from robust_eval.report.wording import few
+from robust_eval.runs.contrast import contrast
+from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
+from robust_eval.runs.question_types import PooledTypes, pooled_types
+from robust_eval.runs.scenarios import ScenarioRow, scenario_rows
+from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
 from robust_eval.stats.interval import MIN_UNITS, SHARE, Limits, independent
 from robust_eval.stats.significance import (
     LEVEL,
@@ -110,13 +109,15 @@ class Comparison:
         return sorted(shown, key=lambda each: (not each[0].numbered, KINDS.index(each[1].kind)))
 
     @property
-    def warning(self) -> str:
-        """Says so where intervals rest on few questions: of a run, of one of its scenarios, or shared by a pair."""
+    def smallest_sample(self) -> tuple[int, bool]:
+        """Number of independent questions of the smallest sample (a run, one of its scenarios, shared by a pair), 0
+        without one; and whether they are groups.
+        """
         kept = [(run.kept(), run.groups()) for run in self.runs]
         found = [(independent(int(own.sum()), _chosen(groups, own)), groups is not None) for own, groups in kept]
         found += [(pair.units, self.measurements[pair.first].groups() is not None) for pair in self.pairs]
         found += [(row.questions, False) for row in self.scenarios]
-        return few(*min((each for each in found if each[0]), default=(0, False)))
+        return min((each for each in found if each[0]), default=(0, False))
 
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
         """Return the measurements on a data set, of one subject or of all, each with its subject."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from robust_eval.metric.agreement_metric import of_scenario
 from robust_eval.metric.metric_spec import curve_and_temperature, point
 from robust_eval.metric.score import mean_estimate
-from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 
 

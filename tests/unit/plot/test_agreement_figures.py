@@ -2,7 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from robust_eval.plot import agreement as plot
+from robust_eval.plot import agreement_figures as plot
 from robust_eval.plot.colours import INKS
 from robust_eval.stats.estimate import Estimate
 

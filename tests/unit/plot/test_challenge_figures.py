@@ -3,7 +3,7 @@ import math
 import matplotlib.pyplot as plt
 import pytest
 
-from robust_eval.plot import challenge as plot
+from robust_eval.plot import challenge_figures as plot
 from robust_eval.stats.estimate import Estimate
 
 NOTHING = [Estimate(math.nan)] * 2

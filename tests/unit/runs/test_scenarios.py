@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from robust_eval.metric.limits import with_limits
-from robust_eval.report.finished_runs import FinishedRun
-from robust_eval.report.scenarios import Found, Part, scenario_rows, with_averages
+from robust_eval.runs.finished_runs import FinishedRun
+from robust_eval.runs.scenarios import Found, Part, scenario_rows, with_averages
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 

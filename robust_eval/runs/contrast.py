@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from robust_eval.report.finished_runs import FinishedRun, settings_that_count
+from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """How the settings begin that decide what is made of answers, and not which answers come."""

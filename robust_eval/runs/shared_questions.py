@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.metric.metric_spec import Figure, curve_and_temperature, declared, point
-from robust_eval.report.finished_runs import FinishedRun, Labels
+from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.stats.interval import Floats
 
 SHOWN = 0.0005

@@ -8,7 +8,7 @@ from matplotlib.container import ErrorbarContainer
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
 from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.metric_spec import Figure, declared
-from robust_eval.plot import comparison as plot
+from robust_eval.plot import run_comparison as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, UNKNOWN

@@ -2,7 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from robust_eval.plot import beside
+from robust_eval.plot import small_multiples as beside
 
 GRID = [0.5, 1.0, 1.5]
 FACTS = {
