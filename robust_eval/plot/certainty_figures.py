@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow.compute as pc
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
@@ -15,7 +16,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
+from robust_eval.plot.registry import picture
 from robust_eval.plot.style import ink, legend_below, panels, root
+from robust_eval.runs.findings import Findings
 from robust_eval.stats.entropy import FAMILIES, entropy_of
 from robust_eval.stats.interval import Floats
 
@@ -89,53 +92,63 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: floa
     return axes
 
 
-def error_against_entropy(
-    axes: Axes,
-    entropy: ArrayLike,
-    error_rate: ArrayLike,
-    most: float,
-    title: str = "Error rate against entropy",
-    counts: bool = True,
-    curves: bool = True,
-) -> Axes:
-    """Draw how many questions have which entropy and error rate, in 10 × 10 cells (Fig. 4 and 5).
+def _repeated(run: Findings) -> bool:
+    """Tell whether any question could have had two different answers."""
+    return "certainty" in run.tables and pc.max(run.nearest_to_one("certainty")["most"]).as_py() > 0
 
-    Parameters
-    ----------
-    axes, title
-        Where to draw, and under which title.
-    entropy, error_rate
-        (n,) of each question, in nats and in [0, 1]; a question is left out where either is NaN.
-    most
-        The greatest entropy possible, above 0: ln K for K choices. Cells cover [0, most] × [0, 1].
-    counts
-        Write the number of questions into each cell that is not empty.
-    curves
-        Draw the theoretical relation for each number of distinct answers that ``most`` allows, up to five.
 
-    Raises
-    ------
-    ValueError
-        For a value outside its range, or shapes that differ.
+def _repeated_and_judged(run: Findings) -> bool:
+    return _repeated(run) and not np.isnan(run.nearest_to_one("certainty")["error_rate"].to_numpy()).all()
 
-    Examples
-    --------
-    >>> from robust_eval.plot.style import figure
-    >>> with figure() as (drawn, axes):
-    ...     error_against_entropy(axes, [0.0, 0.0, 0.6931], [0.0, 0.0, 0.5], math.log(5)).get_title()
-    'Error rate against entropy (n = 3)'
+
+@picture(
+    "Entropy of the answers",
+    "0 is the same answer every time; the right end is an even spread over all answers that were possible.",
+    "Reganova & Steinbach, Fig. 1",
+    _repeated,
+)
+def answer_entropy(axes: Axes, run: Findings) -> None:
+    """Questions by the entropy of the repeated answers to them, in ten bins."""
+    table = run.nearest_to_one("certainty")
+    entropy_histogram(axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py())
+
+
+@picture(
+    "Error rate against entropy",
+    "The lower left corner is certain and right, the upper left certain and wrong, which no repetition reveals; no "
+    "question can lie left of the thick curve, that of two answers.",
+    "Reganova & Steinbach, Fig. 2, 4 and 5",
+    _repeated_and_judged,
+)
+def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
+    """Questions by the entropy of their repeated answers and by how many of these are wrong, with the curves that
+    theory allows for two to five different answers.
     """
-    table, known = _table(entropy, error_rate, most)
+    table = run.nearest_to_one("certainty")
+    entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
+    most = pc.max(table["most"]).as_py()
+    counts, known = _table(entropy, error_rate, most)
     shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
-    cells = _cells(axes, table, most, table.max())
+    cells = _cells(axes, counts, most, counts.max())
     _colour_bar(root(axes), cells, axes)
-    if counts:
-        _write_counts(axes, table, cells, most)
-    if curves:
-        _draw_curves(axes, most)
+    _write_counts(axes, counts, cells, most)
+    _draw_curves(axes, most)
     axes.set(xlabel="entropy of the answers H (nats)", ylabel="error rate")
-    axes.set_title(f"{title} (n = {shown})", parse_math=False)
-    return axes
+    axes.set_title(f"Error rate against entropy (n = {shown})", parse_math=False)
+
+
+@picture(
+    "Error rate against entropy, by category",
+    "Categories whose questions lie in the upper left are those in which the model errs without a sign of doubt.",
+    "Reganova & Steinbach, Fig. 3",
+    lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
+)
+def error_rate_by_category(drawn: Figure, run: Findings) -> None:
+    """The same for each category of questions, on one scale of colours."""
+    table = run.nearest_to_one("certainty")
+    entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
+    most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
+    by_category(drawn, entropy, error_rate, categories, most)
 
 
 def by_category(
@@ -153,7 +166,7 @@ def by_category(
     drawn
         Its axes are replaced, its size is changed.
     entropy, error_rate, most
-        As :func:`error_against_entropy` has them, which says what is refused as well.
+        (n,) of each question, in nats and in [0, 1], NaN where undefined; and the greatest entropy possible, above 0.
     categories
         (n,) of each question; panels count the questions that they show.
     names

@@ -1,39 +1,103 @@
-"""Figures of the Factual Robustness Score (Fastowski et al., Fig. 1, 3, 4, 5 and 10 to 13; a survival curve beyond)."""
+"""Figures of the Factual Robustness Score (Fastowski et al., Fig. 1 to 5 and 10 to 13; a survival curve beyond)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE, RED, SEQUENTIAL
-from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, root
+from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.type_shares import share_estimates, taken
+from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
+from robust_eval.plot.registry import picture
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_beside, panels, root
 from robust_eval.question import QUESTION_TYPES
+from robust_eval.runs.findings import Findings
 from robust_eval.runtime.rounding import number
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats
+
+BIN = 0.1
+"""Width of a bin of certainty."""
+_SPREAD = 0.012
+"""Of points with the same entropy, to either side, as a share of the largest."""
 
 
-def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate]) -> Axes:
-    """Draw the share of right replies at each temperature, with 95 % intervals (Fig. 1).
+class Facts(NamedTuple):
+    """The facts of one measurement: (n,) entropy and breaking temperature of each, its scores by d, and the grid."""
 
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    accuracy
-        By temperature, each in [0, 1].
+    entropy: Floats
+    breaking: Floats
+    scores: Mapping[float, Floats]
+    temperatures: Sequence[float]
 
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> figure, axes = plt.subplots()
-    >>> curve = {0.2: Estimate(0.9, 0.8, 1.0), 1.0: Estimate(0.4, 0.3, 0.5)}
-    >>> accuracy_by_temperature(axes, curve).get_lines()[0].get_ydata().tolist()
-    [0.9, 0.4]
-    >>> plt.close(figure)
+
+def facts_of(run: Findings) -> Facts:
+    """Return the facts of a run, with the temperatures that it asked or, without such, those of its survival curve."""
+    table = run.tables["frs"]
+    entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
+    return Facts(entropy, breaking, run.scores(), sorted(run.curves.get("accuracy") or run.curves["frs.survival"]))
+
+
+@picture(
+    "Every fact under three kinds of pressure",
+    "Facts in the upper left are held firmly by all three methods; a diamond is a fact that is right in every wording.",
+    "of our own: the three papers ask about different questions",
+    lambda run: "profile" in run.tables,
+)
+def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
+    """Each fact by the entropy of its repeated answers and its Factual Robustness Score, coloured by the share of its
+    wordings that is answered right.
     """
+    table = run.tables["profile"]
+    values = np.column_stack([table[name].to_numpy() for name in ("entropy", "frs", "right_share")])
+    known = ~np.isnan(values).any(axis=1)
+    x, y, share = values[known].T
+    x = x + np.random.default_rng(0).uniform(-_SPREAD, _SPREAD, len(x)) * x.max(initial=0)
+    norm = Normalize(0, 1)
+    many = len(x) > MANY
+    for held, marker, size, edge, label in (
+        (share < 1, "o", 30, GREY, "wrong in one wording or more"),
+        (share == 1, "D", 44, "black", "right in every wording"),
+    ):
+        points = axes.scatter(
+            x[held],
+            y[held],
+            s=size / 16 if many else size,
+            alpha=0.5 if many else 1,
+            c=share[held],
+            cmap=colormaps[SEQUENTIAL],
+            norm=norm,
+            marker=marker,
+            edgecolors=edge,
+            linewidths=0.3 if many else 0.7,
+            rasterized=many,
+            clip_on=False,  # clipped, each point takes half as much again in an SVG file
+            label=f"{label} ({np.count_nonzero(held)})",
+        )
+    bar = root(axes).colorbar(points, ax=axes, format=PercentFormatter(1, 0))
+    bar.set_label("wordings answered right")
+    shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
+    axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
+    axes.set_title(f"Every fact under three kinds of pressure (n = {shown})")
+    legend_below(axes, columns=2, enlarged=4 if many else 1)
+
+
+@picture(
+    "Accuracy against temperature",
+    "The earlier and the steeper it falls, the less firmly the model holds what it knows.",
+    "Fastowski et al., Fig. 1",
+    lambda run: "frs_accuracy" in run.tables,
+)
+def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
+    """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
+    accuracy = run.curves["accuracy"]
     temperatures = np.array(sorted(accuracy))
     value, low, high = np.array([accuracy[t] for t in temperatures]).T
     axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
@@ -42,31 +106,17 @@ def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate]) -> A
     _temperature_ticks(axes, temperatures)
     axes.set_title("Accuracy against temperature")
     legend_below(axes)
-    return axes
 
 
-def survival(axes: Axes, holding: Mapping[float, Estimate]) -> Axes:
-    """Draw the Kaplan-Meier curve P(t_b > t): the share of facts that hold beyond each temperature, with 95 %
-    intervals.
-
-    All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
-    between two temperatures of the grid; a step stands where it was seen.
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    holding
-        By temperature, the share of facts that are not broken there or before, in [0, 1].
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> figure, axes = plt.subplots()
-    >>> survival(axes, {0.5: Estimate(0.75), 1.0: Estimate(0.25)}).get_lines()[0].get_ydata().tolist()
-    [1.0, 0.75, 0.25]
-    >>> plt.close(figure)
-    """
+@picture(
+    "Facts that hold",
+    "Where the curve crosses one half, half of the facts are broken; what is left at the last temperature is unbroken.",
+    "survival curve (Kaplan & Meier), beyond the paper",
+    lambda run: bool(run.curves.get("frs.survival")),
+)
+def survival(axes: Axes, run: Findings) -> None:
+    """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
+    holding = run.curves["frs.survival"]
     temperatures = sorted(holding)
     at = np.array([0.0, *temperatures])
     value, low, high = np.array([(1.0, 1.0, 1.0), *(holding[t] for t in temperatures)]).T
@@ -78,28 +128,86 @@ def survival(axes: Axes, holding: Mapping[float, Estimate]) -> Axes:
     _temperature_ticks(axes, np.array(temperatures))
     axes.set_title("Facts that hold")
     legend_below(axes)
-    return axes
 
 
-def entropy_by_breaking_temperature(
-    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, temperatures: ArrayLike, pearson: float
-) -> Axes:
-    """Draw the initial entropy of the facts that break at each temperature: mean with its standard error, and every
-    fact (Fig. 3). Unbroken facts stand apart on the right; they are not in Pearson's r.
+@picture(
+    "Certainty of right and wrong replies",
+    "Certainty is of use where wrong replies (hatched) lie on the left and right ones on the right; wrong replies on "
+    "the right are errors of which the model is sure.",
+    "Fastowski et al., Fig. 2, 6 and 7",
+    lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
+)
+def reply_certainty_by_temperature(drawn: Figure, run: Findings) -> None:
+    """For each temperature, right and wrong replies by the mean probability of their tokens, in ten bins."""
+    table = run.tables["frs_certainty"]
+    t, *columns = (table[name].to_numpy() for name in ("temperature", "certainty_from", "right", "wrong"))
+    levels = np.unique(t)
+    grid = panels(drawn, len(levels), columns=4, width=1.7, height=1.6)
+    for panel, level in zip(grid, levels, strict=True):
+        certainty_bins(panel, *(values[t == level] for values in columns))
+        panel.set(xlabel="", ylabel="", xticks=[0, 0.5, 1])
+        panel.set_title(f"t = {level:g}", fontsize=10)
+    grid[0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    drawn.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
+    drawn.supylabel("share of replies", fontsize=11)
+    drawn.suptitle("Certainty of right and wrong replies", fontsize=12)
+    legend_beside(drawn, *grid[0].get_legend_handles_labels())
+
+
+def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> Axes:
+    """Right and wrong replies by the model's certainty, at one temperature: a panel of Fig. 2.
 
     Parameters
     ----------
     axes
         Where to draw.
-    entropy, breaking
-        (n,) of each fact: H in [0, 1], and t_b on the grid, inf where unbroken. A fact with a NaN is left out.
-    temperatures
-        (T,) the grid, ascending.
-    pearson
-        r between the two over broken facts, for the title; NaN where undefined.
+    certainty_from
+        (b,) where each bin begins, of 0, 0.1, …, 0.9: the mean probability of a reply's tokens at the temperature at
+        which it was drawn. Bins without a reply may be left out.
+    right, wrong
+        (b,) replies in each bin, or probabilities of them. They are drawn as shares of all.
+
     """
-    h, t = np.asarray(entropy, dtype=float), np.asarray(breaking, dtype=float)
-    levels, labels, step = break_levels(t, temperatures)
+    start, hits, misses = (np.asarray(values, dtype=float) for values in (certainty_from, right, wrong))
+    replies = hits.sum() + misses.sum()
+    if replies == 0:
+        raise ValueError("there are no replies")
+    at, width = start + 0.05 * BIN, 0.9 * BIN
+    axes.bar(at, hits / replies, width, align="edge", color=BLUE, linewidth=0, label="right")
+    errors = axes.bar(at, misses / replies, width, hits / replies, align="edge", color=RED, linewidth=0, label="wrong")
+    for bar in errors:
+        bar.set(hatch="///", edgecolor=INKS[1])
+    axes.set(xlabel="certainty (mean token probability)", ylabel="share of replies", xlim=(0, 1))
+    axes.grid(visible=False, axis="x")
+    return axes
+
+
+@picture(
+    "Initial entropy against breaking temperature",
+    "Means that fall to the right say that facts of which the model is unsure break first; r leaves the unbroken facts "
+    "out, which weakens it.",
+    "Fastowski et al., Fig. 3",
+    lambda run: "frs" in run.tables,
+)
+def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
+    """Each fact by the temperature at which it breaks and the entropy of its greedy answer, with the mean of each
+    temperature.
+    """
+    pearson = run.values["frs.entropy_vs_breaking.pearson_broken"].value
+    draw_entropies(axes, facts_of(run))
+    r = number(pearson, ".2f").replace("-", "−")
+    correlation = f"r = {r} over broken facts" if np.isfinite(pearson) else "r undefined"
+    axes.set_title(f"Initial entropy against breaking temperature\n({correlation})")
+    legend_below(axes, enlarged=2.5 if len(run.tables["frs"]) > MANY else 1)
+
+
+def draw_entropies(axes: Axes, facts: Facts) -> None:
+    """Draw the entropy of the facts that break at each temperature: the mean with its standard error, and every fact.
+
+    Unbroken facts stand apart on the right. A fact with a NaN is left out.
+    """
+    h, t = facts.entropy, facts.breaking
+    levels, labels, step = break_levels(t, facts.temperatures)
     place = np.where(np.isinf(t), levels[-1], t)
     spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
     many = len(h) > MANY
@@ -128,42 +236,31 @@ def entropy_by_breaking_temperature(
     )
     axes.set_xticks(levels, labels)
     axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
-    r = number(pearson, ".2f").replace("-", "−")
-    correlation = f"r = {r} over broken facts" if np.isfinite(pearson) else "r undefined"
-    axes.set_title(f"Initial entropy against breaking temperature\n({correlation})")
-    legend_below(axes, enlarged=2.5 if many else 1)
-    return axes
 
 
-def frs_by_entropy_and_breaking(
-    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, scores: ArrayLike, temperatures: ArrayLike, d: float
-) -> Axes:
-    """Draw every fact in the plane of entropy and breaking temperature, coloured by its score (Fig. 4).
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    entropy, breaking, scores
-        (n,) of each fact: H in [0, 1], t_b on the grid (inf where unbroken), FRS in [0, 1]. A fact without a score
-        (NaN) is left out.
-    temperatures
-        (T,) the grid, ascending.
-    d
-        The weight of the entropy in the score.
-    """
-    points = facts_in_plane(axes, entropy, breaking, scores, temperatures)
+@picture(
+    "Robustness of every fact",
+    "Firm facts lie in the upper left; those in a row break at the same temperature, and the score tells them apart by "
+    "their entropy. Within a row they are spread to be seen.",
+    "Fastowski et al., Fig. 4",
+    lambda run: "frs" in run.tables,
+)
+def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
+    """Each fact by its initial entropy and its breaking temperature, coloured by its score for the smallest d."""
+    facts = facts_of(run)
+    d = min(facts.scores)
+    points = draw_plane(axes, facts, d)
     root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
     axes.set_title("Robustness of every fact")
-    return axes
 
 
-def facts_in_plane(
-    axes: Axes, entropy: ArrayLike, breaking: ArrayLike, scores: ArrayLike, temperatures: ArrayLike
-) -> PathCollection:
-    """Draw what :func:`frs_by_entropy_and_breaking` does but for the bar of colours, and return the points."""
-    h, t, score = (np.asarray(values, dtype=float) for values in (entropy, breaking, scores))
-    levels, labels, step = break_levels(t, temperatures)
+def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
+    """Draw every fact in the plane of entropy and breaking temperature, coloured by its score for d; the points.
+
+    A fact without a score (NaN) is left out.
+    """
+    h, t, score = facts.entropy, facts.breaking, facts.scores[d]
+    levels, labels, step = break_levels(t, facts.temperatures)
     known = ~np.isnan(score)
     place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
     many = np.count_nonzero(known) > MANY
@@ -184,20 +281,23 @@ def facts_in_plane(
     return points
 
 
-def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: Mapping[str, int], n: int) -> Axes:
-    """Draw the share of each question type among the most robust facts, out of the most and the least robust (Fig. 5).
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    shares
-        By type, in [0, 1], with its 95 % interval; a type that is among neither (NaN) is not drawn.
-    questions
-        How many facts of each type there are.
-    n
-        How many facts were taken from either end.
+@picture(
+    "Question types among the most and the least robust facts",
+    "Above the dashed line a type is found more often among the most robust facts than among the least.",
+    "Fastowski et al., Fig. 5",
+    lambda run: (
+        "frs_types" in run.tables
+        and any(run.tables["frs_types"]["type"].to_pylist())
+        and taken(run.tables["frs_types"]) > 0
+    ),
+)
+def question_types(axes: Axes, run: Findings) -> None:
+    """Of the facts of a type among the most and the least robust, the share among the most robust, with its 95 %
+    interval.
     """
+    table = run.tables["frs_types"]
+    questions = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))
+    shares, n = share_estimates(table), taken(table)
     drawn = {name: share for name, share in shares.items() if np.isfinite(share.value)}
     value, low, high = np.array(list(drawn.values())).reshape(-1, 3).T
     spread = np.nan_to_num(np.maximum([value - low, high - value], 0))
@@ -210,29 +310,18 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Estimate], questions: M
     axes.grid(visible=False, axis="x")
     axes.set(ylabel="share among the most robust, 95 % interval", ylim=(0, 1.02))
     axes.set_title(f"Question types among the {n} most and the {n} least robust facts")
-    return axes
 
 
-def frs_by_d(axes: Axes, scores: Mapping[float, Estimate], unbroken_share: float) -> Axes:
-    """Mean FRS for each weight d of the entropy, with 95 % intervals (Fig. 10 to 12).
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    scores
-        By d, each in [0, 1].
-    unbroken_share
-        Of the facts, in [0, 1]: they score 1 for every d, so no mean is read without it.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> figure, axes = plt.subplots()
-    >>> frs_by_d(axes, {1.0: Estimate(0.7), 5.0: Estimate(0.6)}, 0.12).texts[0].get_text()
-    '12 % of the facts are unbroken'
-    >>> plt.close(figure)
-    """
+@picture(
+    "Mean score for each d",
+    "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
+    "mean.",
+    "Fastowski et al., Fig. 10 to 12",
+    lambda run: len(run.across(FRS)) > 1,
+)
+def frs_by_d(axes: Axes, run: Findings) -> None:
+    """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
+    scores, unbroken_share = run.across(FRS), run.values["frs.unbroken_share"].value
     weights = sorted(scores)
     value, low, high = np.array([scores[d] for d in weights]).T
     spread = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value
@@ -244,23 +333,25 @@ def frs_by_d(axes: Axes, scores: Mapping[float, Estimate], unbroken_share: float
     axes.minorticks_off()
     axes.set(xlabel="weight d of the entropy", ylabel="mean FRS, 95 % interval", ylim=(0, 1.02))
     axes.set_title("Mean score for each d")
-    return axes
 
 
-def frs_density(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLike) -> Axes:
-    """Draw the distribution of the score over facts for each d (Fig. 13): density of the broken facts.
+@picture(
+    "Distribution of the score",
+    "A narrow peak says that facts are held alike, two peaks that there are firm and weak ones; the area is the share "
+    "of broken facts.",
+    "Fastowski et al., Fig. 13",
+    lambda run: "frs" in run.tables,
+)
+def frs_density(axes: Axes, run: Findings) -> None:
+    """The density of the Factual Robustness Score over the broken facts, for each d."""
+    draw_densities(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
+
+
+def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLike) -> None:
+    """Draw the density of the score of the broken facts for each d.
 
     The share of unbroken facts, which score alike by convention, is in the title: a smooth density cannot show a point
     mass.
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    scores
-        By d, (n,) FRS of each fact in [0, 1]; NaN is left out.
-    breaking
-        (n,) t_b of each fact, inf where unbroken.
     """
     t = np.asarray(breaking, dtype=float)
     places = np.linspace(0, 1, 401)
@@ -282,7 +373,6 @@ def frs_density(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLi
         legend_below(axes, columns=5)
     else:
         axes.text(0.5, 0.5, "too few broken facts for a density", transform=axes.transAxes, ha="center", color=GREY)
-    return axes
 
 
 def _percent(share: float) -> str:

@@ -11,8 +11,10 @@ from matplotlib.axes import Axes
 from robust_eval.metric.comparison_view import STEPS
 from robust_eval.metric.metric_spec import Figure
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
+from robust_eval.plot.registry import picture
 from robust_eval.plot.style import band, legend_beside
 from robust_eval.question import QUESTION_TYPES
+from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Limits
 from robust_eval.stats.significance import Difference
@@ -39,12 +41,19 @@ def by_temperature(axes: Axes, curves: Curves, about: Figure, title: str) -> Axe
     return _described(axes, about, title)
 
 
-def figures_by_temperature(axes: Axes, curves: Curves) -> Axes:
-    """Draw several figures of one measurement at each temperature, with 95 % intervals."""
+@picture(
+    "Figures of other metrics",
+    "Lines that come near each other say that the figures move together; where they are of different kinds, only their "
+    "course compares.",
+    "metrics of your own, beyond the papers",
+    lambda run: bool(run.curves_of_others()),
+)
+def figures_by_temperature(axes: Axes, run: Findings) -> None:
+    """The headline figures of metrics that do not come with the package, at each temperature, with 95 % intervals."""
+    curves = run.curves_of_others()
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="value")
     _ticks(axes, curves)
-    return axes
 
 
 def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: Figure, title: str) -> Axes:

@@ -1,8 +1,8 @@
 """One figure of several measurements, a panel for each (Fastowski et al., Fig. 2, 3, 4 and 13)."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,23 +10,13 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from robust_eval.plot import frs_figures as frs
-from robust_eval.plot.reply_certainty import certainty_bins
+from robust_eval.plot.frs_figures import Facts, break_levels, certainty_bins, draw_densities, draw_entropies, draw_plane
 from robust_eval.plot.style import legend_beside, panels
 from robust_eval.stats.interval import Floats
 
 COLUMNS = 3
 """Panels in a row."""
 T = TypeVar("T")
-
-
-class Facts(NamedTuple):
-    """The facts of one measurement: (n,) entropy and breaking temperature of each, its scores by d, and the grid."""
-
-    entropy: Floats
-    breaking: Floats
-    scores: Mapping[float, Floats]
-    temperatures: Sequence[float]
 
 
 def entropy_by_breaking_temperature(drawn: Figure, measured: Mapping[str, Facts], title: str) -> Figure:
@@ -41,11 +31,7 @@ def entropy_by_breaking_temperature(drawn: Figure, measured: Mapping[str, Facts]
     title
         Of the figure.
     """
-
-    def draw(panel: Axes, facts: Facts) -> None:
-        frs.entropy_by_breaking_temperature(panel, facts.entropy, facts.breaking, facts.temperatures, np.nan)
-
-    grid = _beside(drawn, measured, draw, title)
+    grid = _beside(drawn, measured, draw_entropies, title)
     levels, labels = _levels(measured)
     grid[0].set_xticks(levels, labels)
     for panel in grid:
@@ -59,7 +45,7 @@ def frs_by_entropy_and_breaking(drawn: Figure, measured: Mapping[str, Facts], d:
     """
 
     def draw(panel: Axes, facts: Facts) -> None:
-        points.append(frs.facts_in_plane(panel, facts.entropy, facts.breaking, facts.scores[d], facts.temperatures))
+        points.append(draw_plane(panel, facts, d))
 
     points: list[PathCollection] = []
     grid = _beside(drawn, measured, draw, title)
@@ -71,7 +57,7 @@ def frs_by_entropy_and_breaking(drawn: Figure, measured: Mapping[str, Facts], d:
 
 def frs_density(drawn: Figure, measured: Mapping[str, Facts], title: str) -> Figure:
     """Draw the distribution of the score of the broken facts for each d, a panel for each measurement (Fig. 13)."""
-    _beside(drawn, measured, lambda panel, facts: frs.frs_density(panel, facts.scores, facts.breaking), title)
+    _beside(drawn, measured, lambda panel, facts: draw_densities(panel, facts.scores, facts.breaking), title)
     return drawn
 
 
@@ -82,7 +68,7 @@ Bins = tuple[ArrayLike, ArrayLike, ArrayLike]
 def reply_certainty(drawn: Figure, measured: Mapping[str, Bins], title: str) -> Figure:
     """Draw right and wrong replies by the model's certainty, a panel for each measurement (Fig. 2).
 
-    ``measured`` has what :func:`robust_eval.plot.reply_certainty.certainty_bins` takes.
+    ``measured`` has what :func:`robust_eval.plot.frs_figures.certainty_bins` takes.
     """
     _beside(drawn, measured, lambda panel, bins: certainty_bins(panel, *bins), title)
     return drawn
@@ -115,5 +101,5 @@ def _beside(drawn: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], 
 def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:
     """Return where facts stand on the axis of t_b, and the labels, for all panels."""
     facts = list(measured.values())
-    levels, labels, _ = frs.break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
+    levels, labels, _ = break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
     return levels, labels

@@ -18,8 +18,9 @@ from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot import small_multiples as beside
 from robust_eval.plot.files import save
+from robust_eval.plot.frs_figures import Facts
+from robust_eval.plot.registry import registered
 from robust_eval.plot.style import figure
-from robust_eval.report.catalogue import CATALOGUE
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
@@ -59,7 +60,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
     """Draw what the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[Drawn] = []
-    readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in CATALOGUE}
+    readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in registered()}
     for drawing in _drawings(compared):
         file = folder / drawing.file
         while file.with_suffix(".svg") in [each.svg for each in saved]:  # another metric calls a figure the same
@@ -180,12 +181,12 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     """Yield every fact by entropy and breaking temperature, and the distributions of the scores, a panel for each
     (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
     """
-    facts: dict[str, beside.Facts] = {}
+    facts: dict[str, Facts] = {}
     for label, run in runs.items():
         grid, breaking = run.breaking_temperatures()
         scores = {d: run.values(name) for d, name in run.by_number(FRS).items()}
         if grid and scores and INITIAL_ENTROPY.name in run.measured:
-            facts[label] = beside.Facts(run.values(INITIAL_ENTROPY.name), breaking, scores, grid)
+            facts[label] = Facts(run.values(INITIAL_ENTROPY.name), breaking, scores, grid)
     first = next(iter(facts.values()), None)
     facts = {label: each for label, each in facts.items() if first and each.temperatures == first.temperatures}
     if first is None or len(facts) < 2:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -211,11 +211,6 @@ def _templates() -> Environment:
 def _shown(value: Any) -> Any:
     """Return what a template is given to show, in which nothing is hidden; what is markup has been looked through."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def inlined(figures: Mapping[str, Path]) -> dict[str, str]:
-    """Return the drawings themselves in place of their files."""
-    return {caption: drawing(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())}
 
 
 def drawing(file: Path, prefix: str) -> str:

@@ -3,6 +3,7 @@ import math
 import matplotlib
 import numpy as np
 import pytest
+from findings_by_hand import findings_of
 from matplotlib.colors import to_hex
 
 from robust_eval.plot import certainty_figures as plot
@@ -39,8 +40,15 @@ def legend_texts(legend):
     return [text.get_text() for text in legend.get_texts()]
 
 
-def drawn_counts(axes, *values, most=MOST, **options):
-    plot.error_against_entropy(axes, *values, most, **options)
+def error_against_entropy(axes, entropy, error, most):
+    certainty = {"entropy": entropy, "error_rate": error, "most": [most] * len(entropy)}
+    plot.error_rate_by_entropy(
+        axes, findings_of(certainty={name: list(map(float, each)) for name, each in certainty.items()})
+    )
+
+
+def drawn_counts(axes, *values):
+    error_against_entropy(axes, *values, MOST)
     return cells(axes)
 
 
@@ -92,7 +100,7 @@ def test_no_two_of_28_models_look_alike_and_long_names_do_not_crowd_out_the_draw
 
 def test_each_question_is_counted_in_its_cell():
     with figure() as (_, axes):
-        assert plot.error_against_entropy(axes, ENTROPY, ERROR, MOST) is axes
+        error_against_entropy(axes, ENTROPY, ERROR, MOST)
         assert cells(axes) == {(0, 0): 2, (0, 9): 1, (9, 8): 1, (4, 5): 1}
         assert texts(axes) == {centre(0, 0): "2", centre(0, 9): "1", centre(9, 8): "1", centre(4, 5): "1"}
         assert axes.get_title() == "Error rate against entropy (n = 5 of 7)"
@@ -120,7 +128,7 @@ def test_rounding_puts_no_value_outside():
 @pytest.mark.parametrize(("entropy", "error"), [([2.0], [0.5]), ([-0.1], [0.5]), ([0.5], [1.1]), ([0.5], [-0.1])])
 def test_values_outside_their_range_are_refused(entropy, error):
     with figure() as (_, axes), pytest.raises(ValueError, match="values must lie between 0 and"):
-        plot.error_against_entropy(axes, entropy, error, MOST)
+        error_against_entropy(axes, entropy, error, MOST)
 
 
 def test_an_entropy_beyond_the_greatest_is_refused_in_the_histogram():
@@ -128,22 +136,10 @@ def test_an_entropy_beyond_the_greatest_is_refused_in_the_histogram():
         plot.entropy_histogram(axes, {"small": [0.1, 0.7, NAN]}, math.log(2))
 
 
-def test_an_entropy_and_an_error_rate_belong_together():
-    with figure() as (_, axes), pytest.raises(ValueError, match="each question"):
-        plot.error_against_entropy(axes, [0.5, 0.5], [0.5], MOST)
-
-
 @pytest.mark.parametrize("most", [0.0, -1.0, NAN])
 def test_the_greatest_entropy_is_above_zero(most):
     with figure() as (_, axes), pytest.raises(ValueError, match="most"):
-        plot.error_against_entropy(axes, [0.0], [0.0], most)
-
-
-def test_without_counts_and_curves_there_are_but_cells():
-    with figure() as (_, axes):
-        plot.error_against_entropy(axes, ENTROPY, ERROR, MOST, counts=False, curves=False)
-        assert len(cells(axes)) == 4
-        assert (len(axes.texts), len(axes.get_lines()), axes.get_legend()) == (0, 0, None)
+        error_against_entropy(axes, [0.0], [0.0], most)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +147,7 @@ def test_without_counts_and_curves_there_are_but_cells():
 )
 def test_the_curves_are_those_that_the_choices_allow(most, number):
     with figure() as (_, axes):
-        plot.error_against_entropy(axes, [0.0], [0.0], most)
+        error_against_entropy(axes, [0.0], [0.0], most)
         lines = axes.get_lines()
         assert len(lines) == number
         families = {1: 2, 6: 3, 11: 4, 34: 5}[number]
@@ -163,7 +159,7 @@ def test_the_curves_are_those_that_the_choices_allow(most, number):
 
 def test_numbers_stand_above_the_curves_and_are_readable_on_their_cell():
     with figure() as (_, axes):
-        plot.error_against_entropy(axes, [0.0] * 500 + [1.0], [0.0] * 500 + [1.0], MOST)
+        error_against_entropy(axes, [0.0] * 500 + [1.0], [0.0] * 500 + [1.0], MOST)
         assert {text.get_text(): text.get_color() for text in axes.texts} == {"500": "#fefefe", "1": "#010101"}
         for text in axes.texts:  # the curves do not cross them
             assert text.get_bbox_patch().get_facecolor() == tuple(axes.collections[0].to_rgba(int(text.get_text())))
@@ -173,7 +169,7 @@ def test_numbers_stand_above_the_curves_and_are_readable_on_their_cell():
 
 def test_colours_are_logarithmic_and_one_question_is_not_white():
     with figure() as (canvas, axes):
-        plot.error_against_entropy(axes, [0.0] * 300 + [1.0], [0.0] * 300 + [1.0], MOST)
+        error_against_entropy(axes, [0.0] * 300 + [1.0], [0.0] * 300 + [1.0], MOST)
         (mesh,) = axes.collections
         assert isinstance(mesh.norm, matplotlib.colors.LogNorm)
         assert mesh.get_clim()[1] == 300
@@ -186,21 +182,14 @@ def test_colours_are_logarithmic_and_one_question_is_not_white():
         assert np.ma.count_masked(mesh.get_array()) == 98  # empty cells have no colour
 
 
-@pytest.mark.parametrize("questions", [0, 1, 3])
-def test_few_questions_or_none_can_be_drawn(questions, tmp_path):
+@pytest.mark.parametrize("questions", [1, 3])
+def test_few_questions_can_be_drawn(questions, tmp_path):
     with figure() as (canvas, axes):
-        plot.error_against_entropy(axes, [0.5] * questions, [0.5] * questions, MOST)
+        error_against_entropy(axes, [0.5] * questions, [0.5] * questions, MOST)
         canvas.savefig(tmp_path / "few.png")
-        assert list(texts(axes).values()) == ([str(questions)] if questions else [])
+        assert list(texts(axes).values()) == [str(questions)]
         assert axes.get_title().endswith(f"(n = {questions})")
         assert canvas.axes[1].get_ylim() == pytest.approx((1, 10))
-
-
-def test_the_name_of_a_model_is_no_formula(tmp_path):
-    with figure() as (canvas, axes):
-        plot.error_against_entropy(axes, ENTROPY, ERROR, MOST, "model_$x_")
-        canvas.savefig(tmp_path / "named.svg")
-        assert axes.get_title() == "model_$x_ (n = 5 of 7)"
 
 
 def test_every_category_has_its_panel_in_the_order_of_the_paper():

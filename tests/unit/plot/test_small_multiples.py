@@ -3,13 +3,12 @@ import numpy as np
 import pytest
 
 from robust_eval.plot import small_multiples as beside
+from robust_eval.plot.frs_figures import Facts
 
 GRID = [0.5, 1.0, 1.5]
 FACTS = {
-    "small": beside.Facts(
-        np.array([0.1, 0.4, 0.8]), np.array([np.inf, 1.0, 0.5]), {1.0: np.array([1, 0.6, 0.3])}, GRID
-    ),
-    "large": beside.Facts(np.array([0.2, 0.5]), np.array([1.5, 0.5]), {1.0: np.array([0.7, 0.4])}, GRID),
+    "small": Facts(np.array([0.1, 0.4, 0.8]), np.array([np.inf, 1.0, 0.5]), {1.0: np.array([1, 0.6, 0.3])}, GRID),
+    "large": Facts(np.array([0.2, 0.5]), np.array([1.5, 0.5]), {1.0: np.array([0.7, 0.4])}, GRID),
 }
 
 
