@@ -126,7 +126,7 @@ class FinishedAnswers:
         """Yield each figure that is a mean over questions, and its value of every question that has one."""
         run = self.labelled.run
         ids = run.questions["question_id"].to_pylist()
-        for figure in run.measured:
+        for figure in run.question_metrics:
             yield (
                 figure,
                 {name: float(value) for name, value in zip(ids, run.values(figure), strict=True) if value == value},

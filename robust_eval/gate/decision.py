@@ -127,15 +127,15 @@ def differences(
         if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
             raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
-        label = f"{about.measures} ({about.words})" if about.measures else about.words
+        label = f"{about.construct} ({about.words})" if about.construct else about.words
         found.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     return found
 
 
 def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
     """Raise UserError where a run has not measured a figure by question."""
-    if figure not in run.run.measured:
-        there = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.telling)}"
+    if figure not in run.run.question_metrics:
+        there = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
         raise UserError(f"gate.figures names {figure}, which {run.name} has not by question; {there}")
 
 

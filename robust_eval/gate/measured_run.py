@@ -54,7 +54,7 @@ class MeasuredRun:
 
     def values(self, figure: str, rows: NDArray[np.intp]) -> Floats:
         """Return a figure of the questions in these rows; NaN where it is undefined."""
-        if figure not in self.run.measured and self.kept_nothing:
+        if figure not in self.run.question_metrics and self.kept_nothing:
             return np.full(len(rows), np.nan)
         return self.run.values(figure)[rows]
 

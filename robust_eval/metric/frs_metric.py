@@ -17,12 +17,19 @@ from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
-from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, crossings, score_column
+from robust_eval.metric.frs_tables import (
+    accuracy_table,
+    certainty_bins,
+    crossings,
+    score_column,
+    share_estimates,
+    type_shares,
+)
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.label_correction import add_corrected_curve
 from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import (
-    PERSON,
+    HUMAN_LABEL,
     Correction,
     Grid,
     Measured,
@@ -32,7 +39,6 @@ from robust_eval.metric.score import (
     mean_estimate,
     question_groups,
 )
-from robust_eval.metric.type_shares import share_estimates, type_shares
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
 from robust_eval.stats.correlation import kendall, pearson
@@ -85,7 +91,7 @@ class FactualRobustness:
     axis = "temperature"
     figures = FIGURES
     curves = (ACCURACY, SURVIVAL)
-    reads_labels = False
+    needs_clusters = False
 
     def __post_init__(self) -> None:
         values = self.d if isinstance(self.d, Sequence) and not isinstance(self.d, str) else [self.d]
@@ -108,7 +114,7 @@ class FactualRobustness:
         return self.k
 
     @property
-    def settles_at(self) -> float | None:
+    def early_stop_threshold(self) -> float | None:
         """The threshold; None where a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
@@ -235,7 +241,7 @@ class FactualRobustness:
             self.unbroken,
             seed,
         )
-        labels = int(np.count_nonzero(~np.isnan(graded[PERSON].to_numpy())))
+        labels = int(np.count_nonzero(~np.isnan(graded[HUMAN_LABEL].to_numpy())))
         found.values = {f"frs.corrected.{name}": corrected for name, corrected in told.items()}
         found.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in told}
         found.labels |= dict.fromkeys(found.values, labels)

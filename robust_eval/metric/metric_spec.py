@@ -5,34 +5,114 @@ The terminal, the report, the comparison and MLflow read these declarations, so 
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
+
 from robust_eval.answer import OWN
-from robust_eval.metric.comparison_view import ComparisonView, refuse_long
 from robust_eval.stats.interval import UNKNOWN, Limits
+
+_KEY = b"limits"
+
+
+def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
+    """Return the table with what is known of its columns, by their names.
+
+    >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
+    >>> limits_of(table, "accuracy"), limits_of(table, "length")
+    ((0.0, 1.0), (-inf, inf))
+    """
+    fields = [
+        field.with_metadata({_KEY: " ".join(map(repr, limits[field.name]))}) if field.name in limits else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def limits_of(table: pa.Table, column: str) -> Limits:
+    """Return what :func:`with_limits` said of a column; infinite where it said nothing."""
+    said = (table.schema.field(column).metadata or {}).get(_KEY)
+    if said is None:
+        return UNKNOWN
+    lowest, highest = map(float, said.split())
+    return lowest, highest
+
+
+LONGEST = 120
+"""Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
+LINE, STEPS, DATASETS = "line", "steps", "datasets"
+KINDS = (LINE, STEPS, DATASETS)
+"""How figures are drawn beside those of other runs: as a line through their points; as a survival curve, in steps that
+begin at 1; as a point for each data set. Lines and steps go along the temperature or, of a figure with a number in its
+name, along that number.
+"""
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """How a figure is shown beside those of other runs: drawn and, with a number in its name, in a table by data set.
+
+    >>> ComparisonView(vertical="share of right answers").kind
+    'line'
+    """
+
+    kind: str = LINE
+    """One of :data:`KINDS`."""
+    caption: str = ""
+    """What stands above the drawing, before the data set; without it the label and what lies across."""
+    vertical: str = ""
+    """What stands along the vertical axis; without it the label with the unit."""
+    number: str = ""
+    """What the number in its name is; without it the letters before it ("mine.k{}": k)."""
+    file: str = ""
+    """What the files of the drawing are called; without it by its own name."""
+    table: str = ""
+    """What stands above the table, before "by data set"; without it its heading."""
+    heading: str = ""
+    """What stands at the head of its columns, before the data set; without it the label."""
+    companion: str = ""
+    """The name of the figure that the table has beside it, to be read together with it."""
+    note: str = ""
+    """What follows the table: a sentence or two."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {self.kind}")
+        if not re.fullmatch(r"[a-z0-9_]*", self.file):
+            raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
+        refuse_long(self)
+
+
+def refuse_long(declaration: Any) -> None:
+    """ValueError where a text of a declaration has several lines, or more characters than it may have."""
+    for each in fields(declaration):
+        text, most = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
+        if isinstance(text, str) and (len(text) > most or len(text.splitlines()) > 1):
+            raise ValueError(f"{each.name} must be one line of at most {most} characters")
+
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
 SHOWN = (HEADLINE, RUN, DETAIL)
 """Where a figure is shown beside the files that hold every figure: in the tables of a run and of a comparison
 (``headline``), in those of a run alone (``run``), or nowhere (``detail``).
 """
-FLAGS = ("more_is_better", "leads", "mean", "holds", "breaks")
+FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
 """What a declaration says by true or false."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricSpec:
     """The declaration of a figure.
 
     The name of a curve stands for its points at all temperatures.
 
-    >>> score = Figure("frs.d{}", "mean FRS, d = {}")
+    >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
     >>> score.named("frs.d0.5").label, score.named("frs.survival")
     ('mean FRS, d = 0.5', None)
-    >>> Figure("certainty.entropy", "answer entropy", unit="nats").named("certainty.entropy.t1").words
+    >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").named("certainty.entropy.t1").words
     'answer entropy (nats) at t = 1'
     """
 
@@ -50,41 +130,41 @@ class Figure:
     """One of :data:`SHOWN`."""
     form: str = ".3f"
     """The format of its value."""
-    leads: bool = False
+    primary: bool = False
     """Whether it speaks for a run where there is room for one figure alone."""
     short: str = ""
     """Its heading where runs are compared in the terminal; it is left out there without one."""
     of_question: str = ""
     """What it is called where it is that of one question; with it, runs are compared question by question."""
-    ties: str = ""
+    tie_breaker: str = ""
     """The name of the figure that orders questions which differ equally in this one."""
-    apart: str = ""
+    difference_phrase: str = ""
     """How questions differ in this one, to end a sentence ("error rates are further apart")."""
     left_out: str = ""
     """For a count of what was left out: the sentence that follows the number."""
-    ahead: str = ""
+    better_phrase: str = ""
     """What a run does that has the better value, to stand between two runs ("holds its facts more firmly than")."""
     explained: str = ""
     """What it is, in a sentence, where its label does not say so."""
-    by_number: str = ""
+    sample_size_note: str = ""
     """What the number of answers to each question does to it by itself: a sentence."""
-    lacking: str = ""
+    excluded_count: str = ""
     """The count of questions that it does not rest on, where it is no mean over questions."""
     mean: bool = True
     """Whether every question has a value of it, and it is their mean (a curve: at each temperature)."""
-    holds: bool = False
+    is_survival: bool = False
     """Whether it is 1 of a question whose fact still holds and 0 of one that has broken, at a temperature of its curve
     or at the number in its name: comparisons see from it where facts break."""
-    breaks: bool = False
+    is_threshold: bool = False
     """Whether it is the place where the fact of a question breaks."""
-    measures: str = ""
+    construct: str = ""
     """What it is a figure of, in a word that the gate puts before its label ("firmness")."""
     setting: str = ""
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""
     comparison: ComparisonView | None = None
     """How it is shown beside those of other runs; without it in the common tables alone."""
-    at: str = ""
+    at_temperature: str = ""
     """The temperature in words, where it is the point of a curve."""
 
     def __post_init__(self) -> None:
@@ -96,7 +176,7 @@ class Figure:
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
             raise ValueError(f"setting must be that of a metric, such as metric.mine.k, not {self.setting}")
 
-    def named(self, name: str) -> "Figure | None":
+    def named(self, name: str) -> "MetricSpec | None":
         """Return the declaration of the figure of this name, or None where this one does not declare it."""
         if name == self.name:
             return self
@@ -107,12 +187,12 @@ class Figure:
         number = found[1] if found.groups() else ""
         label, of_question = (text.replace("{}", number) for text in (self.label, self.of_question))
         at = "" if temperature is None else f" {at_words(temperature)}"
-        return replace(self, name=name, label=label, of_question=of_question, at=at)
+        return replace(self, name=name, label=label, of_question=of_question, at_temperature=at)
 
     def among(self, names: Iterable[str]) -> dict[float, str]:
         """Return those names that this declaration with a ``{}`` declares, by their number, in the order given.
 
-        >>> Figure("frs.d{}", "").among(["frs.d1", "frs.d0.5", "frs.unbroken_share"])
+        >>> MetricSpec("frs.d{}", "").among(["frs.d1", "frs.d0.5", "frs.unbroken_share"])
         {1.0: 'frs.d1', 0.5: 'frs.d0.5'}
         """
         return {float(found[1]): name for name in names if (found := _pattern(self.name).fullmatch(name))}
@@ -120,7 +200,7 @@ class Figure:
     def standing(self, names: Iterable[str]) -> list[str]:
         """Return the names among these that it declares, first the one that stands for all: of a curve at t nearest 1.
 
-        >>> Figure("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
+        >>> MetricSpec("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
         ['certainty.entropy.t1', 'certainty.entropy.t0.5']
         """
         points = {name: curve_and_temperature(name) or (name, 1.0) for name in names if self.named(name)}
@@ -134,7 +214,7 @@ class Figure:
     @property
     def words(self) -> str:
         """The label with unit and temperature."""
-        return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at}"
+        return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at_temperature}"
 
     @property
     def numbered(self) -> bool:
@@ -184,7 +264,7 @@ def is_name(name: str, declared_name: str) -> bool:
     return own or _pattern(declared_name).fullmatch(name) is not None
 
 
-def declared(name: str, figures: Iterable[Figure]) -> Figure | None:
+def declared(name: str, figures: Iterable[MetricSpec]) -> MetricSpec | None:
     """Return what is declared of the figure of this name; None where nothing is."""
     return next((found for figure in figures if (found := figure.named(name))), None)
 
@@ -219,20 +299,20 @@ def nearest_to_one(temperatures: Iterable[float]) -> float:
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
 
 
-def telling_temperatures(curve: Iterable[float]) -> list[float]:
+def headline_temperatures(curve: Iterable[float]) -> list[float]:
     """Return the temperatures that stand for a curve where there is no room for all: its ends, and 0.2, 1 and 2."""
     temperatures = set(curve)
     return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 
 
-def as_json(figures: Sequence[Figure]) -> list[dict[str, Any]]:
+def as_json(figures: Sequence[MetricSpec]) -> list[dict[str, Any]]:
     """Return declarations as JSON has them: no range where it is not known."""
     return [
         asdict(figure) | {"limits": None if figure.limits == UNKNOWN else list(figure.limits)} for figure in figures
     ]
 
 
-def from_json(found: Any) -> list[Figure]:
+def from_json(found: Any) -> list[MetricSpec]:
     """Return the declarations that :func:`as_json` wrote.
 
     Raises ValueError, TypeError or KeyError where it wrote something else. Keys that are not known are left out: a
@@ -240,7 +320,7 @@ def from_json(found: Any) -> list[Figure]:
     """
     figures = []
     for each in found:
-        values = _values(each, Figure)
+        values = _values(each, MetricSpec)
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
         flags = {name: values.pop(name) for name in FLAGS if name in values}
@@ -251,11 +331,11 @@ def from_json(found: Any) -> list[Figure]:
         if not {*flags.values()} <= {True, False, None}:
             raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
         comparison = None if shown is None else ComparisonView(**texts)
-        figures.append(Figure(**values, limits=(lowest, highest), comparison=comparison, **flags))
+        figures.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison, **flags))
     return figures
 
 
-def _values(found: Any, of: type[Figure] | type[ComparisonView]) -> dict[str, Any]:
+def _values(found: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
     """Return what JSON says of the fields of a declaration."""
     if not isinstance(found, dict):
         raise TypeError(f"a declaration of a figure is an object, not {type(found).__name__}")

@@ -51,7 +51,7 @@ _ITEM = ("question_id", "rewrite")
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceGrid:
     """The answers to n questions at one temperature, with each of B budgets after each of K thoughts.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
@@ -79,7 +79,7 @@ class Traced:
 
 
 @dataclass
-class ThoughtAndAnswer(Metric):
+class ReasoningBudget(Metric):
     """Budgets are censored above: a fact may be right with a smaller one and not with the largest."""
 
     threshold: float = 0.5
@@ -225,7 +225,7 @@ def by_trace(
     budgets: Sequence[Budget],
     exact: bool = False,
     curves: pa.Table | None = None,
-) -> Traced:
+) -> TraceGrid:
     """Return the answers at one temperature; those that are enumerated (``exact``) count what they are likely, of which
     the ``curves`` have the errors.
     """
@@ -253,7 +253,7 @@ def by_trace(
         if tokens is not None:
             counted[place[:2]] += weight * tokens
             weighed[place[:2]] += weight
-    return Traced(right, replies, error, share_of(counted, weighed))
+    return TraceGrid(right, replies, error, share_of(counted, weighed))
 
 
 def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:

@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.frs_presentation import FRS
-from robust_eval.metric.type_shares import share_estimates, taken
+from robust_eval.metric.frs_tables import share_estimates, taken
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.registry import picture
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_beside, panels, root
@@ -317,11 +317,11 @@ def question_types(axes: Axes, run: Findings) -> None:
     "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
     "mean.",
     "Fastowski et al., Fig. 10 to 12",
-    lambda run: len(run.across(FRS)) > 1,
+    lambda run: len(run.by_parameter(FRS)) > 1,
 )
 def frs_by_d(axes: Axes, run: Findings) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
-    scores, unbroken_share = run.across(FRS), run.values["frs.unbroken_share"].value
+    scores, unbroken_share = run.by_parameter(FRS), run.values["frs.unbroken_share"].value
     weights = sorted(scores)
     value, low, high = np.array([scores[d] for d in weights]).T
     spread = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value

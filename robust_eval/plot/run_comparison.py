@@ -8,8 +8,7 @@ from itertools import cycle
 import numpy as np
 from matplotlib.axes import Axes
 
-from robust_eval.metric.comparison_view import STEPS
-from robust_eval.metric.metric_spec import Figure
+from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.registry import picture
 from robust_eval.plot.style import band, legend_beside
@@ -23,7 +22,7 @@ Curves = Mapping[str, Mapping[float, Estimate]]
 """What each measurement is called, and its estimates by temperature or by d."""
 
 
-def by_number(axes: Axes, curves: Curves, about: Figure, title: str) -> Axes:
+def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
     """Draw a figure for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
     numbers = sorted({number for curve in curves.values() for number in curve})
     logarithmic = _drawn(axes, curves, about, dodge=numbers[0] > 0)
@@ -34,7 +33,7 @@ def by_number(axes: Axes, curves: Curves, about: Figure, title: str) -> Axes:
     return _described(axes, about, title)
 
 
-def by_temperature(axes: Axes, curves: Curves, about: Figure, title: str) -> Axes:
+def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
     """Draw a figure at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
     _drawn(axes, curves, about)
     _ticks(axes, curves)
@@ -56,7 +55,7 @@ def figures_by_temperature(axes: Axes, run: Findings) -> None:
     _ticks(axes, curves)
 
 
-def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: Figure, title: str) -> Axes:
+def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> Axes:
     """Draw one figure of each measurement on each data set, with 95 % intervals."""
     datasets = _beside(axes, figures)
     if about.limits[0] < 0:
@@ -118,7 +117,7 @@ def _beside(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[s
     return groups
 
 
-def _drawn(axes: Axes, curves: Curves, about: Figure, dodge: bool = False) -> bool:
+def _drawn(axes: Axes, curves: Curves, about: MetricSpec, dodge: bool = False) -> bool:
     """Draw the curves as their figure declares it, and tell whether they are set apart on a logarithmic axis, as lines
     are if ``dodge``.
     """
@@ -144,7 +143,7 @@ def _steps(axes: Axes, curves: Curves) -> None:
     _legend(axes)
 
 
-def _described(axes: Axes, about: Figure, title: str) -> Axes:
+def _described(axes: Axes, about: MetricSpec, title: str) -> Axes:
     """Write what a figure is and what lies across, and end the axis of its values where they end."""
     axes.set_xlabel(about.horizontal, parse_math=False)
     axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)

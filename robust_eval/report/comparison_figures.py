@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.answer import at_temperature, temperatures_of
-from robust_eval.metric.certainty_presentation import ENTROPY, ERROR_RATE
-from robust_eval.metric.comparison_view import DATASETS, STEPS
+from robust_eval.metric.certainty_metric import ENTROPY, ERROR_RATE
 from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
 from robust_eval.metric.frs_presentation import FRS
-from robust_eval.metric.metric_spec import Figure, nearest_to_one, point
-from robust_eval.metric.type_shares import share_estimates
+from robust_eval.metric.frs_tables import share_estimates
+from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot import small_multiples as beside
@@ -103,7 +102,7 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
     mean scores by d, accuracies, survival curves.
     """
     for about, view in compared.views:
-        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.across(about))}
+        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(about))}
         if curves and view.kind != DATASETS:
             along = "" if about.numbered or view.kind == STEPS else " against temperature"
             caption = f"{view.caption or about.title + along}, {dataset}"
@@ -125,7 +124,7 @@ def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
             yield Drawing(name, name, caption, _with(plot.by_dataset, found, about, caption), reading=about.explained)
 
 
-def _file(about: Figure, along: str) -> str:
+def _file(about: MetricSpec, along: str) -> str:
     """Return a name for the files of a figure: its own, of which nothing is left that a folder might not take."""
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_by_{along}"
 
@@ -185,7 +184,7 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     for label, run in runs.items():
         grid, breaking = run.breaking_temperatures()
         scores = {d: run.values(name) for d, name in run.by_number(FRS).items()}
-        if grid and scores and INITIAL_ENTROPY.name in run.measured:
+        if grid and scores and INITIAL_ENTROPY.name in run.question_metrics:
             facts[label] = Facts(run.values(INITIAL_ENTROPY.name), breaking, scores, grid)
     first = next(iter(facts.values()), None)
     facts = {label: each for label, each in facts.items() if first and each.temperatures == first.temperatures}
@@ -228,7 +227,7 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
             t = nearest_to_one(curve)
             entropies[label] = run.values(point(ENTROPY.name, t))
             error = point(ERROR_RATE.name, t)
-            if error in run.measured and not np.isnan(run.values(error)).all():
+            if error in run.question_metrics and not np.isnan(run.values(error)).all():
                 errors[label] = run.values(error)
                 categories[label] = run.questions["category"].to_pylist()
     most = max((np.nanmax(values, initial=0) for values in entropies.values()), default=0)

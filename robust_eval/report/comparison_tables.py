@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from robust_eval.metric.comparison_view import ComparisonView
-from robust_eval.metric.metric_spec import Figure
-from robust_eval.metric.type_shares import PAPER_N, taken
+from robust_eval.metric.frs_tables import PAPER_N, taken
+from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
 from robust_eval.record.run_folder import QUESTIONS
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
@@ -129,7 +128,7 @@ _COUNTED = {
 """What the table of costs shows, where it is not 0 everywhere."""
 
 
-def _table_by_dataset(compared: Comparison, figure: Figure, view: ComparisonView) -> Table:
+def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> Table:
     """Return a figure with a number in its name by measurement and data set, beside the figure that it is to be read
     together with: of FRS the share of unbroken facts (Fastowski et al., Table 1).
     """
@@ -278,7 +277,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
                 f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
             )
             about = shared.about(name)
-            title = f"Questions that differ most: {about.of_question}{about.at}, {shared.dataset}"
+            title = f"Questions that differ most: {about.of_question}{about.at_temperature}, {shared.dataset}"
             yield Table(title, header, rows, 1, note)
 
 
@@ -329,7 +328,7 @@ def shortened(text: str) -> str:
 
 
 def _ties(shared: SharedQuestions, figure: str) -> str:
-    other = shared.about(shared.about(figure).ties).apart
+    other = shared.about(shared.about(figure).tie_breaker).difference_phrase
     return f"the question whose {other}, then to the question asked first" if other else "the question asked first"
 
 

@@ -145,7 +145,7 @@ def best_and_spread(compared: Comparison) -> tuple[dict[str, float], dict[str, s
     others = (name for run in compared.runs for name in run.figures if not curve_and_temperature(name))
     for name in dict.fromkeys([*headline, *others]):
         about = compared.about(name)
-        if about is None or not (about.leads or about.short):
+        if about is None or not (about.primary or about.short):
             continue
         found = [
             (run.figures[name].value, label)

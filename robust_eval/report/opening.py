@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.metric_spec import Figure
+from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import cautions, contrast, differing, truncation
 from robust_eval.runs.finished_runs import scoring_settings
@@ -52,7 +52,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, figure, joined))
                 said.append(rankings[-1].said)
-    by_number = [about.by_number for about in _headlines(compared) if about.by_number]
+    by_number = [about.sample_size_note for about in _headlines(compared) if about.sample_size_note]
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
         said += [each for each in cautions(runs, by_number) if each not in said]
@@ -64,7 +64,7 @@ def explanations(compared: Comparison) -> list[str]:
     return [about.explained for about in _headlines(compared) if about.explained]
 
 
-def _headlines(compared: Comparison) -> list[Figure]:
+def _headlines(compared: Comparison) -> list[MetricSpec]:
     found = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
     return [about for name in found if (about := compared.about(name))]
 
@@ -161,7 +161,7 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
     ahead, behind = (second, first) if _second_is_ahead(compared, pair) else (first, second)
-    return f"{ahead} {about.ahead or 'is ahead of'} {behind}"
+    return f"{ahead} {about.better_phrase or 'is ahead of'} {behind}"
 
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:

@@ -13,12 +13,11 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
 from robust_eval.answer import at_temperature, rows, temperatures_of
-from robust_eval.metric.corrected_score import NAME as CORRECTED
-from robust_eval.metric.frs_tables import score_columns
+from robust_eval.metric.frs_tables import PAPER_N, score_columns, taken
+from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
-from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.model.base import INDEPENDENT
 from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN

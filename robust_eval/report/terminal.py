@@ -145,7 +145,7 @@ def _compared(compared: Comparison) -> dict[str, str]:
         for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
         if name in measured
     }
-    return shown or {name: compared.words(name) for name in compared.runs[0].telling[:3]}
+    return shown or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
 def titled(title: str) -> Table:

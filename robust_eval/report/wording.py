@@ -27,7 +27,7 @@ class Row(NamedTuple):
 def headline(score: Score) -> list[Row]:
     """Return the figures of a score that a person wants first; all of them, by name, where the metric declares none."""
     figures = score.figures()
-    declared = {name: about for name in score.telling().figures() if (about := score.about(name))}
+    declared = {name: about for name in score.headline().figures() if (about := score.about(name))}
     shown = [name for name, about in declared.items() if about.shown != DETAIL]
     return [_row(score, name) for name in shown or figures]
 
@@ -45,7 +45,7 @@ def main_figures(score: Score) -> list[Row]:
     """
     found = []
     for figure in score.declared:
-        if (figure.leads or figure.short) and figure.shown != DETAIL:
+        if (figure.primary or figure.short) and figure.shown != DETAIL:
             names = figure.standing(score.figures())
             found += names if "{}" in figure.name else names[:1]
     return [_row(score, name) for name in found]

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.comparison_view import KINDS, ComparisonView
-from robust_eval.metric.metric_spec import Figure
+from robust_eval.metric.metric_spec import KINDS, ComparisonView, MetricSpec
 from robust_eval.runs.contrast import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.runs.question_types import PooledTypes, pooled_types
@@ -85,7 +84,7 @@ class Comparison:
     scenarios: list[ScenarioRow]
     types: list[PooledTypes]
 
-    def about(self, figure: str) -> Figure | None:
+    def about(self, figure: str) -> MetricSpec | None:
         """Return what the first run with the figure of this name declares of it; None where none does."""
         return next((about for run in self.runs if figure in run.figures and (about := run.about(figure))), None)
 
@@ -100,7 +99,7 @@ class Comparison:
         return figure if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
-    def views(self) -> list[tuple[Figure, ComparisonView]]:
+    def views(self) -> list[tuple[MetricSpec, ComparisonView]]:
         """The figures that are declared to be shown beside those of other runs, as the first run declares them: first
         those with a number in their names, then lines before survival curves.
         """
@@ -167,12 +166,12 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     rows, other_rows = np.array(common).T
     labels = one.groups()
     groups = None if labels is None else np.asarray(labels)[rows]
-    there = other.telling
+    there = other.headline_means
     differences = {
         name: paired_difference(
             one.values(name)[rows], other.values(name)[other_rows], groups, limits=_either(one, other, name)
         )
-        for name in one.telling
+        for name in one.headline_means
         if name in there
     }
     (grid, breaking), (other_grid, other_breaking) = one.breaking_temperatures(), other.breaking_temperatures()
@@ -223,7 +222,7 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
 def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
     """Yield those of the names that lead, of a curve first the point nearest to t = 1."""
     for figure in run.declared:
-        if figure.leads:
+        if figure.primary:
             yield from figure.standing(names)
 
 

@@ -11,7 +11,7 @@ from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.known_figures import KNOWN_FIGURES
-from robust_eval.metric.metric_spec import HEADLINE, Figure, curve_and_temperature, nearest_to_one
+from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, curve_and_temperature, nearest_to_one
 from robust_eval.record.result import Result
 from robust_eval.runs.finished_runs import read_run
 from robust_eval.runtime.file_limits import read_parquet
@@ -32,14 +32,14 @@ class Findings:
     curves: Mapping[str, Mapping[float, Estimate]]
     settings: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
-    declared: Sequence[Figure] = ()
+    declared: Sequence[MetricSpec] = ()
 
     def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
         """Return the headline curves of metrics that do not come with the package, by what a person calls them."""
         others = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
         return {figure.words: curve for figure in others if len(curve := self.curves.get(figure.name, {})) > 1}
 
-    def across(self, figure: Figure) -> dict[float, Estimate]:
+    def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
         """Return a figure with a number in its name by that number."""
         return {number: self.values[name] for number, name in figure.among(self.values).items()}
 
@@ -94,7 +94,7 @@ def findings(result: Result) -> Findings:
     curves: dict[str, Mapping[float, Estimate]] = {}
     settings = dict(result.description)
     tables: dict[str, pa.Table] = {}
-    declared: list[Figure] = []
+    declared: list[MetricSpec] = []
     for metric, score in result.scores.items():
         values |= score.values
         curves |= score.curves

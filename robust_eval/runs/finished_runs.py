@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
 from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
-from robust_eval.metric.limits import limits_of
 from robust_eval.metric.metric_spec import (
     HEADLINE,
-    Figure,
+    MetricSpec,
     curve_and_temperature,
     declared,
     from_json,
+    headline_temperatures,
+    limits_of,
     nearest_to_one,
     point,
-    telling_temperatures,
 )
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.record.settings import AUTO, SEVERAL, read_settings
@@ -67,16 +67,16 @@ class FinishedRun:
     questions: pa.Table
     greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
     of_questions: Mapping[str, int] = field(default_factory=dict)
-    declared: Sequence[Figure] = KNOWN_FIGURES
+    declared: Sequence[MetricSpec] = KNOWN_FIGURES
     page: Path | None = None
     reply_certainty: pa.Table | None = None
 
-    def about(self, figure: str) -> Figure | None:
+    def about(self, figure: str) -> MetricSpec | None:
         """Return what is declared of the figure of this name; None where nothing is."""
         return declared(figure, self.declared)
 
     @property
-    def measured(self) -> list[str]:
+    def question_metrics(self) -> list[str]:
         """The figures that are means over questions."""
         return [name for name in self.questions.column_names if name not in (*DESCRIBING, KEY)]
 
@@ -84,15 +84,15 @@ class FinishedRun:
     def headline(self) -> list[str]:
         """The figures that a person wants first."""
         curves = {name: found[0] for name in self.figures if (found := curve_and_temperature(name))}
-        left = {point(curve, t) for curve in set(curves.values()) for t in telling_temperatures(self.curve(curve))}
+        left = {point(curve, t) for curve in set(curves.values()) for t in headline_temperatures(self.curve(curve))}
         named = [name for name in self.figures if (about := self.about(name)) and about.shown == HEADLINE]
         return [name for name in named if name in left or name not in curves]
 
     @property
-    def telling(self) -> list[str]:
+    def headline_means(self) -> list[str]:
         """Those of them that are means over questions."""
         headline = set(self.headline)
-        return [name for name in self.measured if name in headline]
+        return [name for name in self.question_metrics if name in headline]
 
     @property
     def asked(self) -> int:
@@ -104,7 +104,7 @@ class FinishedRun:
         """Return how many questions a figure rests on; None where it rests on none, or a run of an earlier version does
         not say it.
         """
-        if figure in self.measured:
+        if figure in self.question_metrics:
             return int(np.count_nonzero(~np.isnan(self.values(figure))))
         return self.of_questions.get(figure)
 
@@ -143,18 +143,18 @@ class FinishedRun:
         """Return the figures that say which facts hold, by temperature; without such, by the number in their names, at
         the temperature nearest 1.
         """
-        said = [figure for figure in self.declared if figure.holds]
-        curves = {found[0] for name in self.measured if (found := curve_and_temperature(name))}
+        said = [figure for figure in self.declared if figure.is_survival]
+        curves = {found[0] for name in self.question_metrics if (found := curve_and_temperature(name))}
         by_temperature = next((figure.name for figure in said if figure.name in curves), None)
         if by_temperature is not None:
             return {t: point(by_temperature, t) for t in self.curve(by_temperature)}
         return next(filter(None, (self.by_number(figure) for figure in said if figure.numbered)), {})
 
-    def by_number(self, figure: Figure) -> dict[float, str]:
+    def by_number(self, figure: MetricSpec) -> dict[float, str]:
         """Return the names of a figure with a number in its name by that number, the first of the run's own list first;
         of curves those of their points at the temperature nearest 1.
         """
-        names = self.measured if figure.mean else list(self.figures)
+        names = self.question_metrics if figure.mean else list(self.figures)
         curves = dict.fromkeys(found[0] for name in names if (found := curve_and_temperature(name)))
         families = figure.among(curves)
         points = {number: point(curve, nearest_to_one(self.curve(curve))) for number, curve in families.items()}
@@ -172,21 +172,21 @@ class FinishedRun:
         places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.figures}
         return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
 
-    def across(self, figure: Figure) -> dict[float, Estimate]:
+    def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
         """Return a figure by temperature or, with a number in its name, by that number; empty where there is none."""
         if not figure.numbered:
             return self.curve(figure.name)
         return {number: self.figures[name] for number, name in self.by_number(figure).items()}
 
     @cached_property
-    def leading_score(self) -> Figure | None:
+    def leading_score(self) -> MetricSpec | None:
         """The figure that leads among those with a number in their names, such as FRS for each d; None without one."""
-        leading = (figure for figure in self.declared if figure.leads and figure.mean and figure.numbered)
+        leading = (figure for figure in self.declared if figure.primary and figure.mean and figure.numbered)
         return next(filter(self.by_number, leading), None)
 
     def scores(self) -> dict[float, Estimate]:
         """Return the means of :attr:`leading_score` by the number in their names: FRS for each d."""
-        return self.across(self.leading_score) if self.leading_score else {}
+        return self.by_parameter(self.leading_score) if self.leading_score else {}
 
 
 def kept_nothing(folder: Path) -> bool:
@@ -229,7 +229,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         if column not in questions.column_names:
             raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
     greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
-    declarations: Sequence[Figure] = KNOWN_FIGURES
+    declarations: Sequence[MetricSpec] = KNOWN_FIGURES
     if (folder / FIGURES).is_file():
         declarations = _damaged(called, FIGURES, lambda: completed(from_json(read_json(folder / FIGURES, OF_RUN))))
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
@@ -238,7 +238,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         columns = ["temperature", "certainty_from", "right", "wrong"]
         certain = _damaged(called, REPLY_CERTAINTY, lambda: read_parquet(folder / REPLY_CERTAINTY, columns))
     run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page, certain)
-    for figure in run.measured:
+    for figure in run.question_metrics:
         if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
             raise UserError(f"{called} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
     return run
@@ -348,7 +348,7 @@ def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
 
 def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
     questions = one.questions
-    for name in other.measured:
+    for name in other.question_metrics:
         if name not in questions.column_names:
             questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
     of_questions = {**other.of_questions, **one.of_questions}

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.metric.type_shares import type_shares
+from robust_eval.metric.frs_tables import type_shares
 from robust_eval.runs.finished_runs import FinishedRun
 
 
 class PooledTypes(NamedTuple):
     """The types of a subject's questions over ``datasets``, by a ``score``, such as FRS for one d: see
-    :func:`~robust_eval.metric.type_shares.type_shares`.
+    :func:`~robust_eval.metric.frs_tables.type_shares`.
     """
 
     subject: str

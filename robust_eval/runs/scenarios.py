@@ -93,7 +93,7 @@ def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_
     """Return the telling figures over some questions of a run."""
     groups = run.groups()
     figures: dict[str, Found] = {}
-    for name in run.telling:
+    for name in run.headline_means:
         values = run.values(name)
         defined = asked & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
@@ -103,10 +103,10 @@ def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
         about = run.about(name)
-        if about and about.lacking:
+        if about and about.excluded_count:
             found, lacking = (
                 run.figures.get(point(each if asked.all() else of_scenario(each, scenario), t))
-                for each in (curve, about.lacking)
+                for each in (curve, about.excluded_count)
             )
             if found is not None:
                 figures[name] = Found(kept - int(lacking.value if lacking else 0), found)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.metric_spec import Figure, curve_and_temperature, declared, point
+from robust_eval.metric.metric_spec import MetricSpec, curve_and_temperature, declared, point
 from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.stats.interval import Floats
 
@@ -39,7 +39,7 @@ class SharedQuestions:
     kept: Floats
     breaking: Floats
     figures: dict[str, Floats]
-    declared: list[Figure]
+    declared: list[MetricSpec]
     answers: NDArray[np.object_]
     verdicts: NDArray[np.object_]
     pages: list[Path | None]
@@ -91,21 +91,21 @@ class SharedQuestions:
     @cached_property
     def leading(self) -> str | None:
         """The first figure that leads; None where none does."""
-        return next((name for name in self.figures if self.about(name).leads), None)
+        return next((name for name in self.figures if self.about(name).primary), None)
 
-    def about(self, figure: str) -> Figure:
+    def about(self, figure: str) -> MetricSpec:
         """Return what is declared of a figure; of one of which nothing is, its name."""
-        return declared(figure, self.declared) or Figure(figure, figure)
+        return declared(figure, self.declared) or MetricSpec(figure, figure)
 
     def breaks(self, figure: str) -> bool:
         """Tell whether the places where facts break order the questions that differ equally in a figure."""
-        return self.about(self.about(figure).ties).breaks
+        return self.about(self.about(figure).tie_breaker).is_threshold
 
     def _second(self, figure: str) -> Floats:
         """Return (n,) the range of the figure that decides ties; 0 where it has none."""
         if self.breaks(figure):
             return _range(self.breaking)
-        ties, place = self.about(figure).ties, curve_and_temperature(figure)
+        ties, place = self.about(figure).tie_breaker, curve_and_temperature(figure)
         return self.ranges.get(ties if place is None else point(ties, place[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:
@@ -186,16 +186,16 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     )
 
 
-def _main_figures(runs: Sequence[FinishedRun], declarations: Sequence[Figure]) -> Iterator[str]:
+def _main_figures(runs: Sequence[FinishedRun], declarations: Sequence[MetricSpec]) -> Iterator[str]:
     """Yield the names of the figures compared by question that at least two of the runs have."""
     for figure in declarations:
-        names = [found for run in runs if figure.of_question and (found := figure.standing(run.measured))]
+        names = [found for run in runs if figure.of_question and (found := figure.standing(run.question_metrics))]
         common = [name for name in names[0] if all(name in each for each in names)] if len(names) > 1 else []
         yield from common[:1]
 
 
 def _values(figure: str, run: FinishedRun) -> Floats | None:
-    return run.values(figure) if figure in run.measured else None
+    return run.values(figure) if figure in run.question_metrics else None
 
 
 def _range(values: Floats) -> Floats:

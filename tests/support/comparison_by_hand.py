@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.metric.limits import with_limits
+from robust_eval.metric.metric_spec import with_limits
 from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval

@@ -164,9 +164,9 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
     assert table["orders_right"] == pytest.approx([0.2] * QUESTIONS)
     known = [question.correct == 0 for question in result.kept]
     assert 0 < sum(known) < QUESTIONS
-    assert result.summary()["profile.firm"] == 1  # of the facts that it knows
-    assert result.scores["profile"].n("profile.firm") == sum(known)
-    assert result.summary()["profile.firm_in_order"] == 0
+    assert result.summary()["profile.robust"] == 1  # of the facts that it knows
+    assert result.scores["profile"].n("profile.robust") == sum(known)
+    assert result.summary()["profile.robust_to_order"] == 0
     page = (tmp_path / "report.html").read_text()
     assert result.scores["profile"].presentation.title == "All five methods"
     first = {name for each in table["breaks_first"] for name in each.split(", ")}

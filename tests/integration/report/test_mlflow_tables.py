@@ -8,7 +8,7 @@ from comparison_by_hand import NAN, SMALL, STRANGE, Page, frs_runs, measured, ru
 from markdown_it import MarkdownIt
 
 from robust_eval.answer import answer_table
-from robust_eval.metric import certainty_presentation, frs_presentation
+from robust_eval.metric import certainty_metric, frs_presentation
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
@@ -75,7 +75,7 @@ def result(n, frs=None):
     score.add_mean("frs.d2", np.zeros(n), None)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)
     score.presentation = Presentation("Temperature", "at rising temperature.")
-    certainty = Score(question_ids=score.question_ids, declared=certainty_presentation.FIGURES)
+    certainty = Score(question_ids=score.question_ids, declared=certainty_metric.FIGURES)
     certainty.add_curve("certainty.entropy", np.full((n, 2), [0.5, 0.25]), [0.2, 1.0], None)
     condition = {"rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
     baseline = answer_table({"question_id": each.id, "text": f"yes {each.id}", **condition} for each in questions)

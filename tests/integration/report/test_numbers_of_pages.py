@@ -105,7 +105,7 @@ def test_the_first_screen_has_the_numbers_of_the_summary(page: Page, report: Pat
     assert unfounded(claims, [*summary.values(), *types]) == []
     scale = page.locator(".scale h2").inner_text().partition(":")[2].replace("95 %", "")
     assert (
-        unfounded(scale, [summary[f"profile.firm{end}"] for end in ("", ".low", ".high")]) == []
+        unfounded(scale, [summary[f"profile.robust{end}"] for end in ("", ".low", ".high")]) == []
         or unfounded(scale, [summary[f"frs.d1{end}"] for end in ("", ".low", ".high")]) == []
     )
 

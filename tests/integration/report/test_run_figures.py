@@ -97,7 +97,7 @@ def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], tmp_path: 
     assert told.settings["metric.frs.threshold"] == read.settings["metric.frs.threshold"] == 0.5
     for name, curve in told.curves.items():
         np.testing.assert_allclose([*read.curves[name].values()], [*curve.values()], err_msg=name)
-    assert told.across(FRS) == read.across(FRS)
+    assert told.by_parameter(FRS) == read.by_parameter(FRS)
     for figure in save_figures(result, tmp_path):  # equal figures give equal files
         other = folder / "figures" / figure.svg.name
         assert figure.svg.read_bytes() == other.read_bytes()

@@ -10,7 +10,7 @@ from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.challenge_metric import Doubt, breaking_turns
+from robust_eval.metric.challenge_metric import PushbackRobustness, breaking_turns
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.challenge import Challenge
 from robust_eval.question import Question
@@ -55,7 +55,7 @@ def doubted(question: Question, conversations: Iterable[str], kinds: str = "ab",
 
 def score(first: list[dict], answers: list[dict], threshold: float = 0.5) -> Score:
     questions = [KNOWN, WRONG, LOST]
-    return Doubt(threshold).score(questions, Measured(answer_table(first), answer_table(answers)), seed=0)
+    return PushbackRobustness(threshold).score(questions, Measured(answer_table(first), answer_table(answers)), seed=0)
 
 
 FIRST = [row(KNOWN, True), row(WRONG, False), row(LOST, True)]
@@ -146,9 +146,9 @@ def test_without_first_answers_nothing_is_known_and_nothing_wrong():
 
 def test_thresholds_and_enumerated_answers_are_refused():
     with pytest.raises(ValueError, match="threshold must lie above 0 and at most at 1, not 0"):
-        Doubt(0)
+        PushbackRobustness(0)
     with pytest.raises(UserError, match="those of the sampler are enumerated"):
-        Doubt().check([1.0], INF)
+        PushbackRobustness().check([1.0], INF)
 
 
 # A stub that gives in for good: a conversation that is right before a turn is wrong after it with the probability of

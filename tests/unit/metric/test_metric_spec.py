@@ -6,25 +6,36 @@ from dataclasses import replace
 import pytest
 
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
-from robust_eval.metric.certainty_presentation import FIGURES as OF_CERTAINTY
-from robust_eval.metric.comparison_view import KINDS, ComparisonView
+from robust_eval.metric.certainty_metric import FIGURES as OF_CERTAINTY
 from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
 from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
-from robust_eval.metric.metric_spec import DETAIL, HEADLINE, RUN, Figure, as_json, declared, from_json
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    HEADLINE,
+    KINDS,
+    RUN,
+    ComparisonView,
+    MetricSpec,
+    as_json,
+    declared,
+    from_json,
+)
 from robust_eval.stats.interval import SHARE, UNKNOWN
 
-SCORE = Figure("mine.d{}", "score, d = {}", of_question="score, d = {}")
-CURVE = Figure("mine.curve", "curve", unit="nats", more_is_better=False)
+SCORE = MetricSpec("mine.d{}", "score, d = {}", of_question="score, d = {}")
+CURVE = MetricSpec("mine.curve", "curve", unit="nats", more_is_better=False)
 
 
 def test_a_declaration_with_a_gap_applies_to_every_number():
     found = declared("mine.d0.5", [CURVE, SCORE])
-    assert found == Figure("mine.d0.5", "score, d = 0.5", of_question="score, d = 0.5")
+    assert found == MetricSpec("mine.d0.5", "score, d = 0.5", of_question="score, d = 0.5")
 
 
 def test_a_declaration_of_a_curve_applies_to_its_points():
     found = CURVE.named("mine.curve.t1.5")
-    assert found == Figure("mine.curve.t1.5", "curve", unit="nats", more_is_better=False, at=" at t = 1.5")
+    assert found == MetricSpec(
+        "mine.curve.t1.5", "curve", unit="nats", more_is_better=False, at_temperature=" at t = 1.5"
+    )
     assert (found.words, found.direction) == ("curve (nats) at t = 1.5", "↓")
 
 
@@ -34,7 +45,7 @@ def test_a_declaration_applies_to_no_other_name(name: str):
 
 
 def test_the_first_declaration_applies():
-    assert declared("mine.curve", [Figure("mine.curve", "first"), CURVE]) == Figure("mine.curve", "first")
+    assert declared("mine.curve", [MetricSpec("mine.curve", "first"), CURVE]) == MetricSpec("mine.curve", "first")
 
 
 def test_names_are_ordered_by_what_stands_for_all():
@@ -57,7 +68,7 @@ def test_names_are_ordered_by_what_stands_for_all():
 )
 def test_what_cannot_be_shown_is_refused(wrong: dict[str, str], said: str):
     with pytest.raises(ValueError, match="must be") as problem:
-        Figure("mine", "mine", **wrong)
+        MetricSpec("mine", "mine", **wrong)
     assert str(problem.value) == said
 
 
@@ -81,7 +92,7 @@ def test_what_is_not_said_of_a_drawing_is_the_label_and_the_name():
     assert (plain.number, plain.heading, plain.horizontal, plain.vertical) == ("d", "score, d = …", "d", "score, d = …")
     assert (told.number, told.heading, told.horizontal, told.vertical) == ("d", "head", "across", "up")
     assert (CURVE.heading, CURVE.horizontal, CURVE.vertical) == ("curve", "temperature t", "curve (nats)")
-    assert Figure("mine.{}", "mine").number == "number"
+    assert MetricSpec("mine.{}", "mine").number == "number"
 
 
 @pytest.mark.parametrize("comparison", [[], "line", {"kind": None}, {"caption": 3}, {"kind": "pie"}])
@@ -92,18 +103,21 @@ def test_what_is_no_drawing_is_refused(comparison: object):
 
 def test_declarations_are_written_and_read_as_json():
     assert from_json(json.loads(json.dumps(as_json(KNOWN_FIGURES)))) == list(KNOWN_FIGURES)
-    assert [each["limits"] for each in as_json([SCORE, Figure("share", "share", limits=SHARE)])] == [None, [0.0, 1.0]]
+    assert [each["limits"] for each in as_json([SCORE, MetricSpec("share", "share", limits=SHARE)])] == [
+        None,
+        [0.0, 1.0],
+    ]
 
 
 def test_what_a_later_version_adds_is_left_out():
     later = {"name": "mine", "label": "mine", "colour": "red", "comparison": {"kind": "steps", "colour": "red"}}
-    assert from_json([later]) == [Figure("mine", "mine", comparison=ComparisonView("steps"))]
+    assert from_json([later]) == [MetricSpec("mine", "mine", comparison=ComparisonView("steps"))]
 
 
 def test_declarations_of_earlier_versions_learn_where_facts_break_and_how_they_are_drawn():
     before = as_json(KNOWN_FIGURES)
     for each in before:
-        for added in ("holds", "breaks", "measures", "setting", "comparison"):
+        for added in ("is_survival", "is_threshold", "construct", "setting", "comparison"):
             del each[added]
     assert completed(from_json(before)) == list(KNOWN_FIGURES)
     mine = replace(SCORE, comparison=ComparisonView())
@@ -124,10 +138,10 @@ def test_no_name_is_declared_twice():
 def test_what_decides_ties_says_how_questions_differ_in_it():
     for figures in (OF_FRS, OF_AGREEMENT, OF_CERTAINTY):
         for figure in figures:
-            other = declared(figure.ties, figures) if figure.ties else None
-            assert (other is not None) == bool(figure.ties)
-            assert other is None or other.apart
-            assert not figure.lacking or declared(figure.lacking, figures) is not None
+            other = declared(figure.tie_breaker, figures) if figure.tie_breaker else None
+            assert (other is not None) == bool(figure.tie_breaker)
+            assert other is None or other.difference_phrase
+            assert not figure.excluded_count or declared(figure.excluded_count, figures) is not None
 
 
 def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():

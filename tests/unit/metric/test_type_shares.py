@@ -7,7 +7,7 @@ from facts_by_hand import score_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.metric.type_shares import share_estimates, taken, type_shares
+from robust_eval.metric.frs_tables import share_estimates, taken, type_shares
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval

@@ -7,7 +7,7 @@ from matplotlib.container import ErrorbarContainer
 
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
 from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
-from robust_eval.metric.metric_spec import Figure, declared
+from robust_eval.metric.metric_spec import MetricSpec, declared
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
@@ -243,7 +243,7 @@ def test_forty_differences_of_long_names_fit_into_their_figure(tmp_path):
     ],
 )
 def test_the_axis_of_a_figure_ends_where_its_values_end(limits, ends):
-    about = Figure("mine", "cost in $ of $x", unit="cents", limits=limits)
+    about = MetricSpec("mine", "cost in $ of $x", unit="cents", limits=limits)
     with figure() as (canvas, axes):
         plot.by_temperature(axes, {"small": {0.5: Estimate(0.5, -9, 0.75), 1.0: Estimate(0.25)}}, about, "Mine")
         canvas.canvas.draw()  # a label is no mathematics
@@ -255,7 +255,7 @@ def test_the_axis_of_a_figure_ends_where_its_values_end(limits, ends):
 
 
 def test_numbers_of_which_one_is_zero_stand_on_a_plain_axis():
-    about = Figure("mine.budget{}", "accuracy, budget {}", limits=SHARE)
+    about = MetricSpec("mine.budget{}", "accuracy, budget {}", limits=SHARE)
     with figure() as (canvas, axes):
         plot.by_number(axes, {"small": {64.0: Estimate(0.5, 0.25, 0.75), 0.0: Estimate(0.25)}}, about, "Mine")
         canvas.canvas.draw()
@@ -267,7 +267,10 @@ def test_numbers_of_which_one_is_zero_stand_on_a_plain_axis():
 def test_a_figure_is_drawn_for_each_data_set_beside_those_of_other_runs():
     found = {"small": {"facts": Estimate(0.5, -4, 0.75), "physics": Estimate(0.25)}, "large": {"physics": Estimate(0)}}
     kappa = declared("agreement.kappa", OF_AGREEMENT)
-    for about, ends, chance in ((kappa, (-1.02, 1.02), True), (Figure("mine", "mine", limits=SHARE), (0, 1.02), False)):
+    for about, ends, chance in (
+        (kappa, (-1.02, 1.02), True),
+        (MetricSpec("mine", "mine", limits=SHARE), (0, 1.02), False),
+    ):
         with figure() as (_, axes):
             assert plot.by_dataset(axes, found, about, "By data set") is axes
             np.testing.assert_allclose(

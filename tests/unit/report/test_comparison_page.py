@@ -9,9 +9,8 @@ import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
-from robust_eval.metric.comparison_view import LONGEST, ComparisonView
 from robust_eval.metric.known_figures import KNOWN_FIGURES
-from robust_eval.metric.metric_spec import Figure
+from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
 from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.opening import opening
@@ -333,7 +332,7 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
             figure,
             label=text,
             unit=text,
-            apart=text,
+            difference_phrase=text,
             comparison=figure.comparison and replace(figure.comparison, **words),
         )
         for figure in KNOWN_FIGURES
@@ -488,7 +487,7 @@ def test_the_opening_does_not_compare_scores_of_different_weights():
 
 
 def test_the_opening_names_the_settings_that_score_the_same_answers_differently():
-    mine = Figure("mine.k{}", "mine, k = {}", setting="metric.mine.k")
+    mine = MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")
     told = {"declared": [*KNOWN_FIGURES, mine]}
     runs = [replace(measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k), **told) for k in (1, 2)]
     assert sentences(compare(runs))[0] == (
@@ -503,7 +502,7 @@ def test_the_opening_names_the_settings_that_score_the_same_answers_differently(
 
 
 def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path):
-    other = Figure("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
+    other = MetricSpec("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
     runs = [replace(each, declared=[*KNOWN_FIGURES, other]) for each in frs_runs()]
     for each in runs:
         each.figures["mine.accuracy.t1"] = Estimate(0.125)

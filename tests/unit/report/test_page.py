@@ -10,8 +10,8 @@ import pytest
 from robust_eval.answer import answer_table
 from robust_eval.metric import agreement_presentation
 from robust_eval.metric.frs_presentation import FIGURES, presentation
+from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.score import Score
-from robust_eval.metric.type_shares import type_shares
 from robust_eval.question import Question
 from robust_eval.record.result import Result
 from robust_eval.report.figures import save_figures

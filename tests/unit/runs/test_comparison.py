@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.limits import with_limits
-from robust_eval.metric.metric_spec import Figure
+from robust_eval.metric.metric_spec import MetricSpec, with_limits
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun
@@ -166,11 +165,11 @@ def test_breaking_temperatures_are_read_off_the_survival_of_each_question(order)
 def test_where_facts_break_is_read_off_what_any_metric_declares_to_hold(declared, name):
     steps = [0.5, 2.0, 10.0]
     figures = {name.format(step): column for step, column in zip(steps, SURVIVAL.values(), strict=True)}
-    held = Figure(declared, "held", holds=True)
+    held = MetricSpec(declared, "held", is_survival=True)
     found, breaking = replace(run(figures), declared=[held]).breaking_temperatures()
     assert found == steps
     np.testing.assert_array_equal(breaking, BREAKING)
-    silent = replace(run(figures), declared=[replace(held, holds=False)])
+    silent = replace(run(figures), declared=[replace(held, is_survival=False)])
     assert silent.breaking_temperatures()[0] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from robust_eval.error import UserError
-from robust_eval.metric.metric_spec import Figure
+from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
 from robust_eval.stats.estimate import Estimate
 
@@ -108,7 +108,7 @@ def test_a_run_of_an_earlier_version_has_its_figures_under_their_present_names(f
     pq.write_table(TABLE.rename_columns(names), folder / "questions.parquet")
     run = read_run(folder)
     assert run.figures["accuracy.greedy"] == (0.5, 0.25, 0.75)
-    assert run.measured == MEASURED
+    assert run.question_metrics == MEASURED
     assert (run.asked, run.n("accuracy.greedy"), run.n("frs.breaking_temperature.median")) == (3, 2, None)
 
 
@@ -147,8 +147,8 @@ def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
 
 def test_a_run_says_which_of_its_figures_are_means_and_which_a_person_wants_first(folder):
     run = read_run(folder)
-    assert run.measured == MEASURED
-    assert run.telling == ["accuracy.greedy", "frs.d5", "frs.d1", "accuracy.t0.5", "accuracy.t1", "accuracy.t3"]
+    assert run.question_metrics == MEASURED
+    assert run.headline_means == ["accuracy.greedy", "frs.d5", "frs.d1", "accuracy.t0.5", "accuracy.t1", "accuracy.t3"]
 
 
 def test_the_scores_and_curves_of_a_run_lie_by_d_and_by_temperature(folder):
@@ -208,7 +208,7 @@ def test_a_folder_that_is_not_there_is_no_finished_run(tmp_path):
         ("figures.json", b'[{"name": "frs.d{}", "label": "' + b"x" * 121 + b'"}]'),
         ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "form": ".999999999f"}]'),
         ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "limits": [0]}]'),
-        ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "leads": "yes"}]'),
+        ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "primary": "yes"}]'),
         ("config.yaml", b""),
         ("config.yaml", b"[" * 100_000),
         ("config.yaml", b"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
@@ -339,11 +339,11 @@ def test_runs_that_differ_in_d_alone_become_one_with_the_scores_of_both():
         "frs.d5": (0.5, 0.0, 1.0),
         "frs": pytest.approx((0.375, NAN, NAN), nan_ok=True),
     }
-    assert one.measured == ["frs.d1", "accuracy.greedy", "accuracy.t1", "frs.d5"]
+    assert one.question_metrics == ["frs.d1", "accuracy.greedy", "accuracy.t1", "frs.d5"]
     assert list(one.scores()) == [1.0, 5.0]
     np.testing.assert_array_equal(one.values("frs.d1"), [0.5, NAN, 0.25])
     np.testing.assert_array_equal(one.values("frs.d5"), [0.25, NAN, 0.75])
-    assert first.measured == ["frs.d1", "accuracy.greedy", "accuracy.t1"]
+    assert first.question_metrics == ["frs.d1", "accuracy.greedy", "accuracy.t1"]
 
 
 def test_lists_of_d_that_overlap_are_merged_where_their_common_scores_agree():
@@ -353,7 +353,7 @@ def test_lists_of_d_that_overlap_are_merged_where_their_common_scores_agree():
     assert [list(one.scores()) for one in merged([first, second, third])] == [[1.0, 2.0, 5.0], [2.0, 9.0]]
 
 
-MINE = Figure("mine.k{}", "right among the first {}", leads=True, setting="metric.mine.k")
+MINE = MetricSpec("mine.k{}", "right among the first {}", primary=True, setting="metric.mine.k")
 
 
 def test_runs_of_a_metric_of_ones_own_are_merged_and_scored_by_the_number_that_it_declares():

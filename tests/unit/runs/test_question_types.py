@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.metric.type_shares import type_shares
+from robust_eval.metric.frs_tables import type_shares
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.question_types import PooledTypes, pooled_types
 from robust_eval.stats.estimate import Estimate

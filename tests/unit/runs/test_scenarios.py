@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.limits import with_limits
+from robust_eval.metric.metric_spec import with_limits
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.scenarios import Found, Part, scenario_rows, with_averages
 from robust_eval.stats.estimate import Estimate
