@@ -33,7 +33,7 @@ Runs = Mapping[str, FinishedRun]
 """The measurements on a data set, by what each is called."""
 
 
-class Drawn(NamedTuple):
+class SavedComparisonFigure(NamedTuple):
     """A figure: its ``caption``, ``reading`` (how to read it, and where it comes from), and its SVG file."""
 
     caption: str
@@ -55,10 +55,10 @@ class Drawing(NamedTuple):
     reading: str = ""
 
 
-def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
+def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedComparisonFigure]:
     """Draw what the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
-    saved: list[Drawn] = []
+    saved: list[SavedComparisonFigure] = []
     readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in registered()}
     for drawing in _drawings(compared):
         file = folder / drawing.file
@@ -67,7 +67,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
         with figure() as (canvas, axes):
             drawing.draw(canvas if drawing.whole else axes)
             svg = save(canvas, file)
-        saved.append(Drawn(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
+        saved.append(SavedComparisonFigure(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
     return saved
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from robust_eval.answer import write_parquet
 from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
-from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
+from robust_eval.report.comparison_tables import Cell, TextTable, comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
@@ -77,7 +77,7 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
+def _markdown(paragraphs: Sequence[str], tables: Sequence[TextTable], drawings: Sequence[tuple[str, Path]]) -> str:
     parts = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
     parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:

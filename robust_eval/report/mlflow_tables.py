@@ -11,9 +11,9 @@ from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
-from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_table, shortened
+from robust_eval.report.comparison_tables import Cell, TextTable, pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
-from robust_eval.report.question_sample import sample
+from robust_eval.report.question_table import sample
 from robust_eval.report.wording import few, few_kept, headline, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
@@ -28,7 +28,7 @@ def run_note(result: Result) -> str:
     """Return the run in one sentence, and the figures that a person wants first."""
     figures = [row for score in result.scores.values() for row in headline(score)]
     cells = [[Cell(words) for words in figure] for figure in figures]
-    table = Table("Figures", ["figure", "value", "95 % interval", "questions"], cells)
+    table = TextTable("Figures", ["figure", "value", "95 % interval", "questions"], cells)
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
@@ -38,7 +38,7 @@ def comparison_note(compared: Comparison) -> str:
     return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
 
-def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
+def _note(said: Sequence[str], tables: Sequence[TextTable], page: str) -> str:
     """A list of sentences, and tables, shortened by whole ones and by whole rows, and where all of them are."""
     closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
     note = ""

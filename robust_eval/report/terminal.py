@@ -13,8 +13,7 @@ from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
-from robust_eval.report.uncertain import remedy, uncertain
-from robust_eval.report.warnings import of_draws, of_letters
+from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
 from robust_eval.report.wording import few, few_kept, headline, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.metric.metric_spec import KINDS, ComparisonView, MetricSpec
+from robust_eval.runs.breakdowns import PooledTypes, ScenarioRow, pooled_types, scenario_rows
 from robust_eval.runs.contrast import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
-from robust_eval.runs.question_types import PooledTypes, pooled_types
-from robust_eval.runs.scenarios import ScenarioRow, scenario_rows
 from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
 from robust_eval.stats.interval import MIN_UNITS, SHARE, Limits, independent
 from robust_eval.stats.significance import (

@@ -11,7 +11,7 @@ from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.known_figures import KNOWN_FIGURES
-from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, curve_and_temperature, nearest_to_one
+from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, nearest_to_one
 from robust_eval.record.result import Result
 from robust_eval.runs.finished_runs import read_run
 from robust_eval.runtime.file_limits import read_parquet
@@ -109,8 +109,4 @@ def read_findings(folder: str | Path) -> Findings:
     damaged.
     """
     run = read_run(Path(folder))
-    curves: dict[str, dict[float, Estimate]] = {}
-    for figure, estimate in run.figures.items():
-        if found := curve_and_temperature(figure):
-            curves.setdefault(found[0], {})[found[1]] = estimate
-    return Findings(run.figures, curves, run.settings, TablesIn(Path(folder)), run.declared)
+    return Findings(run.figures, run.curves, run.settings, TablesIn(Path(folder)), run.declared)

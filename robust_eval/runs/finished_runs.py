@@ -1,5 +1,6 @@
 """Runs that have finished, read from their folders, and what tells them apart."""
 
+import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from robust_eval.metric.metric_spec import (
     nearest_to_one,
     point,
 )
+from robust_eval.question import Question
 from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.runs.question_status import verdict
@@ -83,10 +85,9 @@ class FinishedRun:
     @cached_property
     def headline(self) -> list[str]:
         """The figures that a person wants first."""
-        curves = {name: found[0] for name in self.figures if (found := curve_and_temperature(name))}
-        left = {point(curve, t) for curve in set(curves.values()) for t in headline_temperatures(self.curve(curve))}
+        left = {point(name, t) for name, curve in self.curves.items() for t in headline_temperatures(curve)}
         named = [name for name in self.figures if (about := self.about(name)) and about.shown == HEADLINE]
-        return [name for name in named if name in left or name not in curves]
+        return [name for name in named if name in left or not curve_and_temperature(name)]
 
     @property
     def headline_means(self) -> list[str]:
@@ -167,10 +168,18 @@ class FinishedRun:
             return None
         return [f"group {group}" if group else f"question {row}" for row, group in enumerate(groups)]
 
+    @cached_property
+    def curves(self) -> dict[str, dict[float, Estimate]]:
+        """The metrics by temperature, each by its name."""
+        found: dict[str, dict[float, Estimate]] = {}
+        for figure, estimate in self.figures.items():
+            if place := curve_and_temperature(figure):
+                found.setdefault(place[0], {})[place[1]] = estimate
+        return found
+
     def curve(self, name: str) -> dict[float, Estimate]:
-        """Return a figure by temperature; empty where the run has none of this name."""
-        places = {figure: curve_and_temperature(figure) or ("", 0.0) for figure in self.figures}
-        return {t: self.figures[figure] for figure, (curve, t) in places.items() if curve == name}
+        """Return a metric by temperature; empty where the run has none of this name."""
+        return self.curves.get(name, {})
 
     def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
         """Return a figure by temperature or, with a number in its name, by that number; empty where there is none."""
@@ -424,3 +433,31 @@ def _refining(settings: Sequence[Mapping[str, Any]], known: Sequence[str], names
 
 def _kinds(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
     return len({str([each.get(name) for name in names]) for each in settings})
+
+
+def read_questions(run: FinishedRun) -> list[Question]:
+    """Return all questions that a run asked, in its order, with what is right; passages and rewrites are not in it.
+
+    Raises UserError for a run of an earlier version, which does not say what is right, and where that is damaged.
+    """
+    if KEY not in run.questions.column_names:
+        raise UserError("the run does not say what is right (questions.parquet has no column key): measure it again")
+    return [_question(row) for row in run.questions.to_pylist()]
+
+
+def _question(row: dict[str, Any]) -> Question:
+    try:
+        key = json.loads(row[KEY])
+        return Question(
+            row["question_id"],
+            row["question"],
+            answers=tuple(map(str, key.get("answers", ()))),
+            choices=tuple(map(str, key.get("choices", ()))),
+            correct=key.get("correct"),
+            incorrect=tuple(map(str, key.get("incorrect", ()))),
+            type=row["type"] or "",
+            category=row["category"] or "",
+            group=row["group"] or "",
+        )
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise UserError(f"the key of question {row['question_id']} in questions.parquet is damaged") from problem

@@ -97,7 +97,7 @@ def corrected_mean(
     >>> round(found.estimate, 4)
     0.8083
     """
-    data = _Answers.of(verdicts, labels, strata, questions, weights, counts, level)
+    data = _JudgedAnswers.of(verdicts, labels, strata, questions, weights, counts, level)
     pools = _pools(data.strata, data.labelled)
     parts = [(pool, _stratum(data, np.isin(data.strata, pool))) for pool in pools]
     if any(part is None for _, part in parts) or not parts:
@@ -130,7 +130,7 @@ def corrected_curve(
     ----------
     MacKinnon & White, Journal of Econometrics 29 (1985): residuals over 1 − leverage. Wilson, JASA 22 (1927).
     """
-    data = _Answers.of(verdicts, labels, temperatures, questions, weights, counts, level)
+    data = _JudgedAnswers.of(verdicts, labels, temperatures, questions, weights, counts, level)
     found = {}
     for t in np.unique(data.strata):
         pool = _around(float(t), data.strata, data.labelled)
@@ -146,7 +146,7 @@ def corrected_curve(
 
 
 def _by_neighbours(
-    data: "_Answers", inside: NDArray[np.bool_], here: NDArray[np.bool_], alike: bool, level: float
+    data: "_JudgedAnswers", inside: NDArray[np.bool_], here: NDArray[np.bool_], alike: bool, level: float
 ) -> Corrected:
     """Return the mean of the answers ``here`` by the labels of those ``inside`` the pool of temperatures."""
     labelled = data.labelled & inside
@@ -272,7 +272,7 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
     return math.inf if wanted <= 0 else math.ceil(labels * rest / wanted - ROUNDING)
 
 
-class _Answers(NamedTuple):
+class _JudgedAnswers(NamedTuple):
     """The answers that have a verdict, as arrays (N,)."""
 
     verdicts: Floats
@@ -292,7 +292,7 @@ class _Answers(NamedTuple):
         weights: ArrayLike | None,
         counts: ArrayLike | None,
         level: float,
-    ) -> "_Answers":
+    ) -> "_JudgedAnswers":
         """Check the arguments; ValueError names the one that is wrong."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, not {level}")
@@ -366,7 +366,7 @@ class _Answers(NamedTuple):
         return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 
 
-def _stratum(data: _Answers, inside: NDArray[np.bool_]) -> _Stratum | None:
+def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None:
     """Return the estimate of one stratum; None where it has no label.
 
     The form with all N + n answers, mean_n(Y) + β (mean(G) − mean_n(G)) with β = λ (1 + n/N), is the same number, and

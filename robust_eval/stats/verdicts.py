@@ -25,7 +25,7 @@ _BLOCK = 2**16  # capitals in one block of the work: its arrays of 512 kB stay i
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
-class Verdict(NamedTuple):
+class MarginVerdict(NamedTuple):
     """The outcome, the mean of the differences with its interval, and the number of facts that decide.
 
     ``needed`` is a whole number; NaN where there is no difference, inf where none suffices.
@@ -38,7 +38,9 @@ class Verdict(NamedTuple):
     needed: float
 
 
-def verdict(differences: ArrayLike, margin: float, level: float = 0.95, groups: ArrayLike | None = None) -> Verdict:
+def verdict(
+    differences: ArrayLike, margin: float, level: float = 0.95, groups: ArrayLike | None = None
+) -> MarginVerdict:
     """Judge whether a figure of the candidate lies below that of the baseline by more than ``margin``.
 
     It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above and there are
@@ -68,7 +70,7 @@ def verdict(differences: ArrayLike, margin: float, level: float = 0.95, groups: 
 
     Returns
     -------
-    Verdict; without any difference INCONCLUSIVE, and NaN otherwise.
+    MarginVerdict; without any difference INCONCLUSIVE, and NaN otherwise.
 
     References
     ----------
@@ -93,14 +95,14 @@ def verdict(differences: ArrayLike, margin: float, level: float = 0.95, groups: 
     defined = ~np.isnan(values)
     values, labels = values[defined], None if labels is None else labels[defined]
     if len(values) == 0:
-        return Verdict("INCONCLUSIVE", *[math.nan] * 4)
+        return MarginVerdict("INCONCLUSIVE", *[math.nan] * 4)
     low, high = (
         paired_share_interval(values, labels, level)
         if _right_or_wrong(values)
         else bounded_mean_interval(values, (-1.0, 1.0), labels, level)
     )
     outcome = outcome_of(low, high, margin, independent(len(values), labels))
-    return Verdict(outcome, float(values.mean()), low, high, _needed(values, margin, level, labels))
+    return MarginVerdict(outcome, float(values.mean()), low, high, _needed(values, margin, level, labels))
 
 
 def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:

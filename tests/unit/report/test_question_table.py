@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from robust_eval.report.question_sample import sample
+from robust_eval.report.question_table import sample
 
 KINDS = ["kept"] * 2030 + ["wrong"] * 3100 + ["no reply"] * 20
 VALUES = np.where(np.arange(5150) < 2030, np.arange(5150) / 2030, np.nan)

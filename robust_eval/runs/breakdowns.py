@@ -1,6 +1,7 @@
-"""Measurements by scenario, with their means over data sets.
+"""Measurements by scenario, with their means over data sets, and by question type, over all data sets together.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", Table 5.
+Fastowski et al., "From Confidence to Collapse in LLM Factual Robustness", Fig. 5.
 """
 
 import math
@@ -8,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.metric.agreement_metric import of_scenario
+from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.metric_spec import curve_and_temperature, point
 from robust_eval.metric.score import mean_estimate
 from robust_eval.runs.finished_runs import FinishedRun
@@ -35,7 +38,7 @@ class ScenarioRow(NamedTuple):
     of_questions: dict[str, int]
 
 
-class Found(NamedTuple):
+class PartialMetric(NamedTuple):
     """A figure of ``n`` questions, and whether it is a mean over them."""
 
     n: int
@@ -49,7 +52,7 @@ class Part(NamedTuple):
     scenario: str
     dataset: str
     questions: int
-    figures: dict[str, Found]
+    figures: dict[str, PartialMetric]
 
 
 def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[ScenarioRow]:
@@ -92,13 +95,13 @@ def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
 def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_]) -> Part:
     """Return the telling figures over some questions of a run."""
     groups = run.groups()
-    figures: dict[str, Found] = {}
+    figures: dict[str, PartialMetric] = {}
     for name in run.headline_means:
         values = run.values(name)
         defined = asked & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
         estimate = mean_estimate(values[defined], labels, run.limits(name))
-        figures[name] = Found(int(defined.sum()), estimate, mean=True)
+        figures[name] = PartialMetric(int(defined.sum()), estimate, mean=True)
     kept = int((asked & run.kept()).sum())
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
@@ -109,7 +112,7 @@ def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_
                 for each in (curve, about.excluded_count)
             )
             if found is not None:
-                figures[name] = Found(kept - int(lacking.value if lacking else 0), found)
+                figures[name] = PartialMetric(kept - int(lacking.value if lacking else 0), found)
     return Part(scenario, dataset, int(asked.sum()), figures)
 
 
@@ -128,7 +131,7 @@ def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[Sc
         yield ScenarioRow(subject, scenario, "", kind, questions, figures, of_questions)
 
 
-def _mean(figures: Sequence[Found], weights: Sequence[float]) -> Estimate:
+def _mean(figures: Sequence[PartialMetric], weights: Sequence[float]) -> Estimate:
     """Return the weighted mean of independent figures, with its 95 % interval.
 
     Of means over questions the distance of each bound is the root of the summed squares of the figures' own distances,
@@ -145,3 +148,54 @@ def _mean(figures: Sequence[Found], weights: Sequence[float]) -> Estimate:
         below, above = (float(np.linalg.norm(share * (value - bound))) for bound in (low, high))
         return Estimate(mean, mean - below, mean + above)
     return Estimate(mean, float(share @ low), float(share @ high))
+
+
+class PooledTypes(NamedTuple):
+    """The types of a subject's questions over ``datasets``, by a ``score``, such as FRS for one d: see
+    :func:`~robust_eval.metric.frs_tables.type_shares`.
+    """
+
+    subject: str
+    datasets: list[str]
+    score: str
+    shares: pa.Table
+
+
+def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[PooledTypes]:
+    """Return the shares for each subject whose questions have types, by the leading score for the smallest number (FRS:
+    d) that all runs with it share.
+
+    ``subjects`` and ``datasets`` say of each run what was measured, and on what. Empty where no number is shared.
+    """
+    leading = next(filter(None, (run.leading_score for run in runs)), None)
+    if leading is None:
+        return []
+    scored = [each for each in zip(runs, subjects, datasets, strict=True) if each[0].by_number(leading)]
+    common = set.intersection(*(set(run.by_number(leading)) for run, _, _ in scored))
+    if not common:
+        return []
+    smallest = min(common)
+    score = scored[0][0].by_number(leading)[smallest]
+    pooled = []
+    for subject in dict.fromkeys(subject for _, subject, _ in scored):
+        own = [(run, dataset) for run, name, dataset in scored if name == subject]
+        types = [name for run, _ in own for name in run.questions["type"].to_pylist()]
+        if not any(types):
+            continue
+        scores = np.concatenate([run.values(run.by_number(leading)[smallest]) for run, _ in own])
+        seed = int(own[0][0].settings["seed"])
+        shares = type_shares(scores, types, groups=_groups(own), seed=seed)
+        pooled.append(PooledTypes(subject, [dataset for _, dataset in own], score, shares))
+    return pooled
+
+
+def _groups(own: Sequence[tuple[FinishedRun, str]]) -> list[str] | None:
+    """Return what makes questions dependent, over all data sets; None where nothing does."""
+    by_run = [(run.groups(), run.questions.num_rows, dataset) for run, dataset in own]
+    if all(groups is None for groups, _, _ in by_run):
+        return None
+    return [
+        f"{dataset} {group}"
+        for groups, n, dataset in by_run
+        for group in (groups or [f"question {row}" for row in range(n)])
+    ]

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.metric_spec import with_limits
+from robust_eval.runs.breakdowns import Part, PartialMetric, PooledTypes, pooled_types, scenario_rows, with_averages
 from robust_eval.runs.finished_runs import FinishedRun
-from robust_eval.runs.scenarios import Found, Part, scenario_rows, with_averages
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
@@ -252,7 +253,9 @@ abstractive     wikiqa all          1028  73.5  72.8  40.9  84.9  65.1  87.8  79
 def test_the_rows_of_table_4_give_those_of_table_5():
     parts, rows = [], [line.split() for line in TABLE_4.strip().splitlines()]
     for scenario, dataset, split, n, *values in rows:
-        figures = {name: Found(int(n), Estimate(float(value))) for name, value in zip(COLUMNS, values, strict=True)}
+        figures = {
+            name: PartialMetric(int(n), Estimate(float(value))) for name, value in zip(COLUMNS, values, strict=True)
+        }
         parts.append(Part(scenario, f"{dataset} {split}", int(n), figures))
     found = [row for row in with_averages("gpt-3.5-turbo", parts) if row.kind]
     expected = {}
@@ -291,7 +294,7 @@ def test_intervals_of_means_of_alpha_cover_at_least_as_often_as_they_say(weights
             freedom = raters - 1, (raters - 1) * (n - 1)
             seen = 1 - (1 - alpha) / generator.f(*freedom)
             ends = (1 - (1 - seen) * stats.f.isf(tail, *freedom) for tail in (0.025, 0.975))
-            parts.append(Part("s", "d", n, {"alpha": Found(weight, Estimate(seen, *ends))}))
+            parts.append(Part("s", "d", n, {"alpha": PartialMetric(weight, Estimate(seen, *ends))}))
         (mean,) = (row.figures["alpha"] for row in with_averages("m", parts) if row.kind == "WAVG")
         covered += mean.low <= share @ alphas <= mean.high
     assert covered / repeated >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / repeated)
@@ -305,8 +308,75 @@ def test_intervals_of_means_of_facts_that_may_all_be_alike_cover_as_often_as_the
         found = [generator.binomial(n, p) for n, p in zip(sizes, differing, strict=True)]
         if not any(found):
             parts = [
-                Part("s", "d", n, {"f": Found(n, Estimate(0.0, *degenerate_interval(0.0, n, SHARE)))}) for n in sizes
+                Part("s", "d", n, {"f": PartialMetric(n, Estimate(0.0, *degenerate_interval(0.0, n, SHARE)))})
+                for n in sizes
             ]
             (mean,) = (row.figures["f"] for row in with_averages("m", parts) if row.kind == "AVG")
             missed += not mean.low <= sum(differing) / 2 <= mean.high
     assert missed <= 0.025 * repeated
+
+
+def typed_run(types, groups=None, seed=0, **scores):
+    """A run whose questions have these types, and these scores: d1=[…] is the FRS for d = 1."""
+    n = len(types)
+    described = {
+        "question_id": [f"q{place}" for place in range(n)],
+        "question": [f"{place}?" for place in range(n)],
+        "scenario": ["abstractive"] * n,
+        "type": list(types),
+        "category": [""] * n,
+        "group": list(groups or [""] * n),
+        "kept": [True] * n,
+    }
+    columns = {f"frs.{d}": np.asarray(values, dtype=float) for d, values in scores.items()}
+    return FinishedRun({"seed": seed}, {name: Estimate(NAN) for name in columns}, pa.table(described | columns))
+
+
+FACTS = typed_run(["HUM", "LOC", "LOC"], d1=[0.2, 0.4, 0.9], d5=[0.1, 0.2, 0.3])
+PHYSICS = typed_run(["NUM", "", "NUM"], d1=[0.3, NAN, 1.0], d5=[0.1, NAN, 0.3])
+
+
+def test_the_types_of_a_subject_are_pooled_over_its_data_sets():
+    found = pooled_types([FACTS, FACTS, PHYSICS], ["small", "large", "small"], ["facts", "facts", "physics"])
+    both = np.array([0.2, 0.4, 0.9, 0.3, NAN, 1.0])
+    assert found == [
+        PooledTypes(
+            "small", ["facts", "physics"], "frs.d1", type_shares(both, ["HUM", "LOC", "LOC", "NUM", "", "NUM"])
+        ),
+        PooledTypes("large", ["facts"], "frs.d1", type_shares(both[:3], ["HUM", "LOC", "LOC"])),
+    ]
+
+
+def test_all_subjects_are_ranked_by_the_smallest_d_that_they_share():
+    other = typed_run(["HUM", "LOC"], d5=[0.5, 0.1], d10=[0.4, 0.1])
+    found = pooled_types([FACTS, other], ["small", "large"], ["facts"] * 2)
+    assert [(pooled.subject, pooled.score) for pooled in found] == [("small", "frs.d5"), ("large", "frs.d5")]
+    assert found[1].shares == type_shares(np.array([0.5, 0.1]), ["HUM", "LOC"])
+
+
+def test_where_no_d_is_shared_nothing_is_said():
+    assert pooled_types([FACTS, typed_run(["HUM"], d10=[0.5])], ["small", "large"], ["facts"] * 2) == []
+
+
+def test_questions_without_types_and_runs_without_scores_have_no_shares():
+    assert (
+        pooled_types([typed_run(["", ""], d1=[0.5, 1.0]), typed_run(["HUM"])], ["small", "large"], ["facts"] * 2) == []
+    )
+    assert pooled_types([], [], []) == []
+
+
+def test_groups_are_those_of_their_data_set():
+    first = typed_run(["HUM", "LOC"], groups=["p", "p"], d1=[0.2, 0.4])
+    second = typed_run(["HUM", "LOC"], groups=["p", ""], d1=[0.3, 0.5])
+    (pooled,) = pooled_types([first, PHYSICS, second], ["small"] * 3, ["a", "b", "c"])
+    groups = ["a p", "a p", "b 0", "b 1", "b 2", "c p", "c question"]
+    scores = np.array([0.2, 0.4, 0.3, NAN, 1.0, 0.3, 0.5])
+    types = ["HUM", "LOC", "NUM", "", "NUM", "HUM", "LOC"]
+    # which labels groups have does not matter, only their order
+    assert pooled.shares == type_shares(scores, types, groups=groups)
+
+
+def test_the_interval_follows_the_seed_of_the_run():
+    scores, types = np.random.default_rng(0).random(40), ["HUM", "LOC"] * 20
+    (pooled,) = pooled_types([typed_run(types, seed=3, d1=scores)], ["small"], ["facts"])
+    assert pooled.shares == type_shares(scores, types, seed=3)
