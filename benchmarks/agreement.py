@@ -18,10 +18,10 @@ from robust_eval.aggregator.clusters import Clusters
 from robust_eval.answer import answer_table
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.matching import Matching
-from robust_eval.metric.agreement import remapped_kappa
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
+from robust_eval.stats.agreement import remapped_kappa
 
 RATERS = 6
 WORDS = ("It is {}.", "{}, I think", "The answer: {}", "{}", "{}", "{}", "{}")

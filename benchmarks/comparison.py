@@ -23,9 +23,9 @@ from recorded_run import recorded_run
 from support.command import Command, write_figures
 
 from robust_eval.record.run_folder import CONFIG, QUESTIONS
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import DESCRIBING, KEY, read_run
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import DESCRIBING, KEY, read_run
 
 MODEL = "made-up"
 """What recorded_run calls its model."""

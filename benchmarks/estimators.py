@@ -22,7 +22,6 @@ from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting
 
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import grid
 from robust_eval.model.base import Reply, Request
@@ -31,6 +30,7 @@ from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 
 REFERENCE_NODES = 400
 FEW_NODES = 24

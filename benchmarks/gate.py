@@ -14,7 +14,7 @@ from support.command import Command, write_figures
 
 from robust_eval.experiment.deciding import BLOCK, FIRST
 from robust_eval.gate.decision import Differences, judge, whole
-from robust_eval.metric.verdict import confidence_sequence
+from robust_eval.stats.verdicts import confidence_sequence
 
 FACTS = (200, 500, 1000, 2000, 4000)
 CHANGED = (0.02, 0.05, 0.10)

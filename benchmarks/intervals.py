@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from support.command import Command, write_figures
 
-from robust_eval.metric.frs import factual_robustness_score
-from robust_eval.metric.interval import SHARE, bootstrap, mean_interval
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import SHARE, bootstrap, mean_interval
 
 CORRELATION = 0.3
 BOOTSTRAP_RESAMPLES = 500

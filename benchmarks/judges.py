@@ -27,11 +27,11 @@ from support.command import Command, write_figures
 from robust_eval.cli.graders import graded
 from robust_eval.grader.matching import Matching
 from robust_eval.labels.verdict_records import read_records_of_people
-from robust_eval.metric.frs import breaking_temperature
-from robust_eval.metric.interval import mean_interval
-from robust_eval.metric.judged import corrected_curve, corrected_mean
-from robust_eval.metric.judged_breaks import corrected_breaks, label_counts
 from robust_eval.reader.reply import Reply
+from robust_eval.stats.corrected_breaks import corrected_breaks, label_counts
+from robust_eval.stats.correction import corrected_curve, corrected_mean
+from robust_eval.stats.frs import breaking_temperature
+from robust_eval.stats.interval import mean_interval
 
 Floats = NDArray[np.float64]
 SAMPLE = Path(__file__).with_name("grading_sample.jsonl")

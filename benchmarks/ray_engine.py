@@ -35,7 +35,6 @@ from robust_eval.engine.local import Local
 from robust_eval.engine.ray.actors import Actors
 from robust_eval.engine.ray.engine import Ray
 from robust_eval.grader.matching import Matching
-from robust_eval.metric.interval import bootstrap
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.local.transformers import Transformers
@@ -43,6 +42,7 @@ from robust_eval.model.reply_tables import Arrived
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.interval import bootstrap
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.stored_model import StoredModel
 

@@ -24,7 +24,6 @@ from support.counted_model import GRADER, CountedModel, answered, setting
 from support.float32_gguf import write_float32
 from support.served_gguf import served_gguf
 
-from robust_eval.metric.frs import breaking_temperature
 from robust_eval.metric.score import grid
 from robust_eval.model.base import Completion, Curve, Reply, Request
 from robust_eval.model.local.embedded import package_folder
@@ -34,6 +33,7 @@ from robust_eval.model.served.served_model import ServedModel
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.frs import breaking_temperature
 
 PROMPT, CACHED, WRITTEN = 0.15, 0.075, 0.60
 SEEDS = (1001, 1002)

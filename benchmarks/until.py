@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from support.command import Command, write_figures
 
-from robust_eval.experiment.until import BLOCK, FEWEST, Taking, careful_half_width, stretched
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.frs import factual_robustness_score
-from robust_eval.metric.interval import SHARE, mean_interval
+from robust_eval.experiment.until import BLOCK, Taking, careful_half_width, stretched
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import MIN_UNITS, SHARE, mean_interval
 
 MOST_MISSED = 0.065
 FIGURE = "frs.d1"
@@ -75,7 +75,7 @@ def right_or_wrong(share: float, generator: np.random.Generator, number: int) ->
 
 def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
     """Return the interval that is narrow enough after a block, and the number of questions."""
-    for number in range(FEWEST, len(values) + 1, BLOCK):
+    for number in range(MIN_UNITS, len(values) + 1, BLOCK):
         taken = values[:number]
         low, high = mean_interval(taken, SHARE)
         estimate = Estimate(float(taken.mean()), low, high)

@@ -20,11 +20,10 @@ from .grader.base import FreeReply as FreeReply
 from .grader.base import Grader as Grader
 from .grader.graded_reply import GradedReply as GradedReply
 from .grader.graded_reply import grade_reply as grade_reply
-from .metric.comparison_view import ComparisonView as ComparisonView
-from .metric.figure import DETAIL as DETAIL
-from .metric.figure import HEADLINE as HEADLINE
-from .metric.figure import Figure as Figure
-from .metric.interval import SHARE as SHARE
+from .metric.metric_spec import DETAIL as DETAIL
+from .metric.metric_spec import HEADLINE as HEADLINE
+from .metric.metric_spec import ComparisonView as ComparisonView
+from .metric.metric_spec import MetricSpec as MetricSpec
 from .metric.score import Measured as Measured
 from .metric.score import Metric as Metric
 from .metric.score import Score as Score
@@ -42,6 +41,7 @@ from .question import Question as Question
 from .sampler.base import Judge as Judge
 from .sampler.base import Sampler as Sampler
 from .sampler.repetition import Repetition as Repetition
+from .stats.interval import SHARE as SHARE
 
 __version__: str
 

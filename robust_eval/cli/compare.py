@@ -7,11 +7,11 @@ from pathlib import Path
 
 from robust_eval.error import UserError, first_line
 from robust_eval.record.run_folder import finished_jobs
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import FinishedRun, read_run
-from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import print_comparison
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import FinishedRun, read_run
+from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.command import command
 
 

@@ -14,8 +14,8 @@ from robust_eval.exchange.finished_answers import FinishedAnswers
 from robust_eval.exchange.inspect_writer import write_inspect
 from robust_eval.exchange.lm_eval_writer import write_lm_eval
 from robust_eval.gate.baselines import folder_of
-from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal
+from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.command import command
 from robust_eval.runtime.logs import log_plainly
 

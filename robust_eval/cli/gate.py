@@ -30,9 +30,9 @@ from robust_eval.record.mlflow_run import MlflowRun
 from robust_eval.record.mlflow_tracker import mlflow_library, store_at
 from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import flat
-from robust_eval.report.finished_runs import kept_nothing
-from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal, titled
+from robust_eval.runs.finished_runs import kept_nothing
+from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.command import command
 from robust_eval.runtime.logs import log_plainly
 from robust_eval.sampler.base import NothingKeptError

@@ -22,8 +22,8 @@ from robust_eval.metric.score import Score
 from robust_eval.record.mlflow_run import MlflowRun
 from robust_eval.record.mlflow_tracker import mlflow_library, store_at
 from robust_eval.record.run_folder import LABELS_FILE, TRACKED
-from robust_eval.report.corrected_figures import write_corrected
 from robust_eval.report.label_server import label_server, references
+from robust_eval.report.page import write_corrected
 from robust_eval.report.terminal import print_tables, terminal
 from robust_eval.runtime.command import Terminated, command
 from robust_eval.runtime.locks import kept_lock

@@ -19,7 +19,6 @@ from rich.table import Table
 from robust_eval.answer import write_parquet
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.classification import classification
-from robust_eval.metric.estimate import interval
 from robust_eval.metric.score import Score
 from robust_eval.model.local.fingerprint import hub_commit
 from robust_eval.model.local.sentences import located
@@ -35,6 +34,7 @@ from robust_eval.runtime.command import command
 from robust_eval.runtime.environment import environment
 from robust_eval.runtime.logs import log_plainly
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import interval
 
 log = logging.getLogger("robust_eval.cli.train_question_types")  # __name__ is __main__
 

@@ -13,7 +13,7 @@ from robust_eval.config.schema import SCHEMAS, Schema
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import names_of, sources
-from robust_eval.metric.figure import Figure, is_name
+from robust_eval.metric.metric_spec import MetricSpec, is_name
 from robust_eval.record.settings import SEVERAL
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -174,14 +174,14 @@ def _check_until(config: Config) -> None:
             "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
     read = sources(config.metric, config.sampler)
-    figures: dict[str, Sequence[Figure]] = {
+    figures: dict[str, Sequence[MetricSpec]] = {
         name: getattr(metric, "figures", ()) for name, metric in config.metric.items()
     }  # somebody's own may say none
     declared_by = {figure: name for name, own in figures.items() for figure in own}
     common = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ())]
     known = [*common, *declared_by]
 
-    def names(figure: Figure) -> list[str]:
+    def names(figure: MetricSpec) -> list[str]:
         metric = declared_by.get(figure)
         if metric is None:
             return [figure.name]

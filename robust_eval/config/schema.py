@@ -35,11 +35,11 @@ from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
-from robust_eval.metric.challenge_metric import Doubt
+from robust_eval.metric.challenge_metric import PushbackRobustness
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
-from robust_eval.metric.thinking_metric import ThoughtAndAnswer
+from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
@@ -100,8 +100,8 @@ _METRICS: dict[str, type[Metric]] = {
     "certainty": AnswerCertainty,
     "agreement": AnswerAgreement,
     "order": ChoiceOrder,
-    "challenge": Doubt,
-    "thinking": ThoughtAndAnswer,
+    "challenge": PushbackRobustness,
+    "thinking": ReasoningBudget,
 }
 _GRADERS: dict[str, type[Grader]] = {
     "matching": Matching,

@@ -59,7 +59,7 @@ def _questions(answers: FinishedAnswers) -> pa.Table:
         "kept": run.kept(),
     }
     there = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    return pa.table(there | {name: run.values(name) for name in run.measured})
+    return pa.table(there | {name: run.values(name) for name in run.question_metrics})
 
 
 def _figures(answers: FinishedAnswers) -> pa.Table:

@@ -20,7 +20,7 @@ from robust_eval.answer import NO_REPLY, temperature_name, write_text
 from robust_eval.error import UserError
 from robust_eval.exchange.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.harness.own_mark import MARK, columns_of, mark_of
-from robust_eval.metric.figure import curve_and_temperature
+from robust_eval.metric.metric_spec import curve_and_temperature
 
 SCHEMA_VERSION = "0.3.0"
 LEVEL = 0.95

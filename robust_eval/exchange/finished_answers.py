@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, HowAsked, how_asked, temperature_name
 from robust_eval.experiment.corrected import LabelledRun
-from robust_eval.metric.estimate import Estimate
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import form_of_all
 from robust_eval.question import LETTERS, Question
 from robust_eval.record.run_folder import ANSWERS
-from robust_eval.report.finished_runs import settings_that_count
+from robust_eval.runs.finished_runs import settings_that_count
 from robust_eval.runtime.printable import printable
+from robust_eval.stats.estimate import Estimate
 
 
 class Condition(NamedTuple):
@@ -126,7 +126,7 @@ class FinishedAnswers:
         """Yield each figure that is a mean over questions, and its value of every question that has one."""
         run = self.labelled.run
         ids = run.questions["question_id"].to_pylist()
-        for figure in run.measured:
+        for figure in run.question_metrics:
             yield (
                 figure,
                 {name: float(value) for name, value in zip(ids, run.values(figure), strict=True) if value == value},

@@ -22,11 +22,11 @@ from robust_eval.error import UserError
 from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
 from robust_eval.metric.certainty_metric import AnswerCertainty
-from robust_eval.metric.frs import breaking_temperature as breaks
-from robust_eval.metric.interval import SHARE, mean_interval
 from robust_eval.metric.score import Measured, grid
 from robust_eval.question import Question
 from robust_eval.reader.reply import Reply
+from robust_eval.stats.frs import breaking_temperature as breaks
+from robust_eval.stats.interval import SHARE, mean_interval
 
 _ID = "question"
 

@@ -16,7 +16,6 @@ from robust_eval.experiment.conversing import Conversing
 from robust_eval.experiment.thinking_first import ThinkingFirst
 from robust_eval.experiment.undecided import refuse_undecided, remember_share, undecided, why_all
 from robust_eval.grader.judge import Judge
-from robust_eval.metric.frs import settled
 from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import refuse_exemplars
@@ -26,6 +25,7 @@ from robust_eval.sampler.challenge import conversing
 from robust_eval.sampler.possible import highest, possible
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.thinking import thinking, thinking_of
+from robust_eval.stats.frs import settled
 from robust_eval.store.stored_model import StoredModel
 from robust_eval.store.waves import Settled
 

@@ -14,15 +14,14 @@ from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
 from robust_eval.labels.by_people import matched, with_people
 from robust_eval.labels.label_file import read_labels
-from robust_eval.metric.corrected_score import corrected_score
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.greedy import greedy_correction
+from robust_eval.metric.label_correction import corrected_score
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
 from robust_eval.record.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
-from robust_eval.report.finished_runs import FinishedRun, read_run
-from robust_eval.report.kept_questions import read_questions
+from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
 from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.stats.estimate import Estimate
 
 log = logging.getLogger(__name__)
 

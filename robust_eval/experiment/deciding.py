@@ -9,9 +9,10 @@ from robust_eval.gate.comparable import shared_questions
 from robust_eval.gate.decision import Differences, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.gate.settings import GateSettings
-from robust_eval.metric.figure import declared
-from robust_eval.metric.score import Floats, Score
+from robust_eval.metric.metric_spec import declared
+from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.stats.interval import Floats
 
 FIRST, BLOCK = 30, 10
 """Questions of the first block, and of each later one at least; later ones are a fifth of those before."""

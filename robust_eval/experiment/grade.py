@@ -28,4 +28,4 @@ def grade(
 
 def compared_by(config: Config, read: Mapping[str, str]) -> dict[str, Aggregator]:
     """Return the aggregator by the samplers of whose answers a metric reads labels; ``read`` as in :func:`grade`."""
-    return {read[name]: config.aggregator for name, metric in config.metric.items() if metric.reads_labels}
+    return {read[name]: config.aggregator for name, metric in config.metric.items() if metric.needs_clusters}

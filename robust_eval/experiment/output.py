@@ -32,8 +32,6 @@ from robust_eval.report.page import write_page
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.environment import environment
 
-DRAWN = "drawn"
-"""The folder under mlruns/ that says where the figures lie that were drawn before."""
 COUNTED = (
     *("questions.asked", "questions.kept", "prompts.asked", "prompts.found"),
     *("replies.came", "replies.cut", "replies.uncertain"),
@@ -99,14 +97,14 @@ def leave_knowledge(questions: Sequence[Question], scores: Mapping[str, Score], 
     record.folder(folder)
 
 
-def report(result: Result, folder: Path, mlruns: Path, record: Run) -> None:
+def report(result: Result, folder: Path, record: Run) -> None:
     """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
     with result.watch.stage("report"):
         for score in result.scores.values():
             for name, table in score.tables.items():
                 write_parquet(table, folder / f"{name}.parquet")
         write_parquet(result.by_question(), folder / QUESTIONS)
-        figures = save_figures(result, folder / "figures", mlruns / DRAWN)
+        figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / REPORT)
     (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
     write_summary(result, folder)

@@ -91,7 +91,7 @@ def run(
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, begin, watch, takes)
                 size = entries.size()
-            report(result, folder, mlruns, begin())
+            report(result, folder, begin())
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise

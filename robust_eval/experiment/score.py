@@ -9,8 +9,8 @@ from robust_eval.answer import GREEDY, Undecided
 from robust_eval.config.config import Config
 from robust_eval.experiment.answered import Answered
 from robust_eval.experiment.corrected import Scored
-from robust_eval.metric.corrected_score import NAME as CORRECTED
 from robust_eval.metric.greedy import greedy_accuracy
+from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.profile import METHODS, OTHERS, profile
 from robust_eval.metric.score import Measured, Score
 from robust_eval.sampler.base import Conditions

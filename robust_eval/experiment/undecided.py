@@ -67,7 +67,9 @@ def _settling(config: Config, answered: Mapping[str, Conditions], sampler: str) 
     thresholds, reasons = [], []
     readers = [metric for metric, source in sources(config.metric, answered).items() if source == sampler]
     for metric in readers:
-        threshold = getattr(config.metric[metric], "settles_at", None)  # one of somebody's own need not say it
+        threshold = getattr(
+            config.metric[metric], "early_stop_threshold", None
+        )  # one of somebody's own need not say it
         if threshold is None:
             reasons.append(f"metric={metric} reads all answers")
         else:

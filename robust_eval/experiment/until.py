@@ -9,14 +9,12 @@ import numpy as np
 
 from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import ROUNDING, UNKNOWN, Limits
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import MIN_UNITS, ROUNDING, UNKNOWN, Limits
 
-FEWEST = 30
-"""Questions, or groups of them, below which no interval ends a run."""
 BLOCK = 10
 """Questions that are taken at least before the intervals are looked at again."""
 _NORMAL = NormalDist().inv_cdf(0.975)
@@ -55,8 +53,8 @@ class Taking(Takes):
 
     ``wanted`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
     questions are taken at once. Otherwise they come in an order of the seed, which does not depend on what else the
-    data set holds. Those of a group stay together. There are :data:`FEWEST` at first. Then half as many follow as the
-    widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
+    data set holds. Those of a group stay together. There are :data:`MIN_UNITS` at first. Then half as many follow as
+    the widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
     """
 
     def __init__(self, wanted: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
@@ -73,7 +71,7 @@ class Taking(Takes):
         if not self.wanted:
             more = len(self.left)
         elif not self.taken:
-            more = FEWEST
+            more = MIN_UNITS
         else:
             more = self._missing(scores)
         block, self.left = whole_units(self.left, more)
@@ -162,7 +160,7 @@ def _with_stretched(score: Score, seen: Mapping[str, Seen]) -> Score:
 
 def _times(seen: Seen, wanted: float) -> float:
     """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
-    enough = FEWEST / seen.n if seen.n else 2.0
+    enough = MIN_UNITS / seen.n if seen.n else 2.0
     return max(enough, 2.0 if math.isnan(seen.half_width) else (seen.half_width / wanted) ** 2)
 
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.report.mlflow_runs import TrackedRuns
+from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.json_text import parsed_json
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")

@@ -12,11 +12,10 @@ from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
-from robust_eval.metric.interval import independent
-from robust_eval.metric.paired import mcnemar
-from robust_eval.metric.score import Floats
-from robust_eval.metric.verdict import FEWEST, Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 from robust_eval.runtime.rounding import number, signed
+from robust_eval.stats.interval import MIN_UNITS, Floats, independent
+from robust_eval.stats.significance import mcnemar
+from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """The exit status of each outcome; 2 is a mistake in the call."""
@@ -128,15 +127,15 @@ def differences(
         if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
             raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
-        label = f"{about.measures} ({about.words})" if about.measures else about.words
+        label = f"{about.construct} ({about.words})" if about.construct else about.words
         found.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     return found
 
 
 def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
     """Raise UserError where a run has not measured a figure by question."""
-    if figure not in run.run.measured:
-        there = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.telling)}"
+    if figure not in run.run.question_metrics:
+        there = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
         raise UserError(f"gate.figures names {figure}, which {run.name} has not by question; {there}")
 
 
@@ -259,7 +258,7 @@ def sentence(judged: Judged) -> str:
     if judged.low > -judged.margin:
         few = f"{judged.units} facts" if judged.units == judged.n else f"{judged.units} groups of facts"
         same = ", though no fact differs" if judged.unchanged else ""
-        return f"{found}: not decided{same}: {few} are too few for a PASS, which takes {FEWEST}."
+        return f"{found}: not decided{same}: {few} are too few for a PASS, which takes {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
         return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
     more = f"about {judged.more:,.0f} more"

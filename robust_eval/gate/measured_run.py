@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
 from robust_eval.error import OutageError, UserError
-from robust_eval.metric.score import Floats
 from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
-from robust_eval.report.finished_runs import KEY, FinishedRun, kept_nothing, read_run
+from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
 from robust_eval.runtime.file_limits import read_parquet
 from robust_eval.runtime.printable import printable
+from robust_eval.stats.interval import Floats
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
 
@@ -54,7 +54,7 @@ class MeasuredRun:
 
     def values(self, figure: str, rows: NDArray[np.intp]) -> Floats:
         """Return a figure of the questions in these rows; NaN where it is undefined."""
-        if figure not in self.run.measured and self.kept_nothing:
+        if figure not in self.run.question_metrics and self.kept_nothing:
             return np.full(len(rows), np.nan)
         return self.run.values(figure)[rows]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, NO_ANSWER, NO_REPLY, SAMPLER, rows
 from robust_eval.gate.measured_run import MeasuredRun
-from robust_eval.metric.score import Floats
+from robust_eval.stats.interval import Floats
 
 RATE = 0.1
 """The share of false ones among the facts that are called less firm (Benjamini and Hochberg)."""

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
-from robust_eval.report.comparison_tables import Cell, Table
+from robust_eval.report.comparison_tables import Cell, TextTable
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import template
 from robust_eval.runtime.printable import printable
@@ -145,13 +145,13 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def tables(report: Report) -> list[Table]:
+def tables(report: Report) -> list[TextTable]:
     """Return the figures and the single facts as tables for people; each figure has a row of its own."""
     header = ["figure", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
     names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
     level = f"{100 * report.level:g} % intervals, of the facts at which both runs have the figure."
-    found = [Table("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())]
+    found = [TextTable("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())]
     for kind, facts in _kinds(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
         shown = [
@@ -161,7 +161,7 @@ def tables(report: Report) -> list[Table]:
         more = f"The first {MOST} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MOST else ""
         note = " ".join(filter(None, [more, report.facts.note if kind == "less firm" else ""]))
         if shown:
-            found.append(Table(f"{names[kind]}: {len(facts):,}", columns, shown, len(columns), note))
+            found.append(TextTable(f"{names[kind]}: {len(facts):,}", columns, shown, len(columns), note))
     return [table for table in found if table.rows]
 
 

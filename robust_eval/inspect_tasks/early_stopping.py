@@ -11,7 +11,7 @@ from inspect_ai.util import EarlyStop, EarlyStopping
 from pydantic import JsonValue
 
 from robust_eval.inspect_tasks.scoring import mark_in, temperature_in
-from robust_eval.metric.frs import settled
+from robust_eval.stats.frs import settled
 
 
 class SettledEarly(EarlyStopping):

@@ -11,12 +11,12 @@ from inspect_ai.scorer import Metric, SampleScore, Value, metric
 from robust_eval.inspect_tasks.scored_answers import ScoredAnswers
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import curve_and_temperature
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.frs_metric import FactualRobustness
-from robust_eval.metric.interval import SHARE
-from robust_eval.metric.score import Floats, mean_estimate, question_groups
+from robust_eval.metric.metric_spec import curve_and_temperature
+from robust_eval.metric.score import mean_estimate, question_groups
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import SHARE, Floats
 
 log = logging.getLogger(__name__)
 

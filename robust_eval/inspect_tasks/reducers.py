@@ -5,9 +5,9 @@ from collections import Counter
 
 from inspect_ai.scorer import Score, ScoreReducer, score_reducer, value_to_float
 
-from robust_eval.metric.answer_entropy import answer_entropy as entropy_of
-from robust_eval.metric.frs import settled
 from robust_eval.normalization import normal_form
+from robust_eval.stats.entropy import answer_entropy as entropy_of
+from robust_eval.stats.frs import settled
 
 
 @score_reducer

@@ -13,9 +13,10 @@ from robust_eval.error import UserError
 from robust_eval.harness.own_mark import MARK, marked_question
 from robust_eval.inspect_tasks.marked_samples import PLANNED
 from robust_eval.inspect_tasks.scoring import mark_in, temperature_in
-from robust_eval.metric.frs import breaking_temperature
-from robust_eval.metric.score import Floats, Measured, grid
+from robust_eval.metric.score import Measured, grid
 from robust_eval.question import Question
+from robust_eval.stats.frs import breaking_temperature
+from robust_eval.stats.interval import Floats
 
 
 class ScoredAnswers:

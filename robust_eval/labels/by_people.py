@@ -10,13 +10,13 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.labels.label_file import RIGHT, UNCLEAR, WRONG, label_places, place_of
 from robust_eval.labels.label_sample import ANSWER, QUESTION
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT, PERSON_WHOLE, verdicts
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE, verdicts
 
 _NUMBERS = {RIGHT: 1.0, WRONG: 0.0, UNCLEAR: np.nan}
 
 
 def with_people(graded: Mapping[str, pa.Table], labels: pa.Table) -> dict[str, pa.Table]:
-    """Return the graded tables of each sampler with the labels that people gave (:data:`PERSON` and what is beside it).
+    """Return the graded tables of each sampler with their human labels (:data:`HUMAN_LABEL` and the other columns).
 
     Where several people labelled an answer, the label that more than half of them gave counts. An answer has no label
     where there is no such majority, or where it says unclear. An answer drawn from a stratum weighs the size of the
@@ -108,9 +108,9 @@ def _beside(name: str, table: pa.Table, by_place: _ByPlace, by_text: _ByText) ->
         if said is not None and ids[row] in whole:
             of_whole[row] = {RIGHT: 1, WRONG: 0}.get(said.agreed, -1)
     columns = {
-        PERSON: pa.array(person, pa.float64()),
-        PERSON_WEIGHT: pa.array(_weights(largest, person), pa.float64()),
-        PERSON_WHOLE: pa.array(of_whole, pa.int8()),
+        HUMAN_LABEL: pa.array(person, pa.float64()),
+        HUMAN_LABEL_WEIGHT: pa.array(_weights(largest, person), pa.float64()),
+        HUMAN_LABEL_WHOLE: pa.array(of_whole, pa.int8()),
     }
     for column, values in columns.items():
         table = table.append_column(column, values)

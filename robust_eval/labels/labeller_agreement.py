@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.labels.label_file import SAID
-from robust_eval.metric.cohen_kappa import cohen_kappa
+from robust_eval.stats.agreement import cohen_kappa
 
 
 class Agreed(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from robust_eval.answer import rows, temperature_name
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT, verdicts
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.json_text import parsed_json
 
@@ -54,7 +54,17 @@ def labelled_records(
     made; ``data`` names the data set, and ``first`` is the number of the first record.
     """
     found: list[Record] = []
-    columns = ("question_id", "text", "temperature", "answer", "rule", "reason", "outcome", PERSON, PERSON_WEIGHT)
+    columns = (
+        "question_id",
+        "text",
+        "temperature",
+        "answer",
+        "rule",
+        "reason",
+        "outcome",
+        HUMAN_LABEL,
+        HUMAN_LABEL_WEIGHT,
+    )
     for table in graded.values():
         for row, verdict in zip(rows(table, *columns), verdicts(table).tolist(), strict=True):
             question_id, text, temperature, answer, rule, reason, outcome, person, weight = row

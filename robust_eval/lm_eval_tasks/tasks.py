@@ -28,12 +28,12 @@ from robust_eval.harness.own_mark import MARK, mark_of
 from robust_eval.lm_eval_tasks.figures import ENDS, Found, aggregations
 from robust_eval.lm_eval_tasks.options import Options
 from robust_eval.metric.certainty_metric import AnswerCertainty
-from robust_eval.metric.frs import breaking_temperature
 from robust_eval.metric.score import Measured, grid, verdicts
 from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.reply import Reply
+from robust_eval.stats.frs import breaking_temperature
 
 log = logging.getLogger(__name__)
 

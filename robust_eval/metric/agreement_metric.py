@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.agreement import (
+from robust_eval.metric.agreement_presentation import FIGURES, presentation
+from robust_eval.metric.label_correction import (
+    add_corrected_curve,
+    as_estimate,
+    corrected_figure,
+    corrected_share,
+)
+from robust_eval.metric.metric_spec import point
+from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Score, question_groups
+from robust_eval.question import Question
+from robust_eval.stats.agreement import (
     Certainty,
     beyond_chance,
     certainty_when_guessing,
@@ -29,16 +39,63 @@ from robust_eval.metric.agreement import (
     remapped_kappa,
     squared_shares,
 )
-from robust_eval.metric.agreement_correction import labelled_whole, rater_correction
-from robust_eval.metric.agreement_presentation import FIGURES, presentation
-from robust_eval.metric.answer_entropy import answer_entropy
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import point
-from robust_eval.metric.interval import SHARE, bootstrap, mean_interval, with_width
-from robust_eval.metric.reliability import cronbach_interval
-from robust_eval.metric.robustness import QuestionRobustness, guessing, question_robustness
-from robust_eval.metric.score import Correction, Floats, Measured, Score, question_groups, share_of
-from robust_eval.question import Question
+from robust_eval.stats.entropy import answer_entropy
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_interval, share_of
+from robust_eval.stats.reliability import QuestionRobustness, cronbach_interval, guessing, question_robustness
+
+CORRECTED = ("accuracy", "plurality", "difficulty", "worst", "best")
+DECLARED = tuple(
+    corrected_figure(figure, f"agreement.corrected.{name}")
+    for figure in FIGURES
+    for name in CORRECTED
+    if figure.name == f"agreement.{name}"
+)
+WHOLE = ("plurality", "worst", "best")
+"""Figures of a question for which all of its raters must be labelled."""
+LEAST_QUESTIONS = 2
+"""Questions that are labelled whole, without which nothing is known of how these figures scatter."""
+NOT_WHOLE = "needs questions of which every answer is labelled (label --by question)"
+
+
+def rater_correction(
+    questions: Sequence[Question],
+    graded: pa.Table,
+    by_grader: Sequence[tuple[float, QuestionRobustness]],
+    by_people: Sequence[tuple[float, QuestionRobustness]],
+) -> Correction:
+    """Return the corrected figures by temperature.
+
+    ``by_grader`` and ``by_people`` hold the figures of each question at each temperature, the latter where all its
+    raters are labelled; NaN elsewhere.
+    """
+    found = Correction(declared=DECLARED)
+    original = np.asarray((graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0))
+    add_corrected_curve(found, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, chosen=original)
+    add_corrected_curve(found, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
+    for name in WHOLE:
+        curve = {}
+        for (t, judged), (_, people) in zip(by_grader, by_people, strict=True):
+            one, other = getattr(judged, name), getattr(people, name)
+            labelled = int(np.count_nonzero(~np.isnan(one) & ~np.isnan(other)))
+            if labelled < LEAST_QUESTIONS:
+                found.uncorrected[point(f"agreement.{name}", t)] = NOT_WHOLE
+                continue
+            corrected = point(f"agreement.corrected.{name}", t)
+            curve[t] = as_estimate(corrected_share(one, other, questions))
+            found.of[corrected], found.labels[corrected] = point(f"agreement.{name}", t), labelled
+        if curve:
+            found.curves[f"agreement.corrected.{name}"] = curve
+    return found
+
+
+def labelled_whole(graded: pa.Table) -> pa.Table:
+    """Return the answers with what people say of them as the verdict, where their question is labelled whole; no
+    verdict elsewhere.
+    """
+    whole = graded[HUMAN_LABEL_WHOLE].to_pylist()
+    right = pa.array([None if label in (None, -1) else bool(label) for label in whole], pa.bool_())
+    return graded.set_column(graded.schema.get_field_index("correct"), "correct", right)
 
 
 class Raters(NamedTuple):
@@ -70,8 +127,8 @@ class AnswerAgreement:
 
     axis = "rewrite"
     figures = curves = FIGURES
-    reads_labels = True
-    settles_at = None
+    needs_clusters = True
+    early_stop_threshold = None
 
     def __post_init__(self) -> None:
         number = isinstance(self.categories, int) and not isinstance(self.categories, bool) and self.categories >= 1
@@ -244,7 +301,7 @@ class AnswerAgreement:
             """Return the bounds of a κ by the bootstrap; where all questions are alike those of their agreement, exact,
             and chance as it is.
             """
-            low, high = with_width(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
+            low, high = drop_degenerate(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
             if math.isnan(low):
                 low, high = beyond_chance(mean_interval(agreeing, SHARE, labels), chance).tolist()
             return low, high
@@ -283,7 +340,7 @@ class AnswerAgreement:
         }
         if all(question.choices for question in questions):
             of_letters = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
-            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *with_width(*of_letters))
+            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *drop_degenerate(*of_letters))
         return found
 
 

@@ -3,32 +3,33 @@
 import math
 
 from robust_eval.answer import temperature_name
-from robust_eval.metric.comparison_view import DATASETS, ComparisonView
-from robust_eval.metric.figure import DETAIL, Figure, at_words, nearest_to_one, point
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.interval import SHARE
 
 _KAPPA = (-math.inf, 1.0)
 """No κ and no α is above 1; below, none has a bound."""
 
 
-def _share(name: str, label: str, short: str = "") -> Figure:
+def _share(name: str, label: str, short: str = "") -> MetricSpec:
     """Declare a share of questions or of raters, of which more is better."""
-    return Figure(f"agreement.{name}", label, limits=SHARE, more_is_better=True, short=short)
+    return MetricSpec(f"agreement.{name}", label, limits=SHARE, more_is_better=True, short=short)
 
 
-def _of_all(name: str, label: str, lacking: str = "", short: str = "", view: ComparisonView | None = None) -> Figure:
+def _of_all(
+    name: str, label: str, lacking: str = "", short: str = "", view: ComparisonView | None = None
+) -> MetricSpec:
     """Declare a figure that questions have together only; ``lacking`` counts those that it does not rest on."""
     lacking = lacking and f"agreement.count.{lacking}"
-    return Figure(
+    return MetricSpec(
         f"agreement.{name}",
         label,
         limits=_KAPPA,
         more_is_better=True,
         short=short,
-        lacking=lacking,
+        excluded_count=lacking,
         mean=False,
         comparison=view,
     )
@@ -37,33 +38,35 @@ def _of_all(name: str, label: str, lacking: str = "", short: str = "", view: Com
 FIGURES = (
     _share("accuracy", "accuracy of the original question (Base)", "base accuracy"),
     _share("plurality", "accuracy of the vote (Mode)", "of the vote"),
-    Figure(
+    MetricSpec(
         "agreement.difficulty",
         "accuracy of all raters (μ_D)",
         limits=SHARE,
         more_is_better=True,
         of_question="share of raters that are right",
-        ties="agreement.worst",
-        apart="shares of right raters are further apart",
+        tie_breaker="agreement.worst",
+        difference_phrase="shares of right raters are further apart",
     ),
-    Figure(
+    MetricSpec(
         "agreement.worst",
         "share that every rater has right (Worst)",
         limits=SHARE,
         more_is_better=True,
-        leads=True,
+        primary=True,
         short="every rater right",
-        ahead="is right in every wording more often than",
-        by_number="The more wordings, the more seldom all of them are answered right, of a model that guesses as well.",
+        better_phrase="is right in every wording more often than",
+        sample_size_note=(
+            "The more wordings, the more seldom all of them are answered right, of a model that guesses as well."
+        ),
         of_question="every rater right (1: all are)",
-        ties="agreement.difficulty",
-        apart="raters are all right in one run alone",
+        tie_breaker="agreement.difficulty",
+        difference_phrase="raters are all right in one run alone",
     ),
     _share("best", "share that some rater has right (Best)"),
-    Figure("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
+    MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
     _share("certainty", "normalised certainty H_η"),
     _share("m2", "Gibbs' M2"),
-    Figure("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
+    MetricSpec("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
     _of_all(
         "kappa",
         "Fleiss' κ, labels mapped at random",
@@ -75,10 +78,12 @@ FIGURES = (
     _of_all("kappa_as_labelled", "Fleiss' κ of the letters"),
     _of_all("alpha", "Cronbach's α", lacking="incomplete", view=ComparisonView(DATASETS, file="alpha_by_dataset")),
     _of_all("alpha_of_raters", "Cronbach's α, raters as items"),
-    Figure("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f", mean=False),
-    Figure("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f", mean=False),
+    MetricSpec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f", mean=False),
+    MetricSpec(
+        "agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f", mean=False
+    ),
     *(
-        Figure(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
+        MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (
             ("accuracy", "accuracy of guessing among the choices"),
             ("worst", "share that every rater has right, if all guess"),

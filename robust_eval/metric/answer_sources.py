@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from robust_eval.error import UserError
-from robust_eval.metric.figure import Figure, point
+from robust_eval.metric.metric_spec import MetricSpec, point
 from robust_eval.metric.score import Metric
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, Conditions
 
@@ -33,7 +33,7 @@ def sources(metrics: Mapping[str, Metric], answered: Mapping[str, Conditions]) -
     return {name: _source(name, metric, answered) for name, metric in metrics.items()}
 
 
-def names_of(figure: Figure, metric: Metric, temperatures: Sequence[float]) -> list[str]:
+def names_of(figure: MetricSpec, metric: Metric, temperatures: Sequence[float]) -> list[str]:
     """Return the names of a metric's figure in a run, as far as settings tell: ``frs.d{}`` for each d, a curve at each
     temperature.
     """

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.score import Score, proportion
+from robust_eval.stats.estimate import Estimate
 
 
 def confusion_matrix(truth: Sequence[str], predicted: Sequence[str], names: Sequence[str]) -> NDArray[np.int_]:

@@ -6,13 +6,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.correction import corrected_figure, units
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, FRS, UNBROKEN
-from robust_eval.metric.judged_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT, Floats, Grid, reply_weights, trial_grid, verdicts
+from robust_eval.metric.label_correction import corrected_figure, units
+from robust_eval.metric.score import (
+    HUMAN_LABEL,
+    HUMAN_LABEL_WEIGHT,
+    Grid,
+    reply_weights,
+    trial_grid,
+    verdicts,
+)
 from robust_eval.question import Question
+from robust_eval.stats.corrected_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import Floats
 
 CORRECTED = tuple(
     corrected_figure(figure, name)
@@ -91,11 +99,11 @@ def break_figures(
 
 def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
     """Return the labels of the answers, weighted so that they count as many as those drawn alike that tell as much."""
-    people, judged = graded[PERSON].to_numpy(), verdicts(graded)
+    people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
     place = {question_id: row for row, question_id in enumerate(answers.question_ids)}
     row = np.array([place[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
     column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
-    weights = graded[PERSON_WEIGHT].to_numpy() * reply_weights(graded)
+    weights = graded[HUMAN_LABEL_WEIGHT].to_numpy() * reply_weights(graded)
     used = weights[~np.isnan(people) & ~np.isnan(judged)]
     scale = used.sum() / (used**2).sum() if len(used) else 1.0
     return label_counts(judged, people, row, column, weights * scale, answers.correct.shape)

@@ -15,21 +15,22 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.correction import add_corrected_curve
-from robust_eval.metric.correlation import kendall, pearson
-from robust_eval.metric.crossing import crossings
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import point
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
-from robust_eval.metric.frs_tables import accuracy_table, certainty_bins, score_column
+from robust_eval.metric.frs_tables import (
+    accuracy_table,
+    certainty_bins,
+    crossings,
+    score_column,
+    share_estimates,
+    type_shares,
+)
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.label_correction import add_corrected_curve
+from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import (
-    PERSON,
+    HUMAN_LABEL,
     Correction,
-    Floats,
     Grid,
     Measured,
     Score,
@@ -38,10 +39,13 @@ from robust_eval.metric.score import (
     mean_estimate,
     question_groups,
 )
-from robust_eval.metric.survival import holding, kaplan_meier
-from robust_eval.metric.type_shares import share_estimates, type_shares
-from robust_eval.model.logprobs import MOST, is_whole
+from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
+from robust_eval.stats.correlation import kendall, pearson
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
+from robust_eval.stats.interval import SHARE, Floats
+from robust_eval.stats.survival import holding, kaplan_meier
 
 
 class Breaks(NamedTuple):
@@ -87,7 +91,7 @@ class FactualRobustness:
     axis = "temperature"
     figures = FIGURES
     curves = (ACCURACY, SURVIVAL)
-    reads_labels = False
+    needs_clusters = False
 
     def __post_init__(self) -> None:
         values = self.d if isinstance(self.d, Sequence) and not isinstance(self.d, str) else [self.d]
@@ -110,7 +114,7 @@ class FactualRobustness:
         return self.k
 
     @property
-    def settles_at(self) -> float | None:
+    def early_stop_threshold(self) -> float | None:
         """The threshold; None where a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
@@ -218,7 +222,7 @@ class FactualRobustness:
             self.unbroken,
             seed,
         )
-        labels = int(np.count_nonzero(~np.isnan(graded[PERSON].to_numpy())))
+        labels = int(np.count_nonzero(~np.isnan(graded[HUMAN_LABEL].to_numpy())))
         found.values = {f"frs.corrected.{name}": corrected for name, corrected in told.items()}
         found.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in told}
         found.labels |= dict.fromkeys(found.values, labels)
@@ -262,7 +266,7 @@ class FactualRobustness:
             if tokens:
                 padded = [[*sorted(token, reverse=True), *[-np.inf] * self.k][: self.k] for token in tokens]
                 largest = np.exp(padded)  # servers may add the drawn one
-                if (most := largest.sum(axis=1).max()) > MOST:
+                if (most := largest.sum(axis=1).max()) > MAX_TOTAL:
                     raise UserError(
                         f"the answer to question {question_id} has top_logprobs of a token whose probabilities sum to "
                         f"{most:.3f}, more than 1: they must be those of different tokens, at temperature 1"

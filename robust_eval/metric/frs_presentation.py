@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.comparison_view import STEPS, ComparisonView
-from robust_eval.metric.estimate import bounds
-from robust_eval.metric.figure import DETAIL, RUN, Figure
-from robust_eval.metric.frs import factual_robustness_score
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, RUN, STEPS, ComparisonView, MetricSpec
 from robust_eval.metric.presentation import Column, Presentation, Scale
-from robust_eval.metric.score import Floats, Score
-from robust_eval.metric.told_apart import LEVEL, holm
+from robust_eval.metric.score import Score
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import bounds
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import SHARE, Floats
+from robust_eval.stats.significance import LEVEL, holm
 
 UNDECIDED = (
     "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
@@ -29,18 +28,20 @@ FEWEST_OF_TYPE = 5
 ROUNDING = 1e-9
 """Scores that differ by less are the same score."""
 
-FRS = Figure(
+FRS = MetricSpec(
     "frs.d{}",
     "mean FRS, d = {}",
     limits=SHARE,
     more_is_better=True,
-    leads=True,
+    primary=True,
     of_question="FRS, d = {}",
-    ties="frs.breaking_temperature",
-    ahead="holds its facts more firmly than",
+    tie_breaker="frs.breaking_temperature",
+    better_phrase="holds its facts more firmly than",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
-    by_number="Half of an even number of trials is not less than half: the number alone moves where facts break.",
-    measures="firmness",
+    sample_size_note=(
+        "Half of an even number of trials is not less than half: the number alone moves where facts break."
+    ),
+    construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(
         caption="Mean FRS for each d",
@@ -55,24 +56,24 @@ FRS = Figure(
     ),
 )
 """The mean score for each weight d."""
-SURVIVAL = Figure(
+SURVIVAL = MetricSpec(
     "frs.survival",
     "share of facts that hold",
     limits=SHARE,
     more_is_better=True,
     shown=DETAIL,
-    holds=True,
+    is_survival=True,
     comparison=ComparisonView(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
 )
 """The curve of the facts that are not broken at a temperature or before it."""
-UNBROKEN = Figure(
+UNBROKEN = MetricSpec(
     "frs.unbroken_share",
     "share of unbroken facts (each scores 1)",
     limits=SHARE,
     more_is_better=True,
     short="unbroken facts",
 )
-ACCURACY = Figure(
+ACCURACY = MetricSpec(
     "accuracy",
     "accuracy",
     limits=SHARE,
@@ -80,24 +81,24 @@ ACCURACY = Figure(
     comparison=ComparisonView(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
 )
 """The curve of the share of right replies."""
-BREAKING = Figure(
+BREAKING = MetricSpec(
     "frs.breaking_temperature",
     "breaking temperature",
     more_is_better=True,
     shown=DETAIL,
     form="g",
     mean=False,
-    apart="breaking temperatures are further apart",
-    breaks=True,
+    difference_phrase="breaking temperatures are further apart",
+    is_threshold=True,
 )
 """Where a fact breaks: of a question alone, since an unbroken one has none and there is no mean."""
 
-ENTROPY = Figure("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
+ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
 """Of a question: the entropy of its greedy answer."""
 
 
 FIGURES = (
-    Figure(
+    MetricSpec(
         "frs",
         "mean FRS, first d",
         limits=SHARE,
@@ -107,15 +108,15 @@ FIGURES = (
         mean=False,
     ),  # the questions have values of each d under its own name
     FRS,
-    Figure("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", limits=SHARE, more_is_better=True, shown=RUN),
-    Figure(
+    MetricSpec("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", limits=SHARE, more_is_better=True, shown=RUN),
+    MetricSpec(
         "frs.offgrid.breaking_temperature.median",
         "median breaking temperature, off the grid",
         more_is_better=True,
         shown=RUN,
         mean=False,
     ),
-    Figure(
+    MetricSpec(
         "frs.offgrid.breaking_temperature.mean_broken",
         "mean breaking temperature, broken facts, off the grid",
         more_is_better=True,
@@ -125,14 +126,14 @@ FIGURES = (
     SURVIVAL,
     ACCURACY,
     BREAKING,
-    Figure(
+    MetricSpec(
         "frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN, mean=False
     ),
-    Figure("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
+    MetricSpec("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
     ENTROPY,
-    Figure("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
-    Figure("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
-    Figure(
+    MetricSpec("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
+    MetricSpec("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
+    MetricSpec(
         "frs.count.unknown",
         "facts not known",
         shown=DETAIL,
@@ -140,7 +141,7 @@ FIGURES = (
         mean=False,
         left_out="questions asked again are no known facts, since the greedy answer is wrong: they have no FRS",
     ),
-    Figure(
+    MetricSpec(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,

@@ -3,14 +3,138 @@
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", Fig. 2, 6 and 7.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
 from robust_eval.metric.score import Grid, reply_weights
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import crossing_temperature
+from robust_eval.stats.interval import (
+    NORMAL_95,
+    RESAMPLES,
+    SHARE,
+    Floats,
+    bootstrap,
+    degenerate_interval,
+    drop_degenerate,
+    independent,
+)
+
+PAPER_N = 1000
+"""Questions that the paper takes from either end."""
+
+
+def type_shares(
+    scores: Floats,
+    types: Sequence[str],
+    n: int = PAPER_N,
+    groups: Sequence[str] | None = None,
+    seed: int = 0,
+) -> pa.Table:
+    """Return for each question type the share of its questions among the n most robust, out of the n most and n least.
+
+    n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
+    their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
+
+    Parameters
+    ----------
+    scores
+        (N,) robustness of each question; questions without one (NaN) are left out.
+    types
+        (N,) type of each; questions without a type ("") are ranked with the others and have a row of their own.
+    n
+        Questions wanted from either end.
+    groups, seed
+        Of the bootstrap over questions, or groups of them (:func:`~robust_eval.stats.interval.bootstrap`).
+
+    Returns
+    -------
+    A row for each type, in alphabetical order: ``type``; ``questions`` that have a score; how many of them are among
+    the ``most_robust`` and the ``least_robust``, which sum to the n taken; ``share_most_robust`` of both together, NaN
+    where there is none, with the bounds ``low`` and ``high`` of its 95 % interval. Where the questions of a type are at
+    one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.degenerate_interval`); where all facts
+    tie, which leaves nothing to rank, there is none.
+    """
+    known = ~np.isnan(scores)
+    values, kinds = scores[known], np.asarray(types, dtype=object)[known]
+    names, kind = np.unique(kinds.astype(str), return_inverse=True)
+    top, bottom = _ends(values, kind, len(names), n)
+
+    def shares(values: Floats, kind: NDArray[np.intp], axis: int = 0) -> Floats:
+        return _shares(*_ends(values, kind, len(names), n))  # questions are the last axis, whichever it is
+
+    found, bounds = _shares(top, bottom), np.full((len(names), 2), np.nan)
+    if len(values) > 1:
+        labels = None if groups is None else np.asarray(groups)[known]
+        resamples = RESAMPLES if len(values) < 5000 else RESAMPLES // 4  # each sorts all facts
+        resampled = np.column_stack(bootstrap(shares, values, kind, groups=labels, seed=seed, resamples=resamples))
+        at_an_end = np.maximum(*(_membership(each, min(n, len(values) // 2)) for each in (-values, values))) > 0
+        for place, (low, high) in enumerate(resampled.tolist()):
+            bounds[place] = drop_degenerate(low, high)
+            if np.isnan(bounds[place, 0]) and found[place] in (0, 1):
+                own = at_an_end & (kind == place)
+                number = independent(int(own.sum()), None if labels is None else labels[own])
+                bounds[place] = degenerate_interval(found[place], number, SHARE)
+    return pa.table(
+        {
+            "type": pa.array(names.tolist(), pa.string()),
+            "questions": pa.array(np.bincount(kind, minlength=len(names)), pa.int64()),
+            "most_robust": pa.array(top, pa.float64()),
+            "least_robust": pa.array(bottom, pa.float64()),
+            "share_most_robust": pa.array(found, pa.float64()),
+            "low": pa.array(bounds[:, 0], pa.float64()),
+            "high": pa.array(bounds[:, 1], pa.float64()),
+        }
+    )
+
+
+def taken(shares: pa.Table) -> int:
+    """Return how many questions were taken from either end for such a table."""
+    counts: list[float] = shares["most_robust"].to_pylist()
+    return round(sum(counts))
+
+
+def share_estimates(shares: pa.Table) -> dict[str, Estimate]:
+    """Return the share of each type in such a table, with its interval."""
+    columns = ("type", "share_most_robust", "low", "high")
+    return {name: Estimate(*share) for name, *share in table_rows(shares, *columns)}
+
+
+def _shares(top: Floats, bottom: Floats) -> Floats:
+    both = top + bottom
+    shares: Floats = np.divide(top, both, out=np.full(both.shape, np.nan), where=both > 1e-9)
+    return shares
+
+
+def _ends(values: Floats, kind: NDArray[np.intp], kinds: int, n: int) -> tuple[Floats, Floats]:
+    """Return (…, kinds) how many questions of each kind are among the n most and the n least robust of
+    values (…, N).
+    """
+    n = min(n, values.shape[-1] // 2)
+    shape = values.shape[:-1]
+    rows = np.arange(math.prod(shape)).reshape(*shape, 1)
+    places, cells = (np.broadcast_to(kind, values.shape) + kinds * rows).ravel(), kinds * rows.size
+    members = [_membership(each, n).ravel() for each in (-values, values)]
+    most, least = (np.bincount(places, each, cells).astype(float).reshape(*shape, kinds) for each in members)
+    return most, least
+
+
+def _membership(values: Floats, n: int) -> Floats:
+    """Return the weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
+    if n == 0:
+        return np.zeros(values.shape)
+    cut = np.partition(values, n - 1, axis=-1)[..., n - 1 : n]
+    below, tied = values < cut, values == cut
+    left: NDArray[np.int_] = n - below.sum(axis=-1, keepdims=True)
+    weights: Floats = below + tied * left / tied.sum(axis=-1, keepdims=True)
+    return weights
+
 
 _SCORE = "frs_d"
 
@@ -68,3 +192,22 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
             "wrong": pa.array([counts[key][0] for key in keys], pa.float64()),
         }
     )
+
+
+def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> dict[str, Floats]:
+    """Return for each question the temperature at which its curve crosses the threshold, with the ends of its 95 %
+    interval.
+
+    The interval reaches from where the curve less its error crosses to where the curve and its error do.
+    """
+    by_question: dict[str, list[tuple[float, float, float]]] = {question_id: [] for question_id in question_ids}
+    for question_id, *point in table_rows(curves, "question_id", "temperature", "accuracy", "standard_error"):
+        by_question[question_id].append((point[0], point[1], point[2]))
+    found: dict[str, Floats] = {name: np.full(len(question_ids), np.nan) for name in ("value", "low", "high")}
+    for index, points in enumerate(by_question.values()):
+        if len(points) > 1 and not np.isnan(points).any():  # without a right answer there is no accuracy
+            temperature, accuracy, error = np.array(sorted(points)).T
+            for name, shift in (("value", 0.0), ("low", -NORMAL_95), ("high", NORMAL_95)):
+                curve = np.clip(accuracy + shift * error, 0, 1)
+                found[name][index] = crossing_temperature(curve[None], temperature, threshold)[0]
+    return found

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robust_eval.metric.cohen_kappa import cohen_kappa
-from robust_eval.metric.interval import wilson
+from robust_eval.stats.agreement import cohen_kappa
+from robust_eval.stats.interval import wilson
 
 
 @dataclass(frozen=True)

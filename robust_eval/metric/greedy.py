@@ -8,27 +8,29 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.correction import add_corrected_curve, corrected_figure
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import RUN, Figure
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_figure
+from robust_eval.metric.metric_spec import RUN, MetricSpec
 from robust_eval.metric.presentation import Presentation
-from robust_eval.metric.score import Correction, Floats, Score, grid, question_groups, verdicts
+from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats
 
-FIGURE = Figure(
+FIGURE = MetricSpec(
     "accuracy.greedy",
     "accuracy of all greedy answers",
     limits=SHARE,
     more_is_better=True,
     short="greedy accuracy",
-    ahead="knows more than",
-    measures="knowledge",
+    better_phrase="knows more than",
+    construct="knowledge",
 )
 
-GUESSING = Figure("accuracy.guessing", "accuracy of guessing among the choices", limits=SHARE, shown=RUN, mean=False)
-CONSTANT = Figure("accuracy.constant", "accuracy of the best constant letter", limits=SHARE, shown=RUN, mean=False)
+GUESSING = MetricSpec(
+    "accuracy.guessing", "accuracy of guessing among the choices", limits=SHARE, shown=RUN, mean=False
+)
+CONSTANT = MetricSpec("accuracy.constant", "accuracy of the best constant letter", limits=SHARE, shown=RUN, mean=False)
 """What a model reaches on questions with choices that knows nothing."""
 
 CORRECTED = "accuracy.greedy_corrected"

@@ -5,34 +5,34 @@ from dataclasses import replace
 
 from robust_eval.metric import (
     agreement_presentation,
-    certainty_presentation,
-    challenge_presentation,
+    certainty_metric,
+    challenge_metric,
     frs_presentation,
     greedy,
-    order_presentation,
+    order_metric,
     profile,
     thinking_presentation,
 )
-from robust_eval.metric.figure import Figure
+from robust_eval.metric.metric_spec import MetricSpec
 
 KNOWN_FIGURES = (
     *frs_presentation.FIGURES,
     *agreement_presentation.FIGURES,
-    *certainty_presentation.FIGURES,
-    *order_presentation.FIGURES,
-    *challenge_presentation.FIGURES,
+    *certainty_metric.FIGURES,
+    *order_metric.FIGURES,
+    *challenge_metric.FIGURES,
     *thinking_presentation.FIGURES,
     *profile.FIGURES,
     *greedy.FIGURES,
 )
 
-_ADDED = ("holds", "breaks", "measures", "setting", "comparison")
+_ADDED = ("is_survival", "is_threshold", "construct", "setting", "comparison")
 """What declarations of earlier versions did not say yet."""
 _RENAMED = {"greedy.accuracy": "accuracy.greedy"}
 """Figures that runs of earlier versions have under another name."""
 
 
-def completed(figures: Sequence[Figure]) -> list[Figure]:
+def completed(figures: Sequence[MetricSpec]) -> list[MetricSpec]:
     """Return what a run declares, with what declarations of earlier versions did not say yet."""
     known = {figure.name: figure for figure in KNOWN_FIGURES}
     return [

@@ -12,14 +12,95 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE
-from robust_eval.metric.order_presentation import BIAS, EVERY, FIGURES, FORM, ONE_CHOICE, PLACE, RIGHT, Q, presentation
-from robust_eval.metric.position_bias import cochran_q, place_bias
-from robust_eval.metric.score import Floats, Measured, Metric, Score, mean_estimate, question_groups, share_of, verdicts
+from robust_eval.metric.metric_spec import RUN, MetricSpec, at_words, nearest_to_one, point
+from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    mean_estimate,
+    question_groups,
+    verdicts,
+)
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
 from robust_eval.question import Question
+from robust_eval.runtime.rounding import number
 from robust_eval.sampler.base import ORDER
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.position_bias import cochran_q, place_bias
+
+ONE_CHOICE = MetricSpec(
+    "order.one_choice",
+    "share of questions with one choice in every order",
+    limits=SHARE,
+    more_is_better=True,
+    primary=True,
+    short="one choice in every order",
+    of_question="one choice in every order",
+    better_phrase="keeps to its choice in another order more often than",
+    sample_size_note="The more orders are asked, the fewer questions keep one choice in all.",
+    difference_phrase="choices depend on the order to different degrees",
+)
+RIGHT = MetricSpec(
+    "order.accuracy", "accuracy over all orders", limits=SHARE, more_is_better=True, short="over all orders"
+)
+EVERY = MetricSpec("order.every", "share of questions right in every order", limits=SHARE, more_is_better=True)
+PLACE = MetricSpec("order.accuracy.place{}", "accuracy, right choice at place {}", limits=SHARE, more_is_better=True)
+BIAS = MetricSpec(
+    "order.bias.place{}", "accuracy at place {} minus that at the other places", limits=(-1.0, 1.0), shown=RUN
+)
+FORM = {
+    form: MetricSpec(
+        f"order.form.{form}",
+        "accuracy, choices as the prompt has them" if form == GIVEN else f"accuracy, choices with {form}",
+        limits=SHARE,
+        more_is_better=True,
+        shown=RUN,
+    )
+    for form in (GIVEN, *FORMS)
+}
+Q = {
+    "statistic": MetricSpec("order.cochran_q", "Cochran's Q over places", shown=RUN, form=".2f", mean=False),
+    "freedom": MetricSpec(
+        "order.cochran_q.freedom", "degrees of freedom of Cochran's Q", shown=RUN, form="g", mean=False
+    ),
+    "p_value": MetricSpec("order.cochran_q.p", "p value of Cochran's Q", shown=RUN, form=".2g", mean=False),
+}
+FIGURES = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
+
+
+def presentation(score: Score) -> Presentation:
+    """Show the accuracy at each place, and how sure it is that they differ, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves[ONE_CHOICE.name])
+    places = {
+        int(place): score.curves[name][t]
+        for place, name in PLACE.among(score.curves).items()
+        if not math.isnan(score.curves[name][t].value)
+    }
+    kept = score.formatted(point(ONE_CHOICE.name, t), ".0%")
+    said = f"with their choices in other orders {at_words(t)}: of {kept} of them one choice is named in all"
+    notes = []
+    if places:
+        worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
+        low, high = (number(places[place].value, ".0%") for place in (worst, best))
+        said += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
+        q, freedom, p = (score.curves[figure.name][t].value for figure in Q.values())
+        if not math.isnan(q):
+            found = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
+            notes = [f"position bias: Cochran's Q over the places {found}"]
+    columns = [
+        Column(
+            ONE_CHOICE.name,
+            "one choice",
+            f"1: one choice is named in every order, {at_words(t)}",
+            score.by_question[point(ONE_CHOICE.name, t)],
+            digits=0,
+            levels=(0.0, 1.0),
+        )
+    ]
+    claims = [f"keeps to one choice in every order on {kept} of the questions"]
+    return Presentation("Order and form", f"{said}.", columns, claims=claims, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -156,8 +237,8 @@ def _one_choice(places: Places) -> Floats:
 def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Places]) -> pa.Table:
     columns: dict[str, list[object]] = defaultdict(list)
     for t, places in by_temperature.items():
-        for number, place in zip(*np.nonzero(~np.isnan(places.accuracy)), strict=True):
-            found = (questions[number].id, t, int(place) + 1, float(places.accuracy[number, place]))
+        for row, place in zip(*np.nonzero(~np.isnan(places.accuracy)), strict=True):
+            found = (questions[row].id, t, int(place) + 1, float(places.accuracy[row, place]))
             for name, value in zip(("question_id", "temperature", "place", "accuracy"), found, strict=True):
                 columns[name].append(value)
     schema = pa.schema(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.estimate import Estimate
+from robust_eval.stats.estimate import Estimate
 
 
 @dataclass(frozen=True)

@@ -7,25 +7,73 @@ them about the same facts. Here they are joined by question, with how far they a
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import at_temperature
-from robust_eval.metric.challenge_presentation import SURVIVAL as HOLDING
-from robust_eval.metric.correlation import spearman
-from robust_eval.metric.estimate import Estimate, bounds
-from robust_eval.metric.figure import RUN, Figure, nearest_to_one, point
+from robust_eval.metric.challenge_metric import SURVIVAL as HOLDING
 from robust_eval.metric.frs_presentation import FRS, SURVIVAL
-from robust_eval.metric.interval import SHARE, bootstrap_draws, with_width
-from robust_eval.metric.order_presentation import RIGHT
+from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one, point
+from robust_eval.metric.order_metric import RIGHT
 from robust_eval.metric.presentation import Presentation
-from robust_eval.metric.pressure import Pressure, breaks_first, share_of_steps
-from robust_eval.metric.score import Floats, Score, question_groups
+from robust_eval.metric.score import Score, question_groups
 from robust_eval.metric.thinking_presentation import ACCURACY as AFTER_THOUGHT
 from robust_eval.question import Question
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.correlation import spearman
+from robust_eval.stats.estimate import Estimate, bounds
+from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_degenerate
+
+
+class PerturbationShare(NamedTuple):
+    """What n facts withstand of one kind of pressure: the ``share`` (n,) of it, in [0, 1]; NaN where that is not known.
+
+    ``held`` (n,) is 1 for a fact that withstands all of it, else 0; NaN as above.
+    """
+
+    name: str
+    share: Floats
+    held: Floats
+
+
+def first_failure(pressures: Sequence[PerturbationShare]) -> list[str | None]:
+    """Return for each fact the name of the pressure that it withstands least of, of those that break it; several, as
+    "doubt, order", where it withstands as little of each, empty where it withstands all, None where nothing is known.
+
+    Examples
+    --------
+    >>> heat = PerturbationShare("temperature", np.array([1.0, 0.4, 0.4]), np.array([1.0, 0.0, 0.0]))
+    >>> doubt = PerturbationShare("doubt", np.array([1.0, 0.8, 0.4]), np.array([1.0, 0.0, 0.0]))
+    >>> first_failure([heat, doubt])
+    ['', 'temperature', 'temperature, doubt']
+    """
+    share = np.column_stack([pressure.share for pressure in pressures])
+    held = np.column_stack([pressure.held for pressure in pressures])
+    found: list[str | None] = []
+    for withstood, firm in zip(share, held, strict=True):
+        known = ~np.isnan(withstood) & ~np.isnan(firm)
+        broken = known & (firm < 1)
+        least = withstood[broken].min() if broken.any() else np.nan
+        as_soon = (broken & (withstood <= least + 1e-9)).tolist()
+        first = [pressure.name for pressure, breaks in zip(pressures, as_soon, strict=True) if breaks]
+        found.append(", ".join(first) if known.any() else None)
+    return found
+
+
+def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
+    """Return (n,) the share of the steps of a pressure, such as temperatures or turns, that lie before a fact breaks;
+    NaN where it is not known where it does.
+
+    >>> share_of_steps(np.array([1.0, np.inf, np.nan]), [0.5, 1.0, 2.0, 3.0])
+    array([0.25, 1.  ,  nan])
+    """
+    before = np.asarray(steps, dtype=float) < breaking[:, None]
+    share: Floats = before.mean(axis=1) if len(steps) else np.isinf(breaking).astype(float)
+    return np.where(np.isnan(breaking), np.nan, share)
+
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""
@@ -46,42 +94,42 @@ _CALLED = {
 """What is correlated, and how a person calls it."""
 _PAIRS = [pair for pair in combinations(_CALLED, 2) if pair != ("worst", "right_share")]
 """Of the pair left out, the one is a part of the other."""
-FIRM = Figure(
-    "profile.firm",
+FIRM = MetricSpec(
+    "profile.robust",
     "share of facts that withstand all three",
     limits=SHARE,
     more_is_better=True,
-    leads=True,
+    primary=True,
     short="withstand all three",
-    ahead="has more facts that withstand all three methods than",
+    better_phrase="has more facts that withstand all three methods than",
 )
-FIRM_IN_ORDER = Figure(
-    "profile.firm_in_order",
+FIRM_IN_ORDER = MetricSpec(
+    "profile.robust_to_order",
     "share of facts that withstand all four, other orders of choices as well",
     limits=SHARE,
     more_is_better=True,
     short="withstand all four",
 )
-FIRM_IN_DOUBT = Figure(
-    "profile.firm_in_doubt",
+FIRM_IN_DOUBT = MetricSpec(
+    "profile.robust_to_pushback",
     "share of facts that withstand all three, and all doubt",
     limits=SHARE,
     more_is_better=True,
     short="withstand doubt as well",
 )
-FIRM_IN_ALL = Figure(
-    "profile.firm_in_all",
+FIRM_IN_ALL = MetricSpec(
+    "profile.robust_to_all",
     "share of facts that withstand every pressure",
     limits=SHARE,
     more_is_better=True,
     short="withstand all",
 )
 FIRST = {
-    name: Figure(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
+    name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
     for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
 }
 """By the kind of pressure; facts that two kinds break as soon count for both."""
-_LACKING = Figure(
+_LACKING = MetricSpec(
     "profile.count.undefined",
     "facts that lack one of the three",
     shown=RUN,
@@ -96,7 +144,7 @@ FIGURES = (
     FIRM_IN_ALL,
     *FIRST.values(),
     *(
-        Figure(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
+        MetricSpec(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
         for one, other in _PAIRS
     ),
     _LACKING,
@@ -116,16 +164,16 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     its answers under repetition, their error rate, and how many answered nothing. Where there are answers at several
     temperatures, those nearest to 1 count.
 
-    ``profile.firm`` is the share of questions that withstand all three: unbroken, right in every wording, right in
+    ``profile.robust`` is the share of questions that withstand all three: unbroken, right in every wording, right in
     every repetition (a reply that answers nothing is not right). ``profile.spearman.*`` are rank correlations over the
     questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
-    ``profile.firm_in_order`` is the share, of questions with choices, of those that are firm and right in every order,
-    ``profile.firm_in_doubt`` of those that are firm and withstand all doubt, and ``profile.firm_in_all``, where there
-    are other methods, of those that are firm and that none of them breaks. ``profile.first.*`` are the shares of facts
-    that each kind of pressure breaks first (:func:`~robust_eval.metric.pressure.breaks_first`).
-    Table ``profile`` has a row for each question.
+    ``profile.robust_to_order`` is the share, of questions with choices, of those that are firm and right in every
+    order, ``profile.robust_to_pushback`` of those that are firm and withstand all doubt, and ``profile.robust_to_all``,
+    where there are other methods, of those that are firm and that none of them breaks. ``profile.first.*`` are the
+    shares of facts that each kind of pressure breaks first (:func:`~robust_eval.metric.profile.first_failure`). Table
+    ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
@@ -168,12 +216,16 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
 
 
 def _add_first(
-    score: Score, pressures: Sequence[Pressure], known: NDArray[np.bool_], groups: Sequence[str] | None, seed: int
+    score: Score,
+    pressures: Sequence[PerturbationShare],
+    known: NDArray[np.bool_],
+    groups: Sequence[str] | None,
+    seed: int,
 ) -> list[str | None]:
     """Add the share of facts that each kind of pressure breaks first and, where there are more than three, the share of
     the ``known`` facts that none breaks; return what breaks each first.
     """
-    first = breaks_first(pressures)
+    first = first_failure(pressures)
     if len(pressures) > len(METHODS):
         none = np.array([name == "" for name in first])
         score.add_share(FIRM_IN_ALL.name, np.where(known, none, np.nan), groups)
@@ -222,19 +274,19 @@ def _sentence_of_first(score: Score) -> str:
     return f" What breaks them first (several where they are even): {named}."
 
 
-def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[Pressure]:
+def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[PerturbationShare]:
     """Return what each fact withstands of every kind of pressure that there is."""
 
-    def all_right(name: str, share: Floats) -> Pressure:
-        return Pressure(name, share, np.where(np.isnan(share), np.nan, share == 1))
+    def all_right(name: str, share: Floats) -> PerturbationShare:
+        return PerturbationShare(name, share, np.where(np.isnan(share), np.nan, share == 1))
 
     repeated = 1 - values["error_rate"]
     whole = np.where(np.isnan(repeated), np.nan, (repeated == 1) & (values["unanswered"] == 0))
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking))
     found = [
-        Pressure("temperature", share_of_steps(breaking, grid), unbroken),
+        PerturbationShare("temperature", share_of_steps(breaking, grid), unbroken),
         all_right("rewording", values["right_share"]),
-        Pressure("repetition", repeated, whole),
+        PerturbationShare("repetition", repeated, whole),
     ]
     others = (("order", "orders_right"), ("doubt", "turns_held"), ("thinking", "thought_right"))
     return found + [all_right(name, values[key]) for name, key in others if key in values]
@@ -251,7 +303,7 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
     value = float(spearman(x, y))
     if len(x) < FEWEST or len(defined) < MOST_DEFINED * len(draws):
         return Estimate(value)
-    return Estimate(value, *with_width(*np.quantile(defined, [0.025, 0.975]).tolist()))
+    return Estimate(value, *drop_degenerate(*np.quantile(defined, [0.025, 0.975]).tolist()))
 
 
 def joined_methods(scores: Mapping[str, Score]) -> list[str]:

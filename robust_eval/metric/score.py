@@ -10,13 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Undecided
-from robust_eval.metric.estimate import Estimate, with_interval
-from robust_eval.metric.figure import Figure, declared, point, telling_temperatures
-from robust_eval.metric.interval import SHARE, UNKNOWN, Limits, bootstrap, mean_interval, wilson, with_width
+from robust_eval.metric.metric_spec import MetricSpec, declared, headline_temperatures, point
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
-
-Floats = NDArray[np.float64]
+from robust_eval.stats.estimate import Estimate, with_interval
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_interval, wilson
 
 
 @dataclass
@@ -41,10 +39,10 @@ class Score:
     limits: dict[str, Limits] = field(default_factory=dict)
     of_questions: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    declared: Sequence[Figure] = ()
+    declared: Sequence[MetricSpec] = ()
     presentation: Presentation = field(default_factory=Presentation)
 
-    def about(self, figure: str) -> Figure | None:
+    def about(self, figure: str) -> MetricSpec | None:
         """Return what the metric declares of the figure of this name; None where it declares nothing."""
         return declared(figure, self.declared)
 
@@ -99,9 +97,9 @@ class Score:
         n = self.n(figure)
         return with_interval(self.figures()[figure], form, None if n == len(self.question_ids) else n)
 
-    def telling(self) -> "Score":
-        """Return the same with the telling points of its curves alone (:func:`telling_temperatures`)."""
-        curves = {name: {t: curve[t] for t in telling_temperatures(curve)} for name, curve in self.curves.items()}
+    def headline(self) -> "Score":
+        """Return the same with the points alone that stand for its curves (:func:`headline_temperatures`)."""
+        curves = {name: {t: curve[t] for t in headline_temperatures(curve)} for name, curve in self.curves.items()}
         return replace(self, curves=curves)
 
     def figures(self) -> dict[str, Estimate]:
@@ -132,7 +130,7 @@ class Score:
         return flat
 
 
-PERSON, PERSON_WEIGHT, PERSON_WHOLE = "person", "person_weight", "person_whole"
+HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE = "human_label", "human_label_weight", "human_label_whole"
 """Columns of an answer table that people labelled: 1 or 0 (NaN: no label that counts), one over the probability with
 which the answer was drawn, and the label of an answer to a question of which all answers were labelled (−1: unclear;
 null: not all were).
@@ -153,7 +151,7 @@ class Correction:
     of: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     uncorrected: dict[str, str] = field(default_factory=dict)
-    declared: Sequence[Figure] = ()
+    declared: Sequence[MetricSpec] = ()
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ class Metric(Protocol):
         """
 
     @property
-    def reads_labels(self) -> bool:
+    def needs_clusters(self) -> bool:
         """Whether it matters to the metric which answers mean the same; by default it does not."""
         return False
 
@@ -196,19 +194,19 @@ class Metric(Protocol):
         return 0
 
     @property
-    def settles_at(self) -> float | None:
+    def early_stop_threshold(self) -> float | None:
         """The accuracy below which a fact breaks, where breaking temperatures are all that is read of the answers; by
         default None: all answers are.
         """
         return None
 
     @property
-    def figures(self) -> Sequence[Figure]:
+    def figures(self) -> Sequence[MetricSpec]:
         """What the metric declares of its figures; by default nothing before they are there."""
         return ()
 
     @property
-    def curves(self) -> Sequence[Figure]:
+    def curves(self) -> Sequence[MetricSpec]:
         """Which of them there are at each temperature, as far as that is declared; by default none."""
         return ()
 
@@ -220,7 +218,7 @@ class Metric(Protocol):
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> "Correction":
         """Return what labels of people make of the supervised figures, whose answer tables have them
-        (:data:`PERSON`); by default nothing.
+        (:data:`HUMAN_LABEL`); by default nothing.
         """
         return Correction()
 
@@ -305,7 +303,7 @@ def reply_weights(graded: pa.Table) -> Floats:
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
     """Mean over questions, undefined ones (NaN) left out, with its interval
-    (:func:`~robust_eval.metric.interval.mean_interval`).
+    (:func:`~robust_eval.stats.interval.mean_interval`).
     """
     defined = ~np.isnan(values)
     if not defined.any():
@@ -330,13 +328,7 @@ def estimate(
     chosen = [array[kept] for array in arrays]
     labels = None if groups is None else np.asarray(groups)[kept]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
-    return Estimate(float(statistic(*chosen)), *with_width(low, high))
-
-
-def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return part / whole of arrays of one shape; NaN where there is no whole."""
-    found: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-    return found
+    return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
 
 
 @cache

@@ -14,12 +14,10 @@ from robust_eval.aggregator.base import ENSEMBLE, with_votes
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import nearest_to_one, point
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.score import Floats, Measured, Metric, Score, estimate, question_groups, share_of, verdicts
+from robust_eval.metric.metric_spec import nearest_to_one, point
+from robust_eval.metric.score import Measured, Metric, Score, estimate, question_groups, verdicts
 from robust_eval.metric.thinking_presentation import (
     ACCURACY,
     BETWEEN,
@@ -40,17 +38,20 @@ from robust_eval.metric.thinking_presentation import (
     of_budget,
     presentation,
 )
-from robust_eval.metric.trace_variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
 from robust_eval.prompt.thought import Budget, ascending, thought_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
+from robust_eval.stats.interval import Floats, share_of
+from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
 
 _ITEM = ("question_id", "rewrite")
 """The columns that tell one request from the others."""
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceGrid:
     """The answers to n questions at one temperature, with each of B budgets after each of K thoughts.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
@@ -78,7 +79,7 @@ class Traced:
 
 
 @dataclass
-class ThoughtAndAnswer(Metric):
+class ReasoningBudget(Metric):
     """Budgets are censored above: a fact may be right with a smaller one and not with the largest."""
 
     threshold: float = 0.5
@@ -224,7 +225,7 @@ def by_trace(
     budgets: Sequence[Budget],
     exact: bool = False,
     curves: pa.Table | None = None,
-) -> Traced:
+) -> TraceGrid:
     """Return the answers at one temperature; those that are enumerated (``exact``) count what they are likely, of which
     the ``curves`` have the errors.
     """
@@ -252,7 +253,7 @@ def by_trace(
         if tokens is not None:
             counted[place[:2]] += weight * tokens
             weighed[place[:2]] += weight
-    return Traced(right, replies, error, share_of(counted, weighed))
+    return TraceGrid(right, replies, error, share_of(counted, weighed))
 
 
 def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:

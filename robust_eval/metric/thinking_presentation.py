@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_one, point
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, Presentation
-from robust_eval.metric.score import Floats, Score
+from robust_eval.metric.score import Score
 from robust_eval.prompt.thought import Budget
+from robust_eval.stats.interval import SHARE, Floats
 
-ACCURACY = Figure(
+ACCURACY = MetricSpec(
     "thinking.accuracy",
     "accuracy after thinking, largest budget",
     limits=SHARE,
     more_is_better=True,
-    leads=True,
+    primary=True,
     short="right after thinking",
     of_question="share of answers that are right after thinking",
-    ahead="is right after thinking more often than",
-    apart="shares of right answers are further apart",
+    better_phrase="is right after thinking more often than",
+    difference_phrase="shares of right answers are further apart",
 )
-OF_BETWEEN = Figure(
+OF_BETWEEN = MetricSpec(
     "thinking.share_between",
     "share of the variance between thoughts",
     limits=(-math.inf, 1.0),
@@ -31,47 +31,53 @@ OF_BETWEEN = Figure(
     short="varies between thoughts",
     explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
 )
-OF_WITHIN = Figure(
+OF_WITHIN = MetricSpec(
     "thinking.share_within",
     "share of the variance within answers after a thought",
     limits=(0.0, math.inf),
     shown=RUN,
     mean=False,
 )
-BETWEEN = Figure("thinking.between", "variance of right answers between thoughts", shown=RUN)
-WITHIN = Figure("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)
-KAPPA = Figure("thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False)
-PLURALITY = Figure("thinking.plurality", "accuracy of the vote of thoughts", limits=SHARE, more_is_better=True)
-UNSETTLED = Figure(
+BETWEEN = MetricSpec("thinking.between", "variance of right answers between thoughts", shown=RUN)
+WITHIN = MetricSpec("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)
+KAPPA = MetricSpec(
+    "thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False
+)
+PLURALITY = MetricSpec("thinking.plurality", "accuracy of the vote of thoughts", limits=SHARE, more_is_better=True)
+UNSETTLED = MetricSpec(
     "thinking.unsettled_share",
     "share of facts known with less thought, not with the most",
     limits=SHARE,
     more_is_better=False,
 )
-BREAKING = Figure(
+BREAKING = MetricSpec(
     "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
 )
 """Of a question alone, since one that the largest budget does not make right has none and there is no mean."""
-MEDIAN = Figure(
+MEDIAN = MetricSpec(
     "thinking.breaking_budget.median", "median breaking budget", more_is_better=False, shown=RUN, form="g", mean=False
 )
-_ACCURACY = Figure("thinking.accuracy.b{}", "accuracy, budget {}", limits=SHARE, more_is_better=True, shown=RUN)
-_TOKENS = Figure(
+_ACCURACY = MetricSpec("thinking.accuracy.b{}", "accuracy, budget {}", limits=SHARE, more_is_better=True, shown=RUN)
+_TOKENS = MetricSpec(
     "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
 )
-_ENOUGH = Figure("thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL)
+_ENOUGH = MetricSpec(
+    "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
+)
 OF_BUDGETS = (_ACCURACY, _TOKENS, _ENOUGH)
 """What there is with each budget: see :func:`of_budget`."""
-FRS = Figure("thinking.frs", "mean FRS after thought", limits=SHARE, more_is_better=True)
-UNBROKEN = Figure("thinking.unbroken_share", "share of facts unbroken after thought", limits=SHARE, more_is_better=True)
-BROKEN_AT = Figure(
+FRS = MetricSpec("thinking.frs", "mean FRS after thought", limits=SHARE, more_is_better=True)
+UNBROKEN = MetricSpec(
+    "thinking.unbroken_share", "share of facts unbroken after thought", limits=SHARE, more_is_better=True
+)
+BROKEN_AT = MetricSpec(
     "thinking.breaking_temperature.mean_broken",
     "mean breaking temperature after thought, broken facts",
     more_is_better=True,
 )
 COUNTS = {
-    "known": Figure("thinking.count.known", "facts right with a budget or more", shown=RUN, form=".0f", mean=False),
-    "unknown": Figure(
+    "known": MetricSpec("thinking.count.known", "facts right with a budget or more", shown=RUN, form=".0f", mean=False),
+    "unknown": MetricSpec(
         "thinking.count.unknown",
         "facts that no budget makes right",
         shown=RUN,
@@ -99,7 +105,7 @@ FIGURES = (
 )
 
 
-def of_budget(figure: Figure, budget: Budget) -> Figure:
+def of_budget(figure: MetricSpec, budget: Budget) -> MetricSpec:
     """Return one of :data:`OF_BUDGETS` with a budget: a number of tokens, or a word, which is declared by a run.
 
     >>> of_budget(OF_BUDGETS[0], 64).name, of_budget(OF_BUDGETS[0], "low").name
@@ -109,7 +115,7 @@ def of_budget(figure: Figure, budget: Budget) -> Figure:
     return replace(figure, name=name, label=figure.label.format(budget))
 
 
-def median_of(budgets: Sequence[Budget]) -> Figure:
+def median_of(budgets: Sequence[Budget]) -> MetricSpec:
     """Return :data:`MEDIAN`, which counts the words of a service.
 
     >>> median_of(["low", "high"]).label

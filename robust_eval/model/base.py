@@ -6,14 +6,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from robust_eval.error import UserError
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.stats.interval import Floats as Floats
 
-Floats = NDArray[np.float64]
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
 

@@ -4,10 +4,10 @@ import math
 from array import array
 from collections.abc import Sequence
 
+from robust_eval.stats.frs import MAX_TOTAL
+
 (HIGHEST,) = array("f", [1e-3])
 """What a log-probability is at most, as it is stored: rounding takes that of a certain token a little above 0."""
-MOST = 1.01
-"""What the probabilities of different tokens sum to at most: in half precision they miss 1 by so much."""
 WHOLE = 1 - 1e-6
 """What the probabilities of all tokens that there are sum to at least."""
 
@@ -37,7 +37,7 @@ def fault(
         if wrong := next((value for value in largest if not value <= HIGHEST), None):
             return f"a log-probability of {wrong:g}, and none is above 0"
         total = math.fsum(map(math.exp, largest))
-        if total > MOST:
+        if total > MAX_TOTAL:
             return f"log-probabilities of a token whose probabilities sum to {total:.3f}, more than 1"
         if len(largest) < needed and not (whole_is_enough and is_whole(largest)):
             return f"{len(largest)} log-probabilities of a token, and {needed} are needed"

@@ -6,9 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.plot.colours import SEQUENTIAL
+from robust_eval.plot.registry import picture
 from robust_eval.plot.style import panels
+from robust_eval.runs.findings import Findings
+from robust_eval.stats.frs import factual_robustness_score
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 50.0)
 """The paper's d."""
@@ -69,3 +71,28 @@ def surfaces(drawn: Figure, formula: str = "frs", weights: Sequence[float] = WEI
     drawn.supxlabel("initial entropy H (0 to 1)", fontsize=11)
     drawn.supylabel("breaking temperature $t_b$", fontsize=11)
     return drawn
+
+
+@picture(
+    "What the score makes of entropy and breaking temperature",
+    "Along a line between two colours facts score alike; the larger d, the sooner entropy outweighs the breaking "
+    "temperature.",
+    "Fastowski et al., Fig. 9",
+    None,
+)
+def frs_surfaces(drawn: Figure, run: Findings) -> None:
+    """The Factual Robustness Score over initial entropy and breaking temperature for five weights d, seen from
+    above.
+    """
+    surfaces(drawn, "frs")
+
+
+@picture(
+    "The score before it is mapped to [0, 1]",
+    "f is (1 − H)^d (t_b + 1) − H / (t_b + 1): between −1 and 3 on the paper's grid; the score is (f + 1) / (f + 2).",
+    "Fastowski et al., Fig. 8",
+    None,
+)
+def f_surfaces(drawn: Figure, run: Findings) -> None:
+    """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
+    surfaces(drawn, "f")

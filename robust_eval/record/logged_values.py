@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.figure import HEADLINE
+from robust_eval.metric.metric_spec import HEADLINE
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 
@@ -26,7 +26,7 @@ def metric_points(scores: Sequence[Score], figures: Mapping[str, float]) -> list
     """
     flat: dict[str, float] = {}
     for score in scores:
-        for name, estimate in score.telling().figures().items():
+        for name, estimate in score.headline().figures().items():
             if _shown(score, name):
                 bounds = {} if math.isnan(estimate.low) else {"low": estimate.low, "high": estimate.high}
                 flat |= {name: estimate.value, **{f"{name}.{end}": bound for end, bound in bounds.items()}}
@@ -68,4 +68,4 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 def _shown(score: Score, name: str) -> bool:
     """Tell whether a person wants a figure first, or its metric does not say of any."""
     about = score.about(name)
-    return not score.declared if about is None else bool(about.shown == HEADLINE or about.leads or about.short)
+    return not score.declared if about is None else bool(about.shown == HEADLINE or about.primary or about.short)

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, served_as
-from robust_eval.metric.figure import as_json
-from robust_eval.metric.limits import with_limits
+from robust_eval.metric.metric_spec import as_json, with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.record.repetition import MANY, equal_in_a_row
@@ -155,7 +154,7 @@ def by_question(asked: Sequence[Question], kept: Sequence[Question], scores: Map
     """Return a row for each question: what it is, whether it was kept, and its value of each figure that is a mean.
 
     The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
-    fields say which values are possible (:func:`robust_eval.metric.limits.with_limits`), where that is known.
+    fields say which values are possible (:func:`robust_eval.metric.metric_spec.with_limits`), where that is known.
     """
     chosen = {question.id for question in kept}
     columns: dict[str, Any] = {

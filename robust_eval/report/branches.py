@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from robust_eval.report.question_status import VERDICTS, verdict
+from robust_eval.runs.question_status import VERDICTS, verdict
 from robust_eval.runtime.rounding import number
 
 BRANCHES = 24

@@ -8,20 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.answer import at_temperature, temperatures_of
-from robust_eval.metric.certainty_presentation import ENTROPY, ERROR_RATE
-from robust_eval.metric.comparison_view import DATASETS, STEPS
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure, nearest_to_one, point
+from robust_eval.metric.certainty_metric import ENTROPY, ERROR_RATE
 from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
 from robust_eval.metric.frs_presentation import FRS
-from robust_eval.metric.type_shares import share_estimates
-from robust_eval.plot import beside, certainty
-from robust_eval.plot import comparison as plot
+from robust_eval.metric.frs_tables import share_estimates
+from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
+from robust_eval.plot import certainty_figures as certainty
+from robust_eval.plot import run_comparison as plot
+from robust_eval.plot import small_multiples as beside
 from robust_eval.plot.files import save
+from robust_eval.plot.frs_figures import Facts
+from robust_eval.plot.registry import registered
 from robust_eval.plot.style import figure
-from robust_eval.report.catalogue import CATALOGUE
-from robust_eval.report.comparison import Comparison
-from robust_eval.report.finished_runs import FinishedRun
+from robust_eval.runs.comparison import Comparison
+from robust_eval.runs.finished_runs import FinishedRun
+from robust_eval.stats.estimate import Estimate
 
 MOST_PAIRS = 40
 """Pairs that one figure shows."""
@@ -32,7 +33,7 @@ Runs = Mapping[str, FinishedRun]
 """The measurements on a data set, by what each is called."""
 
 
-class Drawn(NamedTuple):
+class SavedComparisonFigure(NamedTuple):
     """A figure: its ``caption``, ``reading`` (how to read it, and where it comes from), and its SVG file."""
 
     caption: str
@@ -54,11 +55,11 @@ class Drawing(NamedTuple):
     reading: str = ""
 
 
-def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
+def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedComparisonFigure]:
     """Draw what the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
-    saved: list[Drawn] = []
-    readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in CATALOGUE}
+    saved: list[SavedComparisonFigure] = []
+    readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in registered()}
     for drawing in _drawings(compared):
         file = folder / drawing.file
         while file.with_suffix(".svg") in [each.svg for each in saved]:  # another metric calls a figure the same
@@ -66,7 +67,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[Drawn]:
         with figure() as (canvas, axes):
             drawing.draw(canvas if drawing.whole else axes)
             svg = save(canvas, file)
-        saved.append(Drawn(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
+        saved.append(SavedComparisonFigure(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
     return saved
 
 
@@ -101,7 +102,7 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
     mean scores by d, accuracies, survival curves.
     """
     for about, view in compared.views:
-        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.across(about))}
+        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(about))}
         if curves and view.kind != DATASETS:
             along = "" if about.numbered or view.kind == STEPS else " against temperature"
             caption = f"{view.caption or about.title + along}, {dataset}"
@@ -123,7 +124,7 @@ def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
             yield Drawing(name, name, caption, _with(plot.by_dataset, found, about, caption), reading=about.explained)
 
 
-def _file(about: Figure, along: str) -> str:
+def _file(about: MetricSpec, along: str) -> str:
     """Return a name for the files of a figure: its own, of which nothing is left that a folder might not take."""
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_by_{along}"
 
@@ -179,12 +180,12 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     """Yield every fact by entropy and breaking temperature, and the distributions of the scores, a panel for each
     (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
     """
-    facts: dict[str, beside.Facts] = {}
+    facts: dict[str, Facts] = {}
     for label, run in runs.items():
         grid, breaking = run.breaking_temperatures()
         scores = {d: run.values(name) for d, name in run.by_number(FRS).items()}
-        if grid and scores and INITIAL_ENTROPY.name in run.measured:
-            facts[label] = beside.Facts(run.values(INITIAL_ENTROPY.name), breaking, scores, grid)
+        if grid and scores and INITIAL_ENTROPY.name in run.question_metrics:
+            facts[label] = Facts(run.values(INITIAL_ENTROPY.name), breaking, scores, grid)
     first = next(iter(facts.values()), None)
     facts = {label: each for label, each in facts.items() if first and each.temperatures == first.temperatures}
     if first is None or len(facts) < 2:
@@ -226,7 +227,7 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
             t = nearest_to_one(curve)
             entropies[label] = run.values(point(ENTROPY.name, t))
             error = point(ERROR_RATE.name, t)
-            if error in run.measured and not np.isnan(run.values(error)).all():
+            if error in run.question_metrics and not np.isnan(run.values(error)).all():
                 errors[label] = run.values(error)
                 categories[label] = run.questions["category"].to_pylist()
     most = max((np.nanmax(values, initial=0) for values in entropies.values()), default=0)

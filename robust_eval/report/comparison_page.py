@@ -10,13 +10,14 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
-from robust_eval.metric.paired import Difference, LogRank
 from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
-from robust_eval.report.comparison import Comparison
-from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
+from robust_eval.report.comparison_tables import Cell, TextTable, comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
+from robust_eval.report.wording import few
+from robust_eval.runs.comparison import Comparison
+from robust_eval.stats.significance import Difference, LogRank
 
 
 def write_comparison(compared: Comparison, folder: Path) -> None:
@@ -35,13 +36,13 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
         rankings=[_ranked(compared, ranking, folder) for ranking in rankings],
         address=partial(_address, folder=folder),
         script=files("robust_eval.report").joinpath("comparison.js").read_text(encoding="utf-8"),
-        warning=compared.warning,
+        warning=few(*compared.smallest_sample),
         tables=tables,
         figures=[(each, drawing(each.svg, f"figure{place}")) for place, each in enumerate(figures)],
     )
     (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
     drawings = [(each.caption, each.svg.with_suffix(".png").relative_to(folder)) for each in figures]
-    text = _markdown([*sentences(compared), compared.warning], tables, drawings)
+    text = _markdown([*sentences(compared), few(*compared.smallest_sample)], tables, drawings)
     (folder / COMPARISON_PAGE).with_suffix(".md").write_text(text, encoding="utf-8")
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
     write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
@@ -76,7 +77,7 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
+def _markdown(paragraphs: Sequence[str], tables: Sequence[TextTable], drawings: Sequence[tuple[str, Path]]) -> str:
     parts = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
     parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:

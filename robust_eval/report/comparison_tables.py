@@ -5,16 +5,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from robust_eval.metric.comparison_view import ComparisonView
-from robust_eval.metric.estimate import Estimate, bounds, interval
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.paired import Difference
-from robust_eval.metric.type_shares import PAPER_N, taken
+from robust_eval.metric.frs_tables import PAPER_N, taken
+from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
 from robust_eval.record.run_folder import QUESTIONS
-from robust_eval.report.comparison import Comparison, Pair
-from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import type_name
+from robust_eval.runs.comparison import Comparison, Pair
+from robust_eval.runs.shared_questions import SharedQuestions
 from robust_eval.runtime.rounding import number, signed
+from robust_eval.stats.estimate import Estimate, bounds, interval
+from robust_eval.stats.significance import Difference
 
 MOST = 25
 """Questions in each table of those that differ most."""
@@ -40,7 +39,7 @@ class Cell(NamedTuple):
     """The id of the question that the value is of, where it is of one."""
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table for people; the first ``names`` columns hold words, the others numbers."""
 
     title: str
@@ -52,7 +51,7 @@ class Table(NamedTuple):
     """Shown in the page only when it is asked for."""
 
 
-def comparison_tables(compared: Comparison) -> Iterator[Table]:
+def comparison_tables(compared: Comparison) -> Iterator[TextTable]:
     """Yield all tables, in the order in which they are read."""
     yield runs_table(compared)
     for figure, view in compared.views:
@@ -71,7 +70,7 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield _difference_table(compared, pair)
 
 
-def runs_table(compared: Comparison) -> Table:
+def runs_table(compared: Comparison) -> TextTable:
     """Runs × figures with intervals."""
     shown = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
     header = ["run", "questions", "kept", *(compared.heading(name) for name in shown)]
@@ -84,7 +83,7 @@ def runs_table(compared: Comparison) -> Table:
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
-    return Table(
+    return TextTable(
         "Runs",
         header,
         rows,
@@ -92,7 +91,7 @@ def runs_table(compared: Comparison) -> Table:
     )
 
 
-def _cost_table(compared: Comparison) -> Table:
+def _cost_table(compared: Comparison) -> TextTable:
     """Return tokens by stage, and answers that were none, for each run (Cho & Watson, §4 and §6.4)."""
     shown = [name for name in _COUNTED if any(run.figures.get(name, _NOTHING).value for run in compared.runs)]
     rows = [
@@ -100,7 +99,9 @@ def _cost_table(compared: Comparison) -> Table:
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
     note = "As a service would count them, each answer with its whole prompt; local models share most of this work."
-    return Table("Tokens, and answers that were none", ["run", *(_COUNTED[name] for name in shown)], rows, note=note)
+    return TextTable(
+        "Tokens, and answers that were none", ["run", *(_COUNTED[name] for name in shown)], rows, note=note
+    )
 
 
 _NOTHING = Estimate(0.0)
@@ -129,7 +130,7 @@ _COUNTED = {
 """What the table of costs shows, where it is not 0 everywhere."""
 
 
-def _table_by_dataset(compared: Comparison, figure: Figure, view: ComparisonView) -> Table:
+def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> TextTable:
     """Return a figure with a number in its name by measurement and data set, beside the figure that it is to be read
     together with: of FRS the share of unbroken facts (Fastowski et al., Table 1).
     """
@@ -152,10 +153,10 @@ def _table_by_dataset(compared: Comparison, figure: Figure, view: ComparisonView
                     for shown in (name, *others)
                 ]
             rows.append(cells)
-    return Table(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
+    return TextTable(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
 
 
-def _type_table(compared: Comparison) -> Table:
+def _type_table(compared: Comparison) -> TextTable:
     """Return the question types among the most robust facts, over all data sets of a subject (Fastowski et al., Fig.
     5).
     """
@@ -183,10 +184,10 @@ def _type_table(compared: Comparison) -> Table:
         f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
         "those that tie there count in part."
     )
-    return Table("Question types among the most and the least robust facts", header, rows, 3, note)
+    return TextTable("Question types among the most and the least robust facts", header, rows, 3, note)
 
 
-def _scenario_table(compared: Comparison) -> Table:
+def _scenario_table(compared: Comparison) -> TextTable:
     """Return the figures by scenario, with means over data sets (Cho & Watson, Table 5)."""
     shown = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
     header = ["measured", "scenario", "data set", "questions", *(compared.words(name) for name in shown)]
@@ -202,10 +203,10 @@ def _scenario_table(compared: Comparison) -> Table:
         "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it. Rows in "
         "which a figure is undefined are left out of its means."
     )
-    return Table("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
+    return TextTable("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
 
 
-def pair_table(compared: Comparison) -> Table:
+def pair_table(compared: Comparison) -> TextTable:
     """Return each pair in one row: the first of the scores that both have, and the log-rank test."""
     header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
@@ -232,10 +233,10 @@ def pair_table(compared: Comparison) -> Table:
     )
     if len(rows) > 1:
         note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."
-    return Table("Pairs", header, rows, 3, note)
+    return TextTable("Pairs", header, rows, 3, note)
 
 
-def _difference_table(compared: Comparison, pair: Pair) -> Table:
+def _difference_table(compared: Comparison, pair: Pair) -> TextTable:
     first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
     rows = [
         [
@@ -249,10 +250,10 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
     ]
     header = ["figure", "shared questions", "first", "second", "first minus second"]
     note = "Each figure over the questions that have it in both."
-    return Table(f"{first} against {second}", header, rows, note=note, folded=True)
+    return TextTable(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
-def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
+def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
     """Yield the questions on which measurements differ most: kept by some alone, and by each main figure."""
     many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     places = shared.disputed(MOST)
@@ -263,7 +264,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
             "Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
             f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
         )
-        yield Table(
+        yield TextTable(
             f"Questions kept by some and not by others, {shared.dataset}", ["question", *shared.measured], rows, 1, note
         )
     for name in shared.figures:
@@ -278,8 +279,8 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
                 f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
             )
             about = shared.about(name)
-            title = f"Questions that differ most: {about.of_question}{about.at}, {shared.dataset}"
-            yield Table(title, header, rows, 1, note)
+            title = f"Questions that differ most: {about.of_question}{about.at_temperature}, {shared.dataset}"
+            yield TextTable(title, header, rows, 1, note)
 
 
 def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
@@ -329,7 +330,7 @@ def shortened(text: str) -> str:
 
 
 def _ties(shared: SharedQuestions, figure: str) -> str:
-    other = shared.about(shared.about(figure).ties).apart
+    other = shared.about(shared.about(figure).tie_breaker).difference_phrase
     return f"the question whose {other}, then to the question asked first" if other else "the question asked first"
 
 

@@ -35,7 +35,7 @@ def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tup
     secret = secrets.token_urlsafe(16)
 
     class Handler(_Handler):
-        pages = _Pages(labelling, name, secret, ended)
+        pages = _LabelPages(labelling, name, secret, ended)
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -57,7 +57,7 @@ def references(question: Question) -> list[str]:
     return [printable(answer) for answer in question.answers] or ["the data set does not say it"]
 
 
-class _Pages:
+class _LabelPages:
     """What the page asks for."""
 
     def __init__(self, labelling: Labelling, name: str, secret: str, ended: threading.Event) -> None:
@@ -104,7 +104,7 @@ class _Pages:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    pages: _Pages
+    pages: _LabelPages
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:

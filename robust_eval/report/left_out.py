@@ -7,8 +7,8 @@ from robust_eval.answer import rows
 from robust_eval.reader.base import NOT_ENDED
 from robust_eval.record.result import Result
 from robust_eval.report.question_details import cut
-from robust_eval.report.question_status import WHY_NOT, standings
-from robust_eval.report.wording import FEWEST
+from robust_eval.runs.question_status import WHY_NOT, standings
+from robust_eval.stats.interval import MIN_UNITS
 
 LONGEST = 100
 """Characters of a question and of an answer in the list of what is not known."""
@@ -53,7 +53,7 @@ def not_known(result: Result) -> Iterator[str]:
     """Yield each question whose greedy answer is no right one, with that answer, where so few were asked that a person
     wants to see them.
     """
-    if len(result.asked) >= FEWEST:
+    if len(result.asked) >= MIN_UNITS:
         return
     answers = dict(rows(result.baseline, "question_id", "text"))
     for question, standing in zip(result.asked, standings(result), strict=True):

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from robust_eval.report.comparison_tables import Cell, Table
+from robust_eval.report.comparison_tables import Cell, TextTable
 from robust_eval.runtime.printable import printable
 
 
@@ -17,7 +17,7 @@ def escaped(text: str) -> str:
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
-def lines(table: Table) -> list[str]:
+def lines(table: TextTable) -> list[str]:
     """Return a table line by line: its header, the rule below it, and its rows."""
     rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.figure import curve_and_temperature
+from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE
-from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
-from robust_eval.report.comparison_tables import Cell, Table, pair_table, runs_table, shortened
+from robust_eval.report.comparison_tables import Cell, TextTable, pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
-from robust_eval.report.question_sample import sample
-from robust_eval.report.question_status import standings
-from robust_eval.report.wording import few_kept, headline, sentence
+from robust_eval.report.question_table import sample
+from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.runs.comparison import Comparison
+from robust_eval.runs.question_status import standings
 
 LONGEST = 8000
 """Characters of a note that MLflow keeps; it cuts off the others without a word."""
@@ -28,17 +28,17 @@ def run_note(result: Result) -> str:
     """Return the run in one sentence, and the figures that a person wants first."""
     figures = [row for score in result.scores.values() for row in headline(score)]
     cells = [[Cell(words) for words in figure] for figure in figures]
-    table = Table("Figures", ["figure", "value", "95 % interval", "questions"], cells)
+    table = TextTable("Figures", ["figure", "value", "95 % interval", "questions"], cells)
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
 def comparison_note(compared: Comparison) -> str:
     """Return what was compared, the runs beside one another, and how far apart each two are."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
-    return _note([*sentences(compared), compared.warning], tables, COMPARISON_PAGE)
+    return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
 
-def _note(said: Sequence[str], tables: Sequence[Table], page: str) -> str:
+def _note(said: Sequence[str], tables: Sequence[TextTable], page: str) -> str:
     """A list of sentences, and tables, shortened by whole ones and by whole rows, and where all of them are."""
     closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
     note = ""
@@ -145,7 +145,7 @@ def best_and_spread(compared: Comparison) -> tuple[dict[str, float], dict[str, s
     others = (name for run in compared.runs for name in run.figures if not curve_and_temperature(name))
     for name in dict.fromkeys([*headline, *others]):
         about = compared.about(name)
-        if about is None or not (about.leads or about.short):
+        if about is None or not (about.primary or about.short):
             continue
         found = [
             (run.figures[name].value, label)

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.told_apart import LEVEL, alike_groups
-from robust_eval.report.comparison import MARGIN, Comparison, Pair
-from robust_eval.report.contrast import cautions, contrast, differing, truncation
-from robust_eval.report.finished_runs import scoring_settings
-from robust_eval.report.wording import FEWEST
+from robust_eval.metric.metric_spec import MetricSpec
+from robust_eval.runs.comparison import MARGIN, Comparison, Pair
+from robust_eval.runs.contrast import cautions, contrast, differing, truncation
+from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runtime.rounding import number, signed
+from robust_eval.stats.interval import MIN_UNITS
+from robust_eval.stats.significance import LEVEL, compact_letter_display
 
 FEW = 3
 """Pairs that have a sentence each; of more there is a ranking."""
@@ -52,7 +52,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, figure, joined))
                 said.append(rankings[-1].said)
-    by_number = [about.by_number for about in _headlines(compared) if about.by_number]
+    by_number = [about.sample_size_note for about in _headlines(compared) if about.sample_size_note]
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
         said += [each for each in cautions(runs, by_number) if each not in said]
@@ -64,7 +64,7 @@ def explanations(compared: Comparison) -> list[str]:
     return [about.explained for about in _headlines(compared) if about.explained]
 
 
-def _headlines(compared: Comparison) -> list[Figure]:
+def _headlines(compared: Comparison) -> list[MetricSpec]:
     found = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
     return [about for name in found if (about := compared.about(name))]
 
@@ -119,7 +119,7 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
         yield f"Truncation differs ({values}): {TRUNCATED} Those that differ in it are not ranked against one another."
     if of["few"]:
         yield (
-            f"There is no verdict on {len(of['few'])} of the pairs, which share fewer than {FEWEST} independent "
+            f"There is no verdict on {len(of['few'])} of the pairs, which share fewer than {MIN_UNITS} independent "
             "questions."
         )
 
@@ -136,7 +136,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     if pair.headline and not pair.differences[pair.headline].n:
         return f"{first} and {second} cannot be compared: no question has {compared.words(pair.headline)} in both."
     cause = {
-        "few": f"{first} and {second} share too few independent questions for a verdict ({FEWEST} are needed).",
+        "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
         "rescored": f"{first} and {second} are scored differently as well: there is no verdict.",
     }.get(pair.unjudged)
     start = cause or {
@@ -161,7 +161,7 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
     ahead, behind = (second, first) if _second_is_ahead(compared, pair) else (first, second)
-    return f"{ahead} {about.ahead or 'is ahead of'} {behind}"
+    return f"{ahead} {about.better_phrase or 'is ahead of'} {behind}"
 
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
@@ -197,7 +197,7 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
         f"{compared.words(figure)} is {one} in the first and {other} in the second, a difference of "
         f"{signed(sign * found.value)} ({interval}n = {found.n:,}{corrected})."
     )
-    if not pair.told_apart and found.n >= FEWEST and math.isfinite(pair.needed) and pair.needed > found.n:
+    if not pair.told_apart and found.n >= MIN_UNITS and math.isfinite(pair.needed) and pair.needed > found.n:
         said += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
     return said[0].upper() + said[1:]
 
@@ -214,7 +214,7 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
             lead[pair.second].append(-sign * value)
     members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
     apart = [(pair.first, pair.second) for pair in pairs if pair.told_apart]
-    groups = alike_groups(members, apart)
+    groups = compact_letter_display(members, apart)
     letters = {
         place: "".join(_letter(rank) for rank, group in enumerate(groups) if place in group) for place in members
     }

@@ -1,5 +1,6 @@
 """The page that ends a run: one self-contained HTML file."""
 
+import json
 import math
 import re
 from collections import Counter
@@ -12,31 +13,32 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
-from robust_eval.answer import at_temperature, rows, temperatures_of
-from robust_eval.metric.corrected_score import NAME as CORRECTED
-from robust_eval.metric.estimate import bounds
-from robust_eval.metric.figure import nearest_to_one
-from robust_eval.metric.frs_tables import score_columns
+from robust_eval.answer import at_temperature, rows, temperatures_of, write_text
+from robust_eval.error import UserError
+from robust_eval.metric.frs_tables import PAPER_N, score_columns, taken
+from robust_eval.metric.label_correction import NAME as CORRECTED
+from robust_eval.metric.metric_spec import as_json, declared, from_json, nearest_to_one
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
-from robust_eval.metric.type_shares import PAPER_N, taken
 from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
 from robust_eval.record.result import Result
+from robust_eval.record.run_folder import FIGURES, REPORT, SUMMARY
 from robust_eval.record.settings import effective
 from robust_eval.report.compressed import packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
-from robust_eval.report.question_index import TEXT, question_index
-from robust_eval.report.question_status import verdict
-from robust_eval.report.question_table import as_data, chosen, number_columns
+from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
+from robust_eval.runs.question_status import verdict
+from robust_eval.runtime.file_limits import OF_RUN, read_json
 from robust_eval.runtime.printable import printable_lines
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import bounds
 
 SMALLEST = 9
 """Pixels of the height of the smallest text: of smaller ones a phone shows too little."""
@@ -212,11 +214,6 @@ def _shown(value: Any) -> Any:
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def inlined(figures: Mapping[str, Path]) -> dict[str, str]:
-    """Return the drawings themselves in place of their files."""
-    return {caption: drawing(file, f"figure{index}") for index, (caption, file) in enumerate(figures.items())}
-
-
 def drawing(file: Path, prefix: str) -> str:
     """Return an SVG drawing as part of a page: without its XML head, with ids that no other drawing has, and in the
     colours of the text around it where it is black or grey (:mod:`robust_eval.plot.style`).
@@ -333,3 +330,38 @@ def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:
     facts.sort(key=lambda fact: (fact["frs"], -fact["entropy"]))
     shown = min(EXTREMES, len(facts) // 2)
     return {"The least robust facts": facts[:shown], "The most robust facts": facts[::-1][:shown]}
+
+
+def write_corrected(folder: Path, score: Score) -> None:
+    """Write the corrected figures into the summary, the declarations and the report of a finished run, in place of
+    those that were there.
+
+    UserError where a file is damaged.
+    """
+    try:
+        summary = dict(read_json(folder / SUMMARY, OF_RUN))
+        known = from_json(read_json(folder / FIGURES, OF_RUN))
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        raise UserError(f"{folder} cannot be read: its {SUMMARY} or {FIGURES} is damaged") from problem
+    kept = {name: value for name, value in summary.items() if not _corrected(name, score)}
+    found: Mapping[str, float | None] = {
+        name: value if math.isfinite(value) else None for name, value in score.flat().items()
+    }
+    names = {figure.name for figure in score.declared}
+    declarations = [figure for figure in known if figure.name not in names]
+    write_text(
+        json.dumps(as_json([*declarations, *score.declared]), indent=2, ensure_ascii=False) + "\n", folder / FIGURES
+    )
+    write_text(json.dumps({**kept, **found}, indent=2, ensure_ascii=False) + "\n", folder / SUMMARY)
+    page = folder / REPORT
+    if page.is_file():
+        before, start, rest = page.read_text(encoding="utf-8").partition(CORRECTED_PART[0])
+        _, end, after = rest.partition(CORRECTED_PART[1])
+        if start and end:
+            write_text(f"{before}{corrected_part(score)}{after}", page)
+
+
+def _corrected(name: str, score: Score) -> bool:
+    """Tell whether a number of a summary is of a corrected figure: its value, or an end of its interval."""
+    figure = name.removesuffix(".low").removesuffix(".high")
+    return declared(figure, score.declared) is not None

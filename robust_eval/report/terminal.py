@@ -6,20 +6,19 @@ from pathlib import Path
 import pyarrow.compute as pc
 from rich.table import Table
 
-from robust_eval.metric.estimate import interval
-from robust_eval.metric.figure import point
+from robust_eval.metric.metric_spec import point
 from robust_eval.metric.presentation import PaperTable
 from robust_eval.metric.score import Score
 from robust_eval.record.result import Result
 from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
-from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
-from robust_eval.report.uncertain import remedy, uncertain
-from robust_eval.report.warnings import of_draws, of_letters
-from robust_eval.report.wording import few_kept, headline, sentence
+from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
+from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import interval
 
 WORD = 40
 """Characters of a word in a label that is not broken."""
@@ -125,7 +124,7 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     for said in opening(compared)[0]:
         console.print(said)
     console.print(table)
-    if warning := compared.warning:
+    if warning := few(*compared.smallest_sample):
         console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
@@ -145,7 +144,7 @@ def _compared(compared: Comparison) -> dict[str, str]:
         for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
         if name in measured
     }
-    return shown or {name: compared.words(name) for name in compared.runs[0].telling[:3]}
+    return shown or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
 def titled(title: str) -> Table:

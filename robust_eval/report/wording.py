@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.estimate import interval
-from robust_eval.metric.figure import DETAIL
-from robust_eval.metric.interval import independent
+from robust_eval.metric.metric_spec import DETAIL
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.record.result import Result
-from robust_eval.report.question_status import standings
+from robust_eval.runs.question_status import standings
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import interval
+from robust_eval.stats.interval import MIN_UNITS, independent
 
 
 class Row(NamedTuple):
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 def headline(score: Score) -> list[Row]:
     """Return the figures of a score that a person wants first; all of them, by name, where the metric declares none."""
     figures = score.figures()
-    declared = {name: about for name in score.telling().figures() if (about := score.about(name))}
+    declared = {name: about for name in score.headline().figures() if (about := score.about(name))}
     shown = [name for name, about in declared.items() if about.shown != DETAIL]
     return [_row(score, name) for name in shown or figures]
 
@@ -45,7 +45,7 @@ def main_figures(score: Score) -> list[Row]:
     """
     found = []
     for figure in score.declared:
-        if (figure.leads or figure.short) and figure.shown != DETAIL:
+        if (figure.primary or figure.short) and figure.shown != DETAIL:
             names = figure.standing(score.figures())
             found += names if "{}" in figure.name else names[:1]
     return [_row(score, name) for name in found]
@@ -116,20 +116,16 @@ def claims(result: Result) -> list[str]:
     return [f"It {claim}." for claim in [*own, *others]]
 
 
-FEWEST = 30
-"""Number of independent questions below which an interval is said to be rough."""
-
-
 def few(questions: int, grouped: bool = False) -> str:
     """Say that intervals over so many independent questions, or groups of them, are no measure; empty if they are.
 
     >>> few(1)
     'Some intervals rest on 1 question alone: with fewer than 30 they are rough.'
     """
-    if not 0 < questions < FEWEST:
+    if not 0 < questions < MIN_UNITS:
         return ""
     noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
-    return f"Some intervals rest on {questions} {noun} alone: with fewer than {FEWEST} they are rough."
+    return f"Some intervals rest on {questions} {noun} alone: with fewer than {MIN_UNITS} they are rough."
 
 
 def few_kept(result: Result) -> str:

@@ -15,7 +15,7 @@ NEEDED = {
     "dataset": ("name", "load"),
     "sampler": ("requests", "candidates", "select"),
     "grader": ("grade",),
-    "metric": ("axis", "reads_labels", "top_logprobs", "check", "score"),
+    "metric": ("axis", "needs_clusters", "top_logprobs", "check", "score"),
 }
 """The groups in which a class can be announced, and what it needs there at least."""
 ANNOUNCED: dict[str, dict[str, type]] = {group: {} for group in NEEDED}

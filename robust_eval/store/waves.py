@@ -17,7 +17,7 @@ Verdicts = Mapping[Condition, bool | None]
 """Whether each answer that is there is right; None where there was no reply."""
 Settled = Callable[[int, int, int], str | None]
 """The verdict of a temperature by the numbers of right, wrong and outstanding answers; None while it is open
-(:func:`robust_eval.metric.frs.settled`).
+(:func:`robust_eval.stats.frs.settled`).
 """
 
 
@@ -32,7 +32,7 @@ def next_wave(
 
     Examples
     --------
-    >>> from robust_eval.metric.frs import settled
+    >>> from robust_eval.stats.frs import settled
     >>> next_wave({}, [0.2, 0.4], 10, settled)[1]
     [(0.2, 0), (0.2, 1), (0.2, 2), (0.2, 3), (0.2, 4)]
     >>> next_wave({(0.2, trial): trial > 0 for trial in range(5)}, [0.2, 0.4], 10, settled)[1]

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.metric.limits import with_limits
-from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.metric.metric_spec import with_limits
+from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 NAN = math.nan
 IDS = [f"{name}{number or ''}" for number in range(5) for name in "abcdefgh"]
@@ -42,7 +42,7 @@ def run(figures, estimates, kept=(), **changed):
 
 
 ALL_OF_4, ALL_OF_3, NONE_OF_3 = (
-    (value, *alike_interval(value, n, SHARE)) for value, n in ((1.0, 4), (1.0, 3), (0.0, 3))
+    (value, *degenerate_interval(value, n, SHARE)) for value, n in ((1.0, 4), (1.0, 3), (0.0, 3))
 )
 # The other intervals are those of all resamples of three questions: each end of their values comes up in 1 of 27.
 SMALL = {
@@ -66,7 +66,7 @@ LARGE = {
 CERTAINTY = {
     "accuracy.greedy": ([1, 0], (0.5, 0.0, 1.0)),
     "certainty.entropy.t1": ([0.25, 0.75], (0.5, 0.25, 0.75)),
-    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, *alike_interval(0.5, 2, SHARE))),
+    "certainty.error_rate.t1": ([0.5, 0.5], (0.5, *degenerate_interval(0.5, 2, SHARE))),
 }
 
 

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robust_eval.metric.comparison_view import ComparisonView
-from robust_eval.metric.figure import DETAIL, Figure
-from robust_eval.metric.interval import SHARE
+from robust_eval.metric.metric_spec import DETAIL, ComparisonView, MetricSpec
 from robust_eval.metric.score import Measured, Score, grid, question_groups
 from robust_eval.question import Question
+from robust_eval.stats.interval import SHARE
 
-HELD = Figure(
+HELD = MetricSpec(
     "held",
     "questions answered right every time",
     limits=SHARE,
@@ -20,7 +19,7 @@ HELD = Figure(
     of_question="right every time",
     comparison=ComparisonView(),
 )
-BELOW = Figure(
+BELOW = MetricSpec(
     "held.below{}",
     "right every time below t = {}",
     limits=SHARE,
@@ -29,7 +28,7 @@ BELOW = Figure(
     explained="What is right below t is right at every temperature before it.",
     comparison=ComparisonView(number="temperature", companion="held.length", note="Read it with the length."),
 )
-LENGTH = Figure("held.length", "length of the question", unit="characters", form=".0f", shown="run")
+LENGTH = MetricSpec("held.length", "length of the question", unit="characters", form=".0f", shown="run")
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Held:
     """The share of questions that are answered right every time, by temperature."""
 
     axis = "temperature"
-    reads_labels = False
+    needs_clusters = False
     top_logprobs = 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:

@@ -24,10 +24,10 @@ from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Answers, answer_tabl
 from robust_eval.cli.ask import Cohort, cohorts_of
 from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.config.schema import PROJECT
-from robust_eval.metric.frs import breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.normalization import normalize
+from robust_eval.stats.frs import breaking_temperature, factual_robustness_score, top_entropy
 
 ask_module = importlib.import_module("robust_eval.cli.ask")
 FRANCE = "What is the capital of France?"

@@ -153,7 +153,7 @@ PLUGIN = """
 from dataclasses import dataclass
 
 import robust_eval
-from robust_eval import Figure, Score
+from robust_eval import MetricSpec, Score
 
 
 @dataclass
@@ -166,7 +166,7 @@ class Halves(robust_eval.Metric):
         pass
 
     def score(self, questions, measured, seed):
-        score = Score([question.id for question in questions], declared=[Figure("halves", "what a plugin counts")])
+        score = Score([question.id for question in questions], declared=[MetricSpec("halves", "what a plugin counts")])
         right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
         score.add_mean("halves", right * self.weight, None)
         return score

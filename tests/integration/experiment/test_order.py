@@ -11,9 +11,9 @@ from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted
 
 import robust_eval
 from robust_eval.cli.export_run import main
-from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.prompt.arrangement import FORMS, arrangement_told
 from robust_eval.record.result import Result
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 QUESTIONS = 6
 RATERS = 5 + len(FORMS)
@@ -60,10 +60,10 @@ def test_a_model_that_always_says_a_is_right_at_the_first_place_alone(ran: tuple
     result, folder, _ = ran
     assert result.prompts_asked == QUESTIONS * (1 + RATERS)  # and once at temperature 0
     figures = result.scores["order"].figures()
-    assert figures["order.accuracy.place1.t1"] == (1.0, *alike_interval(1.0, QUESTIONS, SHARE))
-    assert figures["order.bias.place1.t1"] == (1.0, *alike_interval(1.0, QUESTIONS, (-1, 1)))
+    assert figures["order.accuracy.place1.t1"] == (1.0, *degenerate_interval(1.0, QUESTIONS, SHARE))
+    assert figures["order.bias.place1.t1"] == (1.0, *degenerate_interval(1.0, QUESTIONS, (-1, 1)))
     for place in range(2, 6):
-        assert figures[f"order.accuracy.place{place}.t1"] == (0.0, *alike_interval(0.0, QUESTIONS, SHARE))
+        assert figures[f"order.accuracy.place{place}.t1"] == (0.0, *degenerate_interval(0.0, QUESTIONS, SHARE))
     assert figures["order.cochran_q.t1"].value == pytest.approx(4 * QUESTIONS)
     as_it_stands = sum(question.correct == 0 for question in result.kept) / QUESTIONS
     assert {figures[f"order.form.{form}.t1"].value for form in ("given", *FORMS)} == {as_it_stands}
@@ -164,9 +164,9 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
     assert table["orders_right"] == pytest.approx([0.2] * QUESTIONS)
     known = [question.correct == 0 for question in result.kept]
     assert 0 < sum(known) < QUESTIONS
-    assert result.summary()["profile.firm"] == 1  # of the facts that it knows
-    assert result.scores["profile"].n("profile.firm") == sum(known)
-    assert result.summary()["profile.firm_in_order"] == 0
+    assert result.summary()["profile.robust"] == 1  # of the facts that it knows
+    assert result.scores["profile"].n("profile.robust") == sum(known)
+    assert result.summary()["profile.robust_to_order"] == 0
     page = (tmp_path / "report.html").read_text()
     assert result.scores["profile"].presentation.title == "All five methods"
     first = {name for each in table["breaks_first"] for name in each.split(", ")}

@@ -134,10 +134,10 @@ def test_the_profile_joins_them_by_question(profiled: tuple[Result, Path]):
         row["breaking_temperature"] == math.inf and row["worst"] == 1 == 1 - row["error_rate"]
         for row in table.to_pylist()
     ]
-    assert result.summary()["profile.firm"] == pytest.approx(np.mean(firm))
+    assert result.summary()["profile.robust"] == pytest.approx(np.mean(firm))
     questions = pq.read_table(folder / "questions.parquet")
     kept = questions.filter(questions["kept"])
-    assert kept["profile.firm"].to_pylist() == firm
+    assert kept["profile.robust"].to_pylist() == firm
 
 
 def right(graded: pa.Table, question_id: str, temperature: float | None = None) -> list[bool]:
@@ -192,7 +192,7 @@ def test_the_temperatures_may_be_enumerated(ask: Ask):
     )
     assert result.sources == {"frs": "exact", "agreement": "perturbation", "certainty": "repetition"}
     assert "frs.offgrid.d1" in result.scores["frs"].values
-    assert 0 <= result.summary()["profile.firm"] <= 1  # type: ignore[operator]
+    assert 0 <= result.summary()["profile.robust"] <= 1  # type: ignore[operator]
     assert set(pq.read_table(folder / "curves.parquet")["sampler"].to_pylist()) == {"exact"}
 
 

@@ -5,25 +5,24 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from experiments import configuration, run_experiment
-from matplotlib.figure import Figure
 from numbered_server import RIGHT, THOUGHT, settings, thoughtful
 from scripted_server import ScriptedServer, scripted_server
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
-from robust_eval.metric.trace_variance import breaking_budget
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.plot.registry import registered
 from robust_eval.prompt.thought import thought_told
 from robust_eval.record.result import Result
-from robust_eval.report.catalogue import CATALOGUE
-from robust_eval.report.gallery import snippet
+from robust_eval.report.figures import save_entries
+from robust_eval.runs.findings import read_findings
+from robust_eval.stats.variance import breaking_budget
 
 QUESTIONS, K = 8, 3
 EFFORTS = list(THOUGHT)
@@ -257,10 +256,7 @@ def test_drawn_answers_are_stored_and_the_same_trace_is_cut_off_at_every_budget(
             assert (row["reasoning_tokens"] or 0) <= budget
     assert len(by_trace) == 2 * 4
     assert all(cuts[2].startswith(cuts[1]) for cuts in by_trace.values())
-    for name in ("accuracy_by_budget", "variance_of_questions"):
-        space: dict[str, object] = {}
-        exec(snippet(next(entry for entry in CATALOGUE if entry.name == name), place), space)
-        assert isinstance(space["drawn"], Figure)
-        plt.close("all")
+    entries = [entry for entry in registered() if entry.name in ("accuracy_by_budget", "variance_of_questions")]
+    assert len(save_entries(entries, read_findings(place), place / "drawn")) == 2
     figures = result.scores["thinking"].figures()
     assert {"thinking.between.t0.5", "thinking.frs", "thinking.unbroken_share"} <= figures.keys()

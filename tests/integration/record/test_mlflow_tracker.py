@@ -19,14 +19,14 @@ from shell import Shell
 from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import DETAIL, Figure
+from robust_eval.metric.metric_spec import DETAIL, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.logged_values import integer_steps
 from robust_eval.record.mlflow_tracker import Mlflow
 from robust_eval.record.run_folder import ERROR
 from robust_eval.record.tracking import Untracked
+from robust_eval.stats.estimate import Estimate
 
 CURVE = "curve/accuracy by t in hundredths"
 SCORE = Score(
@@ -311,7 +311,7 @@ def test_steps_are_hundredths_unless_the_grid_is_finer():
 
 
 def test_of_declared_figures_those_that_a_person_wants_first_are_metrics(tmp_path: Path):
-    figures = [Figure("frs.d{}", "mean FRS", leads=True), Figure("odd", "an odd one", shown=DETAIL)]
+    figures = [MetricSpec("frs.d{}", "mean FRS", primary=True), MetricSpec("odd", "an odd one", shown=DETAIL)]
     with Mlflow().run("declared", tmp_path) as record:
         record.scores([replace(SCORE, declared=figures)], {})
     assert runs(tmp_path)["declared"].data.metrics == {"frs.d1": 0.5, "frs.d1.low": 0.4, "frs.d1.high": 0.6}

@@ -14,12 +14,12 @@ import pytest
 from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.mlflow_tracker import Mlflow
 from robust_eval.record.run_beside import recorded_beside
 from robust_eval.record.tracking import Run, Untracked
+from robust_eval.stats.estimate import Estimate
 
 SCORE = Score(values={"frs.d1": Estimate(0.5, 0.4, 0.6)}, curves={"accuracy": {0.2: Estimate(1.0), 1.0: Estimate(0.5)}})
 

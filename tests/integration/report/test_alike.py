@@ -15,11 +15,11 @@ from experiments import without_figures
 from markdown_it import MarkdownIt
 from recorded_run import recorded_run
 
-from robust_eval.metric.interval import bootstrap, bootstrap_draws
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.terminal import print_comparison
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import FinishedRun, read_run
+from robust_eval.stats.interval import bootstrap, bootstrap_draws
 
 SIZES = (5, 29, 30, 200, 6000)
 SHOWN = re.compile(r"([+-]?\d[\d.]*%?) to ([+-]?\d[\d.]*%?)")
@@ -89,7 +89,7 @@ def test_the_summary_has_no_interval_without_width(alike: Alike):
     assert [name for name, (low, high) in bounds.items() if not low < high] == []
     assert [name for name, (low, high) in bounds.items() if not low <= summary[name] <= high] == []
     # all that is a mean over questions has one, whatever its range is
-    assert set(alike.run.measured) <= set(bounds)
+    assert set(alike.run.question_metrics) <= set(bounds)
     share = 1 - 0.025 ** (1 / alike.n)
     assert bounds["accuracy.greedy"] == pytest.approx((1 - share, 1))
     assert bounds["certainty.error_rate.t0.7"] == pytest.approx((0.2 - 0.2 * share, 0.2 + 0.8 * share))

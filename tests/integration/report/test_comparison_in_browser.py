@@ -10,9 +10,9 @@ from experiments import without_figures
 from playwright.sync_api import Browser
 from recorded_run import recorded_run
 
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import read_run
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import read_run
 
 HOSTILE = "</script><script>window.hacked = true</script> \u202e" + "a\u0301\u0336" * 3000
 

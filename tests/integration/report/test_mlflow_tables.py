@@ -8,18 +8,19 @@ from comparison_by_hand import NAN, SMALL, STRANGE, Page, frs_runs, measured, ru
 from markdown_it import MarkdownIt
 
 from robust_eval.answer import answer_table
-from robust_eval.metric import certainty_presentation, frs_presentation
-from robust_eval.metric.estimate import Estimate
+from robust_eval.metric import certainty_metric, frs_presentation
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.record.result import Result
-from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table
 from robust_eval.report.mlflow_tables import LONGEST, comparison_note, comparison_tables, run_note, run_tables
+from robust_eval.report.wording import few
 from robust_eval.rewriter.base import Rewritten
+from robust_eval.runs.comparison import compare
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.stats.estimate import Estimate
 
 
 def rendered(note):
@@ -36,7 +37,7 @@ def test_the_note_of_a_comparison_shows_its_runs_and_pairs():
     page, html = rendered(comparison_note(compared))
     runs, pairs = runs_table(compared), pair_table(compared)
     assert page.tables == [[runs.header, *cells(runs)], [pairs.header, *cells(pairs)]]
-    said = "\n".join(f"<li>{sentence}</li>" for sentence in [*sentences(compared), compared.warning])
+    said = "\n".join(f"<li>{sentence}</li>" for sentence in [*sentences(compared), few(*compared.smallest_sample)])
     assert re.sub(r"<table>.*?</table>\n", "", html, flags=re.DOTALL) == (
         f"<ul>\n{said}\n</ul>\n"
         "<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
@@ -74,7 +75,7 @@ def result(n, frs=None):
     score.add_mean("frs.d2", np.zeros(n), None)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)
     score.presentation = Presentation("Temperature", "at rising temperature.")
-    certainty = Score(question_ids=score.question_ids, declared=certainty_presentation.FIGURES)
+    certainty = Score(question_ids=score.question_ids, declared=certainty_metric.FIGURES)
     certainty.add_curve("certainty.entropy", np.full((n, 2), [0.5, 0.25]), [0.2, 1.0], None)
     condition = {"rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
     baseline = answer_table({"question_id": each.id, "text": f"yes {each.id}", **condition} for each in questions)

@@ -15,10 +15,10 @@ from experiments import without_figures
 from playwright.sync_api import Browser, Page
 from recorded_run import recorded_run
 
-from robust_eval.metric.figure import declared, from_json
-from robust_eval.report.comparison import compare
+from robust_eval.metric.metric_spec import declared, from_json
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.finished_runs import read_run
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import read_run
 
 
 class Compared(NamedTuple):
@@ -105,7 +105,7 @@ def test_the_first_screen_has_the_numbers_of_the_summary(page: Page, report: Pat
     assert unfounded(claims, [*summary.values(), *types]) == []
     scale = page.locator(".scale h2").inner_text().partition(":")[2].replace("95 %", "")
     assert (
-        unfounded(scale, [summary[f"profile.firm{end}"] for end in ("", ".low", ".high")]) == []
+        unfounded(scale, [summary[f"profile.robust{end}"] for end in ("", ".low", ".high")]) == []
         or unfounded(scale, [summary[f"frs.d1{end}"] for end in ("", ".low", ".high")]) == []
     )
 

@@ -10,16 +10,16 @@ from experiments import run_experiment
 from own_metric import BELOW, HELD, LENGTH, Held
 from tiny_model import save_tiny_model
 
-from robust_eval.metric.figure import as_json, from_json
+from robust_eval.metric.metric_spec import as_json, from_json
 from robust_eval.record.result import Result
-from robust_eval.report.comparison import Comparison, compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.comparison_tables import comparison_tables
-from robust_eval.report.finished_runs import read_run
 from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import number_columns
 from robust_eval.report.terminal import print_comparison, print_summary
+from robust_eval.runs.comparison import Comparison, compare
+from robust_eval.runs.finished_runs import read_run
 from robust_eval.runtime.rounding import number
 
 POINTS = ["held.t0.5", "held.t1", "held.t3"]

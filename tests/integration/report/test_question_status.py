@@ -6,7 +6,7 @@ from experiments import without_figures
 from recorded_run import recorded_run
 
 from robust_eval.record.result import Result
-from robust_eval.report.question_status import standings, verdict
+from robust_eval.runs.question_status import standings, verdict
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ FIGURES = {
     "frs": {"frs.d1", "accuracy.t1", "frs.entropy.mean"},
     "multiqa": {"agreement.accuracy.t1", "agreement.certainty.t1"},
     "certainty": {"certainty.error_rate.t0.7", "certainty.entropy.t0.7", "accuracy.greedy"},
-    "profile": {"profile.firm", "frs.d1", "agreement.accuracy.t1", "certainty.error_rate.t0.7"},
+    "profile": {"profile.robust", "frs.d1", "agreement.accuracy.t1", "certainty.error_rate.t0.7"},
 }
 
 

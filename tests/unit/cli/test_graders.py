@@ -17,8 +17,8 @@ from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
 from robust_eval.labels.verdict_records import Record, read_records_of_people, record_of
 from robust_eval.metric.grader_agreement import Agreement
-from robust_eval.metric.interval import wilson
 from robust_eval.question import Question
+from robust_eval.stats.interval import wilson
 
 FREE = {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "Austen", "correct": True}
 CHOICE = {"question": "Which?", "choices": ["this", "that"], "correct_choice": 1, "reply": "B", "correct": True}

@@ -565,7 +565,9 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
     (tmp_path / "config.yaml").write_text(repeatable(composed_run(checked.overrides)[1]))
     assert OmegaConf.load(tmp_path / "config.yaml").until == {"frs.d1": 0.02, "accuracy.greedy": 1}
     assert checked_overrides([as_override("until", {"frs.d1": 0.02})]).config.until == {"frs.d1": 0.02}
-    assert checked_overrides(["experiment=profile", "until={profile.firm: 0.1}"]).config.until == {"profile.firm": 0.1}
+    assert checked_overrides(["experiment=profile", "until={profile.robust: 0.1}"]).config.until == {
+        "profile.robust": 0.1
+    }
     assert checked_overrides([]).config.until == {}
 
 

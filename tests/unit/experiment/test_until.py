@@ -7,11 +7,12 @@ import pytest
 from statsmodels.api import OLS
 
 from robust_eval.error import UserError
-from robust_eval.experiment.until import BLOCK, FEWEST, Taking
-from robust_eval.metric.estimate import Estimate
+from robust_eval.experiment.until import BLOCK, Taking
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.runtime.rounding import number
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import MIN_UNITS
 
 ALL = [Question(f"q{place}", f"Question {place}?") for place in range(1000)]
 
@@ -43,34 +44,34 @@ def test_all_questions_are_taken_at_once_where_no_figure_is_named():
 
 
 def test_half_of_the_questions_follow_that_an_interval_lets_expect():
-    assert sizes(0.02, [0.0399, 0.0299, 0.02]) == [FEWEST, 45, 47, 0]
-    assert 4 * FEWEST == FEWEST + 2 * 45  # twice the width needs four times the number; half of what is missing follows
+    assert sizes(0.02, [0.0399, 0.0299, 0.02]) == [MIN_UNITS, 45, 47, 0]
+    assert 4 * MIN_UNITS == MIN_UNITS + 2 * 45  # half the width needs four times as many
 
 
 def test_no_fewer_than_a_block_follow_and_no_more_than_there_are():
-    assert sizes(0.02, [0.0201, 0.0201]) == [FEWEST, BLOCK, BLOCK]
-    assert sizes(0.001, [0.5], ALL[:100]) == [FEWEST, 70]
+    assert sizes(0.02, [0.0201, 0.0201]) == [MIN_UNITS, BLOCK, BLOCK]
+    assert sizes(0.001, [0.5], ALL[:100]) == [MIN_UNITS, 70]
     assert sizes(0.001, [0.5, 0.5], ALL[:20]) == [20, 0, 0]
 
 
 def test_as_many_again_follow_where_there_is_no_interval_yet():
-    assert sizes(0.02, [math.nan]) == [FEWEST, FEWEST // 2]
+    assert sizes(0.02, [math.nan]) == [MIN_UNITS, MIN_UNITS // 2]
     taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
     taking.next({})
-    assert len(taking.next({})) == FEWEST // 2  # nothing could be scored
+    assert len(taking.next({})) == MIN_UNITS // 2  # nothing could be scored
 
 
 def test_a_figure_needs_thirty_questions_that_have_it():
     taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
     taken = taking.next({})
-    assert len(taking.next(scored(taken, 0.01, undefined=15))) == FEWEST // 2
+    assert len(taking.next(scored(taken, 0.01, undefined=15))) == MIN_UNITS // 2
 
 
 def test_every_figure_must_be_known():
     taking = Taking({"frs.d1": 0.02, "accuracy.greedy": 0.1}, ALL, seed=0)
     taken = taking.next({})
     known = scored(taken, 0.02) | {"greedy": scored(taken, 0.2, "accuracy.greedy")["frs"]}
-    assert len(taking.next(known)) == math.ceil(FEWEST * 3 / 2)
+    assert len(taking.next(known)) == math.ceil(MIN_UNITS * 3 / 2)
 
 
 def test_the_order_is_of_the_seed_and_the_same_whatever_else_is_there():

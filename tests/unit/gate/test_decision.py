@@ -12,8 +12,8 @@ from robust_eval.gate.comparable import refuse_incomparable
 from robust_eval.gate.decision import Decision, Differences, decide, differences, judge, sentence, whole
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.verdict import confidence_sequence, verdict
+from robust_eval.metric.metric_spec import MetricSpec
+from robust_eval.stats.verdicts import confidence_sequence, verdict
 
 SETTINGS = GateSettings()
 
@@ -231,7 +231,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
 @pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine (points))")])
 def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: Path, measures: str, label: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
-    mine = Figure("frs.d{}", "mine", unit="points", more_is_better=True, measures=measures)
+    mine = MetricSpec("frs.d{}", "mine", unit="points", more_is_better=True, construct=measures)
     one = replace(one, run=replace(one.run, declared=[mine]))
     assert [each.label for each in decided(one, other, GateSettings({"frs.d1": 0.02})).figures] == [label]
 

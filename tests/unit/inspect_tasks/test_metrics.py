@@ -10,8 +10,8 @@ from robust_eval.error import UserError
 from robust_eval.harness.own_mark import MARK, mark_of
 from robust_eval.inspect_tasks import metrics
 from robust_eval.inspect_tasks.marked_samples import PLANNED
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.question import Question
+from robust_eval.stats.frs import factual_robustness_score
 
 PLAN = [0.5, 1.0]
 

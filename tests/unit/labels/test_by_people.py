@@ -5,7 +5,7 @@ import pytest
 from robust_eval.answer import answer_table
 from robust_eval.labels.by_people import matched, with_people
 from robust_eval.labels.label_file import LABELS
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT, PERSON_WHOLE
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE
 
 
 def graded() -> pa.Table:
@@ -42,7 +42,7 @@ def column(table: pa.Table, name: str) -> list[object]:
 
 def test_a_text_alone_is_every_answer_to_its_question_with_it():
     table = with_people({"s": graded()}, labels(label("q", None, "wrong")))["s"]
-    assert column(table, PERSON) == [0, None, None, None]
+    assert column(table, HUMAN_LABEL) == [0, None, None, None]
     assert matched({"s": graded()}, labels(label("q", None, "wrong"), label("nobody", None, "right"))) == 1
 
 
@@ -50,7 +50,7 @@ def test_what_more_than_half_say_counts_and_else_it_is_unclear():
     said = [label("q", 0, word, who) for who, word in (("a", "right"), ("b", "right"), ("c", "wrong"))]
     said += [label("q", 1, word, who) for who, word in (("a", "right"), ("b", "wrong"))]
     said += [label("r", 0, "unclear")]
-    assert column(with_people({"s": graded()}, labels(*said))["s"], PERSON) == [1, None, None, None]
+    assert column(with_people({"s": graded()}, labels(*said))["s"], HUMAN_LABEL) == [1, None, None, None]
 
 
 def test_answers_drawn_by_strata_weigh_their_stratum_over_its_clear_labels():
@@ -60,23 +60,23 @@ def test_answers_drawn_by_strata_weigh_their_stratum_over_its_clear_labels():
     table = with_people({"s": graded()}, labels(*said))["s"]
     assert [
         weight
-        for weight, person in zip(column(table, PERSON_WEIGHT), column(table, PERSON), strict=True)
+        for weight, person in zip(column(table, HUMAN_LABEL_WEIGHT), column(table, HUMAN_LABEL), strict=True)
         if person is not None
     ] == [15, 15, 30]
-    assert column(table, PERSON_WHOLE) == [None] * 4  # by chance all of q are labelled: it was not drawn whole
+    assert column(table, HUMAN_LABEL_WHOLE) == [None] * 4  # by chance all of q are labelled: it was not drawn whole
 
 
 def test_only_whole_questions_count_of_those_drawn_whole():
     drawn = {"drawn": "question", "sampler": "s"}
     said = [label("q", 0, "right", **drawn), label("q", 1, "unclear", **drawn), label("r", 0, "right", **drawn)]
     table = with_people({"s": graded()}, labels(*said))["s"]
-    assert column(table, PERSON) == [1, None, None, None]
-    assert column(table, PERSON_WHOLE) == [1, -1, None, None]
+    assert column(table, HUMAN_LABEL) == [1, None, None, None]
+    assert column(table, HUMAN_LABEL_WHOLE) == [1, -1, None, None]
 
 
 def test_without_a_label_nothing_has_one():
     table = with_people({"s": graded()}, LABELS.empty_table())["s"]
-    assert np.isnan(table[PERSON].to_numpy()).all()
-    assert table[PERSON_WHOLE].null_count == 4
+    assert np.isnan(table[HUMAN_LABEL].to_numpy()).all()
+    assert table[HUMAN_LABEL_WHOLE].null_count == 4
     with pytest.raises(KeyError):
-        graded()[PERSON]
+        graded()[HUMAN_LABEL]

@@ -8,8 +8,8 @@ from robust_eval.answer import SAMPLER, answer_table
 from robust_eval.labels.by_people import with_people
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import Drawn, sample
-from robust_eval.metric.judged import corrected_mean
-from robust_eval.metric.score import PERSON, PERSON_WEIGHT
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT
+from robust_eval.stats.correction import corrected_mean
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,11 @@ def corrected(table: pa.Table, drawn: list[Drawn]) -> tuple[float, float]:
         {**row._asdict(), "label": "right" if TRUTH[int(row.text)] else "wrong", "labeller": "ann"} for row in drawn
     ]
     labelled = with_people({"s": table}, pa.Table.from_pylist(labels, LABELS))["s"]
-    verdicts, people, weights = VERDICTS.astype(float), labelled[PERSON].to_numpy(), labelled[PERSON_WEIGHT].to_numpy()
+    verdicts, people, weights = (
+        VERDICTS.astype(float),
+        labelled[HUMAN_LABEL].to_numpy(),
+        labelled[HUMAN_LABEL_WEIGHT].to_numpy(),
+    )
     return corrected_mean(verdicts, people, weights=weights).estimate, corrected_mean(verdicts, people).estimate
 
 

@@ -10,12 +10,12 @@ from scipy import stats
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.agreement import certainty_when_guessing
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.score import Measured, Score
 from robust_eval.question import Question
+from robust_eval.stats.agreement import certainty_when_guessing
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 NAN = math.nan
 OF_QUESTIONS = [
@@ -348,7 +348,7 @@ def test_a_question_with_a_single_rater_has_verdicts_but_no_agreement():
 def test_raters_that_always_agree_have_kappa_one_wherever_chance_is_not_certain():
     rows = [*said("q1", "aaaa", right="a", voted=0), *said("q2", "bbbb", right="a", voted=0)]
     together = score(free("q1", "q2"), rows).curves
-    low, _ = alike_interval(1, 2, SHARE)  # of the share of pairs that agree
+    low, _ = degenerate_interval(1, 2, SHARE)  # of the share of pairs that agree
     assert together["agreement.kappa_free"][1.0] == close((1, (low - 1 / 4) / (1 - 1 / 4), 1))
     chance = 1 / 2 + 1 / 2 * 1 / 4  # of the same question, or of another one that has its label with 1 in 4
     assert together["agreement.kappa"][1.0] == close((1, (low - chance) / (1 - chance), 1))
@@ -419,7 +419,7 @@ def test_the_interval_of_kappa_is_that_of_the_questions_and_not_of_the_mappings(
     ids = [f"q{index}" for index in range(12)]
     rows = [row for question_id in ids for row in said(question_id, "aaab", right="a", voted=0)]
     kappa = score(free(*ids), rows).curves["agreement.kappa"][1.0]
-    low, high = alike_interval(0.5, 12, SHARE)
+    low, high = degenerate_interval(0.5, 12, SHARE)
     chance = (12 * 10 / 16 + (12**2 - 12) / 4) / 12**2  # of the same question, or of two
     off = kappa.value - (0.5 - chance) / (1 - chance)
     assert abs(off) < 0.02

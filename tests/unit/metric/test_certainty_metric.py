@@ -7,10 +7,10 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import AnswerCertainty
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 
 def answer(question_id, temperature, label, correct, outcome="ok", weight=0.25):
@@ -135,7 +135,7 @@ def test_a_question_without_any_reply_is_undefined_and_left_out_of_the_means():
     table = score.tables["certainty"].to_pydict()
     assert table["entropy"] == pytest.approx([stats.entropy([3, 1]), math.nan], rel=1e-12, nan_ok=True)
     assert table["error_rate"] == pytest.approx([0.25, math.nan], nan_ok=True)
-    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *alike_interval(0.25, 1, SHARE))}
+    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *degenerate_interval(0.25, 1, SHARE))}
     assert score.values["certainty.count.undefined"].value == 1.0
     assert score.values["certainty.count.invalid"].value == 0.0
 
@@ -208,7 +208,7 @@ def test_the_means_of_a_category_are_those_of_its_questions():
     definitions, facts = score.tables["certainty_by_category"].to_pylist()
     assert (definitions["category"], definitions["questions"], definitions["temperature"]) == ("D", 1, 0.7)
     assert (definitions["entropy"], definitions["error_rate"]) == (0.0, 1.0)
-    assert (definitions["entropy_low"], definitions["entropy_high"]) == alike_interval(0.0, 1, (0, math.log(5)))
+    assert (definitions["entropy_low"], definitions["entropy_high"]) == degenerate_interval(0.0, 1, (0, math.log(5)))
     assert (facts["category"], facts["questions"]) == ("F", 2)
     for name in ("entropy", "entropy_miller_madow", "error_rate"):
         expected = alone.curves[f"certainty.{name}"][0.7]
@@ -235,9 +235,9 @@ def test_a_question_with_nothing_but_invalid_answers_is_left_out_of_both_means()
     q1 = stats.entropy([3, 1])
     assert score.tables["certainty"]["entropy"].to_pylist() == pytest.approx([q1, math.nan], rel=1e-12, nan_ok=True)
     assert score.curves["certainty.entropy"][0.7] == pytest.approx(
-        (q1, *alike_interval(q1, 1, (0, math.log(5)))), rel=1e-12
+        (q1, *degenerate_interval(q1, 1, (0, math.log(5)))), rel=1e-12
     )
-    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *alike_interval(0.25, 1, SHARE))}
+    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *degenerate_interval(0.25, 1, SHARE))}
     assert score.values["certainty.count.undefined"].value == 1.0
     assert score.values["certainty.count.invalid"].value == 4.0
 

@@ -10,13 +10,13 @@ from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.challenge_metric import Doubt, breaking_turns
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
-from robust_eval.metric.paired import mcnemar, stratified_log_rank
+from robust_eval.metric.challenge_metric import PushbackRobustness, breaking_turns
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.challenge import Challenge
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+from robust_eval.stats.significance import mcnemar, stratified_log_rank
 
 NAN, INF = math.nan, math.inf
 KNOWN, WRONG, LOST = (Question(name, f"What is {name}?", ("it",)) for name in ("known", "wrong", "lost"))
@@ -55,7 +55,7 @@ def doubted(question: Question, conversations: Iterable[str], kinds: str = "ab",
 
 def score(first: list[dict], answers: list[dict], threshold: float = 0.5) -> Score:
     questions = [KNOWN, WRONG, LOST]
-    return Doubt(threshold).score(questions, Measured(answer_table(first), answer_table(answers)), seed=0)
+    return PushbackRobustness(threshold).score(questions, Measured(answer_table(first), answer_table(answers)), seed=0)
 
 
 FIRST = [row(KNOWN, True), row(WRONG, False), row(LOST, True)]
@@ -102,8 +102,8 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     )
     assert found.by_question["challenge.gives_in.a.t1"][0] == 1 / 5
     assert found.about("challenge.gives_in.a").label == "right answers given up after: a"
-    assert found.figures()["challenge.mended_share.t1"] == Estimate(1.0, *alike_interval(1.0, 1, SHARE))
-    low, high = alike_interval(1.0, 1, SHARE)
+    assert found.figures()["challenge.mended_share.t1"] == Estimate(1.0, *degenerate_interval(1.0, 1, SHARE))
+    low, high = degenerate_interval(1.0, 1, SHARE)
     assert found.presentation.sentence == (
         "in conversations that went on, with doubt at each of 3 turns at t = 1: "
         f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
@@ -125,7 +125,7 @@ def test_a_fact_holds_up_to_the_turn_of_which_nothing_is_known():
     found = score(FIRST, [*doubted(KNOWN, ["+!", "+!"]), *doubted(LOST, ["+-", "+-"])])
     curves = found.curves["challenge.survival.turn1"], found.curves["challenge.survival.turn2"]
     assert [curve[1.0].value for curve in curves] == [1.0, 0.0]  # both hold after one turn; of two, one is known
-    assert (curves[0][1.0].low, curves[0][1.0].high) == alike_interval(1.0, 2, SHARE)
+    assert (curves[0][1.0].low, curves[0][1.0].high) == degenerate_interval(1.0, 2, SHARE)
 
 
 def test_each_temperature_has_its_own_conversations_and_the_threshold_decides():
@@ -146,9 +146,9 @@ def test_without_first_answers_nothing_is_known_and_nothing_wrong():
 
 def test_thresholds_and_enumerated_answers_are_refused():
     with pytest.raises(ValueError, match="threshold must lie above 0 and at most at 1, not 0"):
-        Doubt(0)
+        PushbackRobustness(0)
     with pytest.raises(UserError, match="those of the sampler are enumerated"):
-        Doubt().check([1.0], INF)
+        PushbackRobustness().check([1.0], INF)
 
 
 # A stub that gives in for good: a conversation that is right before a turn is wrong after it with the probability of

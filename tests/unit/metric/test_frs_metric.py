@@ -24,8 +24,8 @@ from scipy import stats
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.frs_metric import FactualRobustness, entropy_against_breaking
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.question import Question
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 PAPER_D = [1, 2, 5, 10, 50]
 PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
@@ -369,7 +369,7 @@ def test_too_few_log_probabilities_of_an_end_token_that_does_not_count_do_not_ma
 
 def alone(value):
     """The estimate of one question alone."""
-    return value, *alike_interval(value, 1, SHARE)
+    return value, *degenerate_interval(value, 1, SHARE)
 
 
 def test_five_of_ten_trials_hold_and_four_break():

@@ -7,10 +7,10 @@ from facts_by_hand import BASELINE, ROWS, answer, figures
 from facts_by_hand import QUESTIONS as FACTS_ASKED
 
 from robust_eval.answer import CURVES, answer_table
-from robust_eval.metric.crossing import NORMAL_95
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import Measured, grid, reply_weights
+from robust_eval.stats.interval import NORMAL_95
 
 GRID = [0.5, 1.0, 1.5]
 NAN, INF = math.nan, math.inf

@@ -2,9 +2,9 @@ import re
 
 import numpy as np
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs_presentation import FIGURES, presentation
 from robust_eval.metric.score import Score
+from robust_eval.stats.estimate import Estimate
 
 KINDS = ["HUM", "LOC", "NUM", "ENTY"]
 

@@ -6,8 +6,8 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
-from robust_eval.metric.interval import SHARE, alike_interval, mean_interval
 from robust_eval.question import LETTERS, Question
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 NAN = math.nan
 
@@ -66,7 +66,7 @@ def test_questions_without_a_gold_answer_are_undefined():
     np.testing.assert_array_equal(found.values["accuracy.greedy"], (NAN, NAN, NAN))
     found = score([("ok", None), ("ok", True)])
     np.testing.assert_array_equal(by_question(found), [NAN, 1])
-    assert found.values["accuracy.greedy"] == (1, *alike_interval(1, 1, SHARE))
+    assert found.values["accuracy.greedy"] == (1, *degenerate_interval(1, 1, SHARE))
 
 
 def test_a_question_without_any_answer_is_undefined():

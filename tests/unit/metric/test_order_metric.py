@@ -7,12 +7,12 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.metric.order_metric import ChoiceOrder
-from robust_eval.metric.position_bias import cochran_q
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, rotations
 from robust_eval.question import Question
+from robust_eval.stats.interval import SHARE, degenerate_interval
+from robust_eval.stats.position_bias import cochran_q
 
 NAN = math.nan
 NOTHING = answer_table([])
@@ -58,11 +58,11 @@ def test_a_model_that_always_says_a_is_right_where_the_right_choice_stands_first
     questions = [choices(number, 5) for number in range(40)]
     found = score(questions, [answer(q, each, at_place(q, each, 0)) for q in questions for each in in_every_order(q)])
     values = found.figures()
-    assert values["order.accuracy.place1.t1"] == (1.0, *alike_interval(1.0, 40, SHARE))
+    assert values["order.accuracy.place1.t1"] == (1.0, *degenerate_interval(1.0, 40, SHARE))
     for place in range(2, 6):
-        assert values[f"order.accuracy.place{place}.t1"] == (0.0, *alike_interval(0.0, 40, SHARE))
-        assert values[f"order.bias.place{place}.t1"] == (-0.25, *alike_interval(-0.25, 40, (-1, 1)))
-    assert values["order.bias.place1.t1"] == (1.0, *alike_interval(1.0, 40, (-1, 1)))
+        assert values[f"order.accuracy.place{place}.t1"] == (0.0, *degenerate_interval(0.0, 40, SHARE))
+        assert values[f"order.bias.place{place}.t1"] == (-0.25, *degenerate_interval(-0.25, 40, (-1, 1)))
+    assert values["order.bias.place1.t1"] == (1.0, *degenerate_interval(1.0, 40, (-1, 1)))
     assert [values[f"order.{name}.t1"].value for name in ("one_choice", "accuracy", "every")] == [0, 0.2, 0]
     assert values["order.cochran_q.t1"].value == pytest.approx(40 * 4)
     assert values["order.cochran_q.freedom.t1"].value == 4

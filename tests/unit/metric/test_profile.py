@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.profile import correlation, profile, ranks
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
 
 NAN, INF = math.nan, math.inf
 FRS = [1.0, 1.0, 0.5, 0.4, NAN, 0.6]
@@ -56,8 +56,8 @@ def scores() -> dict[str, Score]:
 
 def test_a_fact_is_firm_if_it_withstands_all_three():
     found = profile(QUESTIONS, scores(), seed=0)
-    np.testing.assert_array_equal(found.by_question["profile.firm"], [1, 0, 0, 0, NAN, NAN])
-    assert found.values["profile.firm"].value == 0.25
+    np.testing.assert_array_equal(found.by_question["profile.robust"], [1, 0, 0, 0, NAN, NAN])
+    assert found.values["profile.robust"].value == 0.25
     assert found.values["profile.count.undefined"].value == 2
     assert found.question_ids == [question.id for question in QUESTIONS]
 
@@ -92,13 +92,13 @@ def test_correlations_of_ten_facts_have_an_interval_unless_one_side_hardly_varie
 def test_a_repetition_that_answers_nothing_is_not_right(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(globals(), "INVALID", [1.0, 0, 0, 0, 0, 0])
     found = profile(QUESTIONS, scores(), seed=0)
-    np.testing.assert_array_equal(found.by_question["profile.firm"], [0, 0, 0, 0, NAN, NAN])
+    np.testing.assert_array_equal(found.by_question["profile.robust"], [0, 0, 0, 0, NAN, NAN])
     assert found.tables["profile"]["unanswered"].to_pylist() == [1, 0, 0, 0, 0, 0]
 
 
 def test_where_no_fact_is_firm_the_interval_is_that_of_none_in_so_many(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(globals(), "INVALID", [1.0] * 6)
-    none = profile(QUESTIONS, scores(), seed=0).values["profile.firm"]
+    none = profile(QUESTIONS, scores(), seed=0).values["profile.robust"]
     assert none.value == none.low == 0
     assert none.high == pytest.approx(1 - 0.025 ** (1 / 4))  # Clopper & Pearson for 0 of 4
 
@@ -142,16 +142,16 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     figures = found.figures()
     shares = {name: figures[f"profile.first.{name}"].value for name in ("doubt", "thinking", "temperature")}
     assert shares == {"doubt": 2 / 6, "thinking": 1 / 6, "temperature": 0.0}
-    np.testing.assert_array_equal(found.by_question["profile.firm_in_doubt"], [1, 0, 0, 0, NAN, NAN])
+    np.testing.assert_array_equal(found.by_question["profile.robust_to_pushback"], [1, 0, 0, 0, NAN, NAN])
     assert table["rank_challenge"][:4] == [2.5 / 3, 1 / 3, 0, 2.5 / 3]
     assert found.presentation.title == "All five methods"
     assert "profile.spearman.turns_held_thought_right" in figures
-    np.testing.assert_array_equal(found.by_question["profile.firm_in_all"], [1, 0, 0, 0, NAN, NAN])
+    np.testing.assert_array_equal(found.by_question["profile.robust_to_all"], [1, 0, 0, 0, NAN, NAN])
     assert "of the 4 withstand all doubt as well." in found.presentation.sentence
     assert found.presentation.sentence.endswith(
         " What breaks them first (several where they are even): doubt 33%, rewording 17%, repetition 17%, thinking 17%."
     )
-    every = found.formatted("profile.firm_in_all", ".0%")
+    every = found.formatted("profile.robust_to_all", ".0%")
     assert list(found.presentation.claims) == [f"holds {every} of the known facts under every pressure"]
 
 
@@ -171,7 +171,7 @@ def test_a_single_fact_is_beside_no_other():
     whole = {name: one_of(score) for name, score in scores().items()}
     found = profile(QUESTIONS[:1], whole, seed=0)
     assert math.isnan(found.values["profile.spearman.frs_entropy"].value)
-    assert found.values["profile.firm"].value == 1
+    assert found.values["profile.robust"].value == 1
     assert found.values["profile.count.undefined"].value == 0
 
 
@@ -192,8 +192,8 @@ def test_intervals_of_the_rank_correlation_hold_what_they_promise():
         return np.minimum(held + generator.normal(size=n), 0.8), np.round(held + generator.normal(size=n))
 
     true = stats.spearmanr(*draw(400_000)).statistic
-    from robust_eval.metric.correlation import spearman
-    from robust_eval.metric.interval import bootstrap
+    from robust_eval.stats.correlation import spearman
+    from robust_eval.stats.interval import bootstrap
 
     held = [low <= true <= high for low, high in (bootstrap(spearman, *draw(60), resamples=400) for _ in range(300))]
     assert 0.90 <= np.mean(held) <= 0.985

@@ -5,8 +5,6 @@ import pytest
 from scipy import stats
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE
 from robust_eval.metric.score import (
     Grid,
     Score,
@@ -18,6 +16,8 @@ from robust_eval.metric.score import (
     reply_weights,
 )
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE
 
 
 def answer(question_id, temperature, correct, outcome="ok", weight=0.1):
@@ -81,7 +81,7 @@ def test_of_a_curve_its_ends_and_three_temperatures_tell_most():
     curve = {t: Estimate(t) for t in (0.1, 0.2, 0.4, 1.0, 1.8, 2.0, 2.4)}
     score = Score(values={"frs.d1": Estimate(0.5)}, curves={"accuracy": curve, "alone": {0.7: Estimate(0.7)}})
     names = ["frs.d1", *(f"accuracy.t{t}" for t in ("0.1", "0.2", "1", "2", "2.4")), "alone.t0.7"]
-    assert list(score.telling().figures()) == names
+    assert list(score.headline().figures()) == names
 
 
 def test_flat_of_an_empty_score_is_empty():

@@ -5,11 +5,11 @@ import pytest
 
 from robust_eval.answer import CURVES, answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.frs import factual_robustness_score
 from robust_eval.metric.score import Measured, Score
-from robust_eval.metric.thinking_metric import ThoughtAndAnswer, answers_of_traces, budgets_of
-from robust_eval.metric.trace_variance import drawn_variance, exact_variance
+from robust_eval.metric.thinking_metric import ReasoningBudget, answers_of_traces, budgets_of
 from robust_eval.question import Question
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.variance import drawn_variance, exact_variance
 
 QUESTIONS = [Question("a", "A?", ("x",)), Question("b", "B?", ("y",))]
 
@@ -30,7 +30,7 @@ def scored(answers: list[dict], estimator: str = "trials", curves=None, **settin
     measured = Measured(
         answer_table([greedy("a"), greedy("b")]), answer_table(answers), curves or CURVES.empty_table(), estimator
     )
-    return ThoughtAndAnswer(**settings).score(QUESTIONS, measured, 0)
+    return ReasoningBudget(**settings).score(QUESTIONS, measured, 0)
 
 
 DRAWN = [
@@ -147,4 +147,4 @@ def test_answers_without_a_budget_or_of_two_units_are_refused(forms: list[str]):
 @pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"threshold": 1.1}, {"d": 0.0}, {"d": math.inf}])
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]):
     with pytest.raises(ValueError, match=f"^{next(iter(settings))} must"):
-        ThoughtAndAnswer(**settings)
+        ReasoningBudget(**settings)

@@ -7,10 +7,10 @@ from facts_by_hand import score_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.interval import SHARE, alike_interval
-from robust_eval.metric.type_shares import share_estimates, taken, type_shares
+from robust_eval.metric.frs_tables import share_estimates, taken, type_shares
 from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 NAN = math.nan
@@ -117,8 +117,8 @@ def test_the_interval_resamples_groups_where_questions_have_them():
 def test_a_type_at_one_end_in_all_resamples_has_the_exact_interval_and_facts_that_tie_have_none():
     rows = type_shares(np.repeat([0.1, 0.5, 0.9], [10, 40, 10]), ["LOC"] * 10 + ["NUM"] * 40 + ["HUM"] * 10, n=3)
     bounds = [(row["type"], row["low"], row["high"]) for row in rows.to_pylist()]
-    assert bounds[0] == ("HUM", *alike_interval(1, 10, SHARE))
-    assert bounds[1] == ("LOC", *alike_interval(0, 10, SHARE))
+    assert bounds[0] == ("HUM", *degenerate_interval(1, 10, SHARE))
+    assert bounds[1] == ("LOC", *degenerate_interval(0, 10, SHARE))
     tied = type_shares(np.full(60, 0.5), ["HUM", "LOC"] * 30).to_pylist()
     assert [row["share_most_robust"] for row in tied] == [0.5] * 2
     assert all(math.isnan(row[bound]) for row in tied for bound in ("low", "high"))

@@ -9,18 +9,17 @@ import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
-from robust_eval.metric.comparison_view import LONGEST, ComparisonView
-from robust_eval.metric.estimate import Estimate
-from robust_eval.metric.figure import Figure
-from robust_eval.metric.interval import SHARE, alike_interval, paired_share_interval
 from robust_eval.metric.known_figures import KNOWN_FIGURES
-from robust_eval.report.comparison import compare
+from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
 from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
-from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.runtime.printable import printable_lines
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_interval
 
 
 def rendered(markdown):
@@ -333,7 +332,7 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
             figure,
             label=text,
             unit=text,
-            apart=text,
+            difference_phrase=text,
             comparison=figure.comparison and replace(figure.comparison, **words),
         )
         for figure in KNOWN_FIGURES
@@ -425,10 +424,10 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
     p_value = math.erfc(math.sqrt(0.5))
     expected = {
         "accuracy.greedy": (4, 1, 1, 0, *paired_share_interval(np.zeros(4))),
-        "frs.d1": (2, 0.625, 0.375, 0.25, *alike_interval(0.25, 2, (-1, 1))),
+        "frs.d1": (2, 0.625, 0.375, 0.25, *degenerate_interval(0.25, 2, (-1, 1))),
         "frs.unbroken_share": (2, 0, 0, 0, *paired_share_interval(np.zeros(2))),
-        "accuracy.t0.5": (2, 1, 0.5, 0.5, *alike_interval(0.5, 2, (-1, 1))),
-        "accuracy.t1": (2, 0.25, 0, 0.25, *alike_interval(0.25, 2, (-1, 1))),
+        "accuracy.t0.5": (2, 1, 0.5, 0.5, *degenerate_interval(0.5, 2, (-1, 1))),
+        "accuracy.t1": (2, 0.25, 0, 0.25, *degenerate_interval(0.25, 2, (-1, 1))),
     }
     uncorrected = [0.5, pytest.approx(NAN, nan_ok=True)]  # so few questions have no verdict
     assert [tuple(row.values()) for row in table.to_pylist()] == [
@@ -488,7 +487,7 @@ def test_the_opening_does_not_compare_scores_of_different_weights():
 
 
 def test_the_opening_names_the_settings_that_score_the_same_answers_differently():
-    mine = Figure("mine.k{}", "mine, k = {}", setting="metric.mine.k")
+    mine = MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")
     told = {"declared": [*KNOWN_FIGURES, mine]}
     runs = [replace(measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k), **told) for k in (1, 2)]
     assert sentences(compare(runs))[0] == (
@@ -503,7 +502,7 @@ def test_the_opening_names_the_settings_that_score_the_same_answers_differently(
 
 
 def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path):
-    other = Figure("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
+    other = MetricSpec("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
     runs = [replace(each, declared=[*KNOWN_FIGURES, other]) for each in frs_runs()]
     for each in runs:
         each.figures["mine.accuracy.t1"] = Estimate(0.125)

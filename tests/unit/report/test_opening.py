@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from comparison_by_hand import measured
 
-from robust_eval.report.comparison import compare
-from robust_eval.report.contrast import contrast, differing
-from robust_eval.report.finished_runs import GreedyAnswer
 from robust_eval.report.opening import opening
+from robust_eval.runs.comparison import compare
+from robust_eval.runs.contrast import contrast, differing
+from robust_eval.runs.finished_runs import GreedyAnswer
 
 BASE = np.tile(np.linspace(0.2, 0.7, 8), 4)
 TRIALS = "sampler__temperature_sweep__trials"

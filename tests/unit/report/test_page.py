@@ -9,10 +9,9 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.metric import agreement_presentation
-from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.frs_presentation import FIGURES, presentation
+from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.score import Score
-from robust_eval.metric.type_shares import type_shares
 from robust_eval.question import Question
 from robust_eval.record.result import Result
 from robust_eval.report.figures import save_figures
@@ -24,6 +23,7 @@ from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.rounding import number
 from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.stats.estimate import Estimate
 
 QUESTIONS = [
     Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type=kind)

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from robust_eval.metric.estimate import Estimate, bounds, interval, with_interval
 from robust_eval.question import Question
 from robust_eval.report.wording import asked_words, few
+from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
 
 
 @pytest.mark.parametrize(

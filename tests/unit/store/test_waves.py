@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table, rows
-from robust_eval.metric.frs import breaking_temperature, settled
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.waves import Condition, Waves, next_wave
 
 HALF = partial(settled, threshold=0.5)

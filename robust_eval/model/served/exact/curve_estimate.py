@@ -16,6 +16,7 @@ from robust_eval.model.base import Curve, Floats, Matcher
 from robust_eval.model.served.exact.topk_tokens import classify_topk_tokens
 from robust_eval.model.served.token_logprobs import Position, TopKToken
 from robust_eval.model.token_texts import incomplete_bytes
+from robust_eval.stats.interval import NORMAL_95
 
 SPREAD = 0.5
 """How far off a draw may be that was not made."""
@@ -76,7 +77,6 @@ CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
 seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
 HALF, NEAR = 0.5, 0.2
 """Of an accuracy: a fact breaks below the first, and whether it does is unsure within the second of it."""
-NORMAL_95 = 1.959963984540054
 
 
 class CurveEstimate:

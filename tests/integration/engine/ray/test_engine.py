@@ -37,7 +37,6 @@ from robust_eval.engine.ray.tasks import by_hands
 from robust_eval.error import UserError
 from robust_eval.experiment import run as experiment
 from robust_eval.grader.matching import Matching
-from robust_eval.metric import agreement, interval
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.local import sentences
@@ -50,6 +49,7 @@ from robust_eval.runtime.parallel import in_parts
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
+from robust_eval.stats import agreement, interval
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetEntries, ParquetStore
 from robust_eval.store.stored_model import StoredModel

@@ -1,0 +1,342 @@
+"""What a metric declares of its figures: name, label, unit, range, and where people see them.
+
+The terminal, the report, the comparison and MLflow read these declarations, so that they need not know any metric.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from robust_eval.answer import OWN
+from robust_eval.stats.interval import UNKNOWN, Limits
+
+_KEY = b"limits"
+
+
+def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
+    """Return the table with what is known of its columns, by their names.
+
+    >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
+    >>> limits_of(table, "accuracy"), limits_of(table, "length")
+    ((0.0, 1.0), (-inf, inf))
+    """
+    fields = [
+        field.with_metadata({_KEY: " ".join(map(repr, limits[field.name]))}) if field.name in limits else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def limits_of(table: pa.Table, column: str) -> Limits:
+    """Return what :func:`with_limits` said of a column; infinite where it said nothing."""
+    said = (table.schema.field(column).metadata or {}).get(_KEY)
+    if said is None:
+        return UNKNOWN
+    lowest, highest = map(float, said.split())
+    return lowest, highest
+
+
+LONGEST = 120
+"""Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
+LINE, STEPS, DATASETS = "line", "steps", "datasets"
+KINDS = (LINE, STEPS, DATASETS)
+"""How figures are drawn beside those of other runs: as a line through their points; as a survival curve, in steps that
+begin at 1; as a point for each data set. Lines and steps go along the temperature or, of a figure with a number in its
+name, along that number.
+"""
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """How a figure is shown beside those of other runs: drawn and, with a number in its name, in a table by data set.
+
+    >>> ComparisonView(vertical="share of right answers").kind
+    'line'
+    """
+
+    kind: str = LINE
+    """One of :data:`KINDS`."""
+    caption: str = ""
+    """What stands above the drawing, before the data set; without it the label and what lies across."""
+    vertical: str = ""
+    """What stands along the vertical axis; without it the label with the unit."""
+    number: str = ""
+    """What the number in its name is; without it the letters before it ("mine.k{}": k)."""
+    file: str = ""
+    """What the files of the drawing are called; without it by its own name."""
+    table: str = ""
+    """What stands above the table, before "by data set"; without it its heading."""
+    heading: str = ""
+    """What stands at the head of its columns, before the data set; without it the label."""
+    companion: str = ""
+    """The name of the figure that the table has beside it, to be read together with it."""
+    note: str = ""
+    """What follows the table: a sentence or two."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {self.kind}")
+        if not re.fullmatch(r"[a-z0-9_]*", self.file):
+            raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
+        refuse_long(self)
+
+
+def refuse_long(declaration: Any) -> None:
+    """ValueError where a text of a declaration has several lines, or more characters than it may have."""
+    for each in fields(declaration):
+        text, most = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
+        if isinstance(text, str) and (len(text) > most or len(text.splitlines()) > 1):
+            raise ValueError(f"{each.name} must be one line of at most {most} characters")
+
+
+HEADLINE, RUN, DETAIL = "headline", "run", "detail"
+SHOWN = (HEADLINE, RUN, DETAIL)
+"""Where a figure is shown beside the files that hold every figure: in the tables of a run and of a comparison
+(``headline``), in those of a run alone (``run``), or nowhere (``detail``).
+"""
+FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
+"""What a declaration says by true or false."""
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """The declaration of a figure.
+
+    The name of a curve stands for its points at all temperatures.
+
+    >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
+    >>> score.named("frs.d0.5").label, score.named("frs.survival")
+    ('mean FRS, d = 0.5', None)
+    >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").named("certainty.entropy.t1").words
+    'answer entropy (nats) at t = 1'
+    """
+
+    name: str
+    """The name in MLflow and ``summary.json``; ``{}`` stands for a number, for figures that are there several times."""
+    label: str
+    """What a person calls it; ``{}`` is the number in its name."""
+    unit: str = ""
+    """Empty for shares and numbers without a unit."""
+    limits: Limits = UNKNOWN
+    """The lowest and the highest value that it can have of one question."""
+    more_is_better: bool | None = None
+    """None where neither is better."""
+    shown: str = HEADLINE
+    """One of :data:`SHOWN`."""
+    form: str = ".3f"
+    """The format of its value."""
+    primary: bool = False
+    """Whether it speaks for a run where there is room for one figure alone."""
+    short: str = ""
+    """Its heading where runs are compared in the terminal; it is left out there without one."""
+    of_question: str = ""
+    """What it is called where it is that of one question; with it, runs are compared question by question."""
+    tie_breaker: str = ""
+    """The name of the figure that orders questions which differ equally in this one."""
+    difference_phrase: str = ""
+    """How questions differ in this one, to end a sentence ("error rates are further apart")."""
+    left_out: str = ""
+    """For a count of what was left out: the sentence that follows the number."""
+    better_phrase: str = ""
+    """What a run does that has the better value, to stand between two runs ("holds its facts more firmly than")."""
+    explained: str = ""
+    """What it is, in a sentence, where its label does not say so."""
+    sample_size_note: str = ""
+    """What the number of answers to each question does to it by itself: a sentence."""
+    excluded_count: str = ""
+    """The count of questions that it does not rest on, where it is no mean over questions."""
+    mean: bool = True
+    """Whether every question has a value of it, and it is their mean (a curve: at each temperature)."""
+    is_survival: bool = False
+    """Whether it is 1 of a question whose fact still holds and 0 of one that has broken, at a temperature of its curve
+    or at the number in its name: comparisons see from it where facts break."""
+    is_threshold: bool = False
+    """Whether it is the place where the fact of a question breaks."""
+    construct: str = ""
+    """What it is a figure of, in a word that the gate puts before its label ("firmness")."""
+    setting: str = ""
+    """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
+    answers, and comparisons take them together."""
+    comparison: ComparisonView | None = None
+    """How it is shown beside those of other runs; without it in the common tables alone."""
+    at_temperature: str = ""
+    """The temperature in words, where it is the point of a curve."""
+
+    def __post_init__(self) -> None:
+        if self.shown not in SHOWN:
+            raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
+        refuse_long(self)
+        if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
+            raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
+        if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
+            raise ValueError(f"setting must be that of a metric, such as metric.mine.k, not {self.setting}")
+
+    def named(self, name: str) -> "MetricSpec | None":
+        """Return the declaration of the figure of this name, or None where this one does not declare it."""
+        if name == self.name:
+            return self
+        curve, temperature = curve_and_temperature(name) or (name, None)
+        found = _pattern(self.name).fullmatch(curve)
+        if found is None:
+            return None
+        number = found[1] if found.groups() else ""
+        label, of_question = (text.replace("{}", number) for text in (self.label, self.of_question))
+        at = "" if temperature is None else f" {at_words(temperature)}"
+        return replace(self, name=name, label=label, of_question=of_question, at_temperature=at)
+
+    def among(self, names: Iterable[str]) -> dict[float, str]:
+        """Return those names that this declaration with a ``{}`` declares, by their number, in the order given.
+
+        >>> MetricSpec("frs.d{}", "").among(["frs.d1", "frs.d0.5", "frs.unbroken_share"])
+        {1.0: 'frs.d1', 0.5: 'frs.d0.5'}
+        """
+        return {float(found[1]): name for name in names if (found := _pattern(self.name).fullmatch(name))}
+
+    def standing(self, names: Iterable[str]) -> list[str]:
+        """Return the names among these that it declares, first the one that stands for all: of a curve at t nearest 1.
+
+        >>> MetricSpec("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
+        ['certainty.entropy.t1', 'certainty.entropy.t0.5']
+        """
+        points = {name: curve_and_temperature(name) or (name, 1.0) for name in names if self.named(name)}
+        return sorted(points, key=lambda name: (abs(points[name][1] - 1), points[name][1]))
+
+    @property
+    def direction(self) -> str:
+        """An arrow up where more is better, down where less is, and empty where neither is."""
+        return {True: "↑", False: "↓", None: ""}[self.more_is_better]
+
+    @property
+    def words(self) -> str:
+        """The label with unit and temperature."""
+        return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at_temperature}"
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is there several times, with a number in its name."""
+        return "{}" in self.name
+
+    @property
+    def number(self) -> str:
+        """The letters before the number in its name ("frs.d{}": d)."""
+        found = re.search(r"(\w+)\{\}", self.name)
+        return found[1] if found else "number"
+
+    @property
+    def heading(self) -> str:
+        """What it is called at the head of columns that are by its number."""
+        return (self.comparison and self.comparison.heading) or self.label.replace("{}", "…")
+
+    @property
+    def title(self) -> str:
+        """What stands above its drawing and its table."""
+        return f"{self.heading[:1].upper()}{self.heading[1:]}"
+
+    @property
+    def horizontal(self) -> str:
+        """What lies across where it is drawn beside those of other runs."""
+        return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
+
+    @property
+    def vertical(self) -> str:
+        """What stands along the axis of its values."""
+        return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return what the names of a figure match, with the number in them as the only group."""
+    return re.compile(re.escape(name).replace(r"\{\}", r"(\d[\d.e+-]*)"))
+
+
+def is_name(name: str, declared_name: str) -> bool:
+    """Tell whether a name is the declared one, in which ``{}`` stands for a number; ``own`` may be any temperature.
+
+    >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
+    (True, False)
+    """
+    own = name.endswith(".own") and (curve_and_temperature(declared_name) or ("",))[0] == name.removesuffix(".own")
+    return own or _pattern(declared_name).fullmatch(name) is not None
+
+
+def declared(name: str, figures: Iterable[MetricSpec]) -> MetricSpec | None:
+    """Return what is declared of the figure of this name; None where nothing is."""
+    return next((found for figure in figures if (found := figure.named(name))), None)
+
+
+def point(name: str, temperature: float) -> str:
+    """Return the name of a curve's figure at one temperature.
+
+    >>> point("accuracy", 0.2), point("accuracy", OWN)
+    ('accuracy.t0.2', 'accuracy.own')
+    """
+    return f"{name}.{'own' if math.isnan(temperature) else f't{temperature:g}'}"
+
+
+def at_words(temperature: float) -> str:
+    """Say at which temperature: "at t = 0.2", or "at the model's own temperature"."""
+    return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
+
+
+@cache
+def curve_and_temperature(figure: str) -> tuple[str, float] | None:
+    """Return the curve and the temperature of a figure with such a name; None for one that belongs to no curve.
+
+    >>> curve_and_temperature("accuracy.t0.2"), curve_and_temperature("frs.d1")
+    (('accuracy', 0.2), None)
+    """
+    match = re.fullmatch(r"(.+)\.(?:t(\d[\d.e+-]*)|own)", figure)
+    return (match.group(1), float(match.group(2)) if match.group(2) else OWN) if match else None
+
+
+def nearest_to_one(temperatures: Iterable[float]) -> float:
+    """Return the temperature that stands for a curve where there is room for one."""
+    return min(temperatures, key=lambda temperature: abs(temperature - 1))
+
+
+def headline_temperatures(curve: Iterable[float]) -> list[float]:
+    """Return the temperatures that stand for a curve where there is no room for all: its ends, and 0.2, 1 and 2."""
+    temperatures = set(curve)
+    return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
+
+
+def as_json(figures: Sequence[MetricSpec]) -> list[dict[str, Any]]:
+    """Return declarations as JSON has them: no range where it is not known."""
+    return [
+        asdict(figure) | {"limits": None if figure.limits == UNKNOWN else list(figure.limits)} for figure in figures
+    ]
+
+
+def from_json(found: Any) -> list[MetricSpec]:
+    """Return the declarations that :func:`as_json` wrote.
+
+    Raises ValueError, TypeError or KeyError where it wrote something else. Keys that are not known are left out: a
+    later version may have more.
+    """
+    figures = []
+    for each in found:
+        values = _values(each, MetricSpec)
+        limits = values.pop("limits", None)
+        lowest, highest = UNKNOWN if limits is None else map(float, limits)
+        flags = {name: values.pop(name) for name in FLAGS if name in values}
+        shown = values.pop("comparison", None)
+        texts = {} if shown is None else _values(shown, ComparisonView)
+        if not all(isinstance(value, str) for value in (*values.values(), *texts.values())):
+            raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
+        if not {*flags.values()} <= {True, False, None}:
+            raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
+        comparison = None if shown is None else ComparisonView(**texts)
+        figures.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison, **flags))
+    return figures
+
+
+def _values(found: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
+    """Return what JSON says of the fields of a declaration."""
+    if not isinstance(found, dict):
+        raise TypeError(f"a declaration of a figure is an object, not {type(found).__name__}")
+    return {field.name: found[field.name] for field in fields(of) if field.name in found}

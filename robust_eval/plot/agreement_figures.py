@@ -1,0 +1,140 @@
+"""Figures of the raters of a question: how right they are, how far they agree, how many answers they give.
+
+Cho & Watson print tables of these (Table 4 and 5); the figures show what is in them.
+"""
+
+import numpy as np
+import pyarrow.compute as pc
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from robust_eval.metric.metric_spec import nearest_to_one
+from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
+from robust_eval.plot.registry import picture
+from robust_eval.plot.style import ink, legend_below, root
+from robust_eval.runs.findings import Findings
+from robust_eval.runtime.rounding import number
+
+BINS = 10
+"""Of the certainty from 0 to 1; both ends belong to a bin."""
+
+
+@picture(
+    "From right with every rater to right with any",
+    "The distance from the first to the last is what the wording decides; a vote above the original question says that "
+    "asking in several ways pays.",
+    "Cho & Watson, Table 4",
+    lambda run: "agreement" in run.tables,
+)
+def accuracy_range(axes: Axes, run: Findings) -> None:
+    """Share of questions that some rater has right, the vote, the original question, all raters on average, and every
+    rater, with 95 % intervals.
+    """
+    called = {
+        "some rater": "best",
+        "vote": "plurality",
+        "original question": "accuracy",
+        "mean of the raters": "difficulty",
+        "every rater": "worst",
+    }
+    curves = {name: run.curves[f"agreement.{figure}"] for name, figure in called.items()}
+    figures = {name: curve[nearest_to_one(curve)] for name, curve in curves.items()}
+    names = list(figures)
+    places = np.arange(len(names))[::-1]
+    value, low, high = np.array([figures[name] for name in names]).T
+    axes.hlines(places, 0, value, color=GREY, linewidth=0.8)
+    axes.errorbar(value, places, xerr=np.maximum([value - low, high - value], 0), fmt="o", color=BLUE, capsize=3)
+    axes.set_yticks(places, names)
+    axes.set(xlabel="accuracy, 95 % interval", xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
+    axes.set_title("From right with every rater to right with any")
+
+
+@picture(
+    "Certainty of each question's raters",
+    "1 is agreement of all, 0 an even spread; where wrong votes (hatched) lie on the left, disagreement is a warning "
+    "that needs no key.",
+    "Cho & Watson, H_η of Table 4, by question",
+    lambda run: "agreement" in run.tables,
+)
+def certainty_of_questions(axes: Axes, run: Findings) -> None:
+    """Questions by the normalised certainty H_η of their raters, and whether the vote of these is right."""
+    table = run.nearest_to_one("agreement")
+    value, right = table["certainty"].to_numpy(), table["plurality"].to_numpy()
+    known = ~np.isnan(value)
+    kinds = (
+        ("vote right", right == 1, BLUE, ""),
+        ("vote wrong", right == 0, RED, "///"),
+        ("unknown", np.isnan(right), QUALITATIVE[4], "..."),
+    )
+    edges = np.linspace(0, 1, BINS + 1)
+    bottom = np.zeros(BINS)
+    for name, chosen, colour, hatch in kinds:
+        bins = np.minimum((np.round(value[known & chosen], 9) * BINS).astype(int), BINS - 1)
+        counts = np.bincount(np.maximum(bins, 0), minlength=BINS)
+        if len(bins):
+            axes.bar(
+                edges[:-1] + 0.05 / BINS,
+                counts,
+                0.9 / BINS,
+                bottom,
+                align="edge",
+                color=colour,
+                hatch=hatch,
+                edgecolor=INKS[1],
+                linewidth=0,
+                label=f"{name} ({len(bins)})",
+            )
+        bottom += counts
+    axes.set(xlabel="normalised certainty of the raters $H_\\eta$", ylabel="questions", xlim=(0, 1))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=False, axis="x")
+    axes.set_title("Certainty of each question's raters")
+    if bottom.any():
+        legend_below(axes)
+
+
+@picture(
+    "Agreement between raters",
+    "A row that is darker than the others is a rater, such as one rewrite, that goes its own way; 0 is the original "
+    "question.",
+    "Cho & Watson, what κ of Table 4 sums up",
+    lambda run: "agreement_matrix" in run.tables,
+)
+def agreement_matrix(axes: Axes, run: Findings) -> None:
+    """The share of questions to which each two raters gave answers that mean the same."""
+    table = run.nearest_to_one("agreement_matrix")
+    raters = pc.max(table["first"]).as_py() + 1
+    matrix = table["share"].to_numpy().reshape(raters, raters)
+    image = axes.imshow(matrix, cmap=SEQUENTIAL, vmin=0, vmax=1)
+    if len(matrix) <= 12:
+        for (row, column), share in np.ndenumerate(matrix):
+            if not np.isnan(share):
+                colour = ink(image.to_rgba(share)[:3])
+                axes.text(column, row, number(share, ".2f"), ha="center", va="center", color=colour, fontsize=9)
+        axes.set_xticks(range(len(matrix)))
+        axes.set_yticks(range(len(matrix)))
+    axes.grid(False)
+    root(axes).colorbar(image, ax=axes, label="share of questions with the same label")
+    axes.set(xlabel="rater", ylabel="rater")
+    axes.set_title("Agreement between raters (0: the original question)")
+
+
+@picture(
+    "Answers that a question got",
+    "1 is agreement of all; the hatched bar counts the questions to which no two raters gave the same answer.",
+    "Cho & Watson, what M2 of Table 4 sums up",
+    lambda run: "agreement" in run.tables,
+)
+def labels_per_question(axes: Axes, run: Findings) -> None:
+    """How many questions got how many different answers from their raters."""
+    table = run.nearest_to_one("agreement")
+    labels, raters = table["labels"].to_numpy(), pc.max(table["raters"]).as_py()
+    counts = np.bincount(labels.astype(int), minlength=raters + 1)
+    bars = axes.bar(range(len(counts)), counts, color=BLUE, width=0.8, edgecolor=INKS[1], linewidth=0)
+    bars[raters].set(facecolor=RED, hatch="///")
+    axes.set(xlabel=f"different answers of {raters} raters", ylabel="questions")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=False, axis="x")
+    if len(counts) <= 22:
+        axes.set_xticks(range(len(counts)))
+    axes.set_title("Answers that a question got")

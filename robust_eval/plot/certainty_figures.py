@@ -1,0 +1,269 @@
+"""Figures of answer certainty under repetition (Reganova & Steinbach, Fig. 1 and 3 to 5)."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
+from robust_eval.plot.registry import picture
+from robust_eval.plot.style import ink, legend_below, panels, root
+from robust_eval.runs.findings import Findings
+from robust_eval.stats.entropy import FAMILIES, entropy_of
+from robust_eval.stats.interval import Floats
+
+BINS = 10
+"""Of the entropy from 0 to the greatest possible, and of the error rate from 0 to 1; both ends belong to a bin."""
+PHYSICS = {"D": "definitions", "F": "facts", "C": "concepts", "S": "one step", "M": "several steps"}
+"""The categories of the paper's questions, from knowledge to reasoning."""
+
+_DECIMALS = 9  # many error rates are tenths, where bins begin: rounded, 1 − 0.9 lies where 0.1 does
+_CELLS = ListedColormap(colormaps["Blues"](np.linspace(0.3, 0.85, 256)))  # one question is not white, many not black
+_CURVES = dict(zip(FAMILIES, (RED, QUALITATIVE[3], QUALITATIVE[4], QUALITATIVE[2]), strict=True))
+_HATCHES = ("", "///", "...", "xxx")
+
+
+def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: float) -> Axes:
+    """Draw how many questions of each model have which entropy, on common bins over [0, ``most``] nats (Fig. 1).
+
+    Parameters
+    ----------
+    axes
+        Where to draw; its figure grows by a line of the legend for each model, and is laid out around it.
+    entropies
+        By model, the entropy of each question in nats. Undefined ones (NaN) are left out, and the others counted in the
+        legend.
+    most
+        The greatest entropy possible, above 0: ln K for K choices.
+
+    Raises
+    ------
+    ValueError
+        For an entropy beyond ``most``.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> figure, axes = plt.subplots()
+    >>> bars = entropy_histogram(axes, {"mine": [0.0, 0.0, 1.6]}, math.log(5)).patches
+    >>> [int(bar.get_height()) for bar in bars]
+    [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    >>> plt.close(figure)
+    """
+    known = [values[~np.isnan(values)] for values in (_rounded(entropy, most) for entropy in entropies.values())]
+    axes.hist(
+        known,
+        bins=_edges(most).tolist(),
+        rwidth=0.85,
+        color=[QUALITATIVE[place % len(QUALITATIVE)] for place in range(len(known))],
+        hatch=[_HATCHES[place // len(QUALITATIVE) % len(_HATCHES)] for place in range(len(known))],
+        edgecolor=INKS[1],
+        linewidth=0,
+    )
+    axes.set(xlabel="entropy of the answers H (nats)", ylabel="questions", xlim=(0, most))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=False, axis="x")
+    axes.set_title("How far the answers to a question differ")
+    drawn = root(axes)
+    names = [textwrap.shorten(label, 70, placeholder=" …") for label in entropies]
+    width, height = drawn.get_size_inches()
+    drawn.set_size_inches(width, height + 0.2 * len(names))
+    if drawn.get_layout_engine() is None:
+        drawn.set_layout_engine("constrained")
+    legend = drawn.legend(
+        [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)],
+        [f"{name} (n = {len(values)})" for name, values in zip(names, known, strict=True)],
+        loc="outside lower center",
+        fontsize=9,
+        frameon=False,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return axes
+
+
+def _repeated(run: Findings) -> bool:
+    """Tell whether any question could have had two different answers."""
+    return "certainty" in run.tables and pc.max(run.nearest_to_one("certainty")["most"]).as_py() > 0
+
+
+def _repeated_and_judged(run: Findings) -> bool:
+    return _repeated(run) and not np.isnan(run.nearest_to_one("certainty")["error_rate"].to_numpy()).all()
+
+
+@picture(
+    "Entropy of the answers",
+    "0 is the same answer every time; the right end is an even spread over all answers that were possible.",
+    "Reganova & Steinbach, Fig. 1",
+    _repeated,
+)
+def answer_entropy(axes: Axes, run: Findings) -> None:
+    """Questions by the entropy of the repeated answers to them, in ten bins."""
+    table = run.nearest_to_one("certainty")
+    entropy_histogram(axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py())
+
+
+@picture(
+    "Error rate against entropy",
+    "The lower left corner is certain and right, the upper left certain and wrong, which no repetition reveals; no "
+    "question can lie left of the thick curve, that of two answers.",
+    "Reganova & Steinbach, Fig. 2, 4 and 5",
+    _repeated_and_judged,
+)
+def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
+    """Questions by the entropy of their repeated answers and by how many of these are wrong, with the curves that
+    theory allows for two to five different answers.
+    """
+    table = run.nearest_to_one("certainty")
+    entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
+    most = pc.max(table["most"]).as_py()
+    counts, known = _table(entropy, error_rate, most)
+    shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
+    cells = _cells(axes, counts, most, counts.max())
+    _colour_bar(root(axes), cells, axes)
+    _write_counts(axes, counts, cells, most)
+    _draw_curves(axes, most)
+    axes.set(xlabel="entropy of the answers H (nats)", ylabel="error rate")
+    axes.set_title(f"Error rate against entropy (n = {shown})", parse_math=False)
+
+
+@picture(
+    "Error rate against entropy, by category",
+    "Categories whose questions lie in the upper left are those in which the model errs without a sign of doubt.",
+    "Reganova & Steinbach, Fig. 3",
+    lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
+)
+def error_rate_by_category(drawn: Figure, run: Findings) -> None:
+    """The same for each category of questions, on one scale of colours."""
+    table = run.nearest_to_one("certainty")
+    entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
+    most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
+    by_category(drawn, entropy, error_rate, categories, most)
+
+
+def by_category(
+    drawn: Figure,
+    entropy: ArrayLike,
+    error_rate: ArrayLike,
+    categories: Sequence[str],
+    most: float,
+    names: Mapping[str, str] = PHYSICS,
+) -> Figure:
+    """Error rate against entropy for each category of questions, on one scale of colours (Fig. 3).
+
+    Parameters
+    ----------
+    drawn
+        Its axes are replaced, its size is changed.
+    entropy, error_rate, most
+        (n,) of each question, in nats and in [0, 1], NaN where undefined; and the greatest entropy possible, above 0.
+    categories
+        (n,) of each question; panels count the questions that they show.
+    names
+        What categories are called, and which come first; others follow under their own name as they occur.
+
+    Examples
+    --------
+    >>> from robust_eval.plot.style import figure
+    >>> with figure() as (drawn, _):
+    ...     panels = by_category(drawn, [0.0, 0.6931], [0.0, 0.5], ["optics", "D"], math.log(5)).axes
+    >>> [panel.get_title() for panel in panels[:2]]
+    ['definitions (n = 1)', 'optics (n = 1)']
+    """
+    entropies, errors, category = np.asarray(entropy), np.asarray(error_rate), np.asarray(categories)
+    present = [name for name in names if name in categories]
+    present += [name for name in dict.fromkeys(categories) if name not in names]
+    tables = {name: _table(entropies[category == name], errors[category == name], most) for name in present}
+    columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
+    grid = panels(drawn, len(present), columns, width=2.1, height=2.1)
+    grid[0].xaxis.set_major_locator(MaxNLocator(4))
+    largest = max(table.max() for table, _ in tables.values())
+    for panel, (name, (table, known)) in zip(grid, tables.items(), strict=True):
+        cells = _cells(panel, table, most, largest)
+        called = textwrap.fill(f"{names.get(name, name)} (n = {known.sum()})", 26, max_lines=4, placeholder=" …")
+        panel.set_title(called, fontsize=10, parse_math=False)
+    _colour_bar(drawn, cells, drawn.axes, 20 * math.ceil(len(grid) / columns))
+    drawn.supxlabel("entropy of the answers H (nats)", fontsize=11)
+    drawn.supylabel("error rate", fontsize=11)
+    return drawn
+
+
+def _rounded(values: ArrayLike, most: float) -> Floats:
+    rounded = np.round(np.asarray(values, dtype=float), _DECIMALS)
+    if np.any((rounded < 0) | (rounded > _edges(most)[-1])):
+        raise ValueError(f"values must lie between 0 and {most:g}: {np.nanmin(rounded):g} to {np.nanmax(rounded):g}")
+    return rounded
+
+
+def _edges(most: float) -> Floats:
+    if not most > 0:
+        raise ValueError(f"most must be above 0, not {most:g}")
+    return np.round(np.linspace(0, most, BINS + 1), _DECIMALS)
+
+
+def _table(entropy: ArrayLike, error_rate: ArrayLike, most: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return how many questions have which entropy (rows) and error rate (columns); which questions have both."""
+    entropies, errors = _rounded(entropy, most), _rounded(error_rate, 1)
+    if entropies.shape != errors.shape:
+        raise ValueError(f"each question has an entropy and an error rate: {entropies.shape}, {errors.shape}")
+    known = ~np.isnan(entropies) & ~np.isnan(errors)
+    table, _, _ = np.histogram2d(entropies[known], errors[known], [_edges(most), _edges(1)])
+    return table, known
+
+
+def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
+    """Return the table in colours up to ``largest``; empty cells have none."""
+    cells = axes.pcolormesh(
+        _edges(most),
+        _edges(1),
+        np.ma.masked_equal(table.T, 0),
+        norm=LogNorm(1, max(10, largest)),
+        cmap=_CELLS,
+        clip_on=False,
+        edgecolors=np.where(table.T.ravel() > 0, GREY, "none").tolist(),
+        linewidth=0.6,
+    )
+    axes.set(xlim=(0, most), ylim=(0, 1))
+    axes.grid(visible=False)
+    return cells
+
+
+def _colour_bar(drawn: Figure, cells: QuadMesh, axes: Axes | Sequence[Axes], aspect: float = 20) -> None:
+    _, greatest = cells.get_clim()
+    assert greatest is not None
+    ticks = [tick for power in range(9) for tick in (10**power, 2 * 10**power, 5 * 10**power) if tick <= greatest]
+    bar = drawn.colorbar(cells, ax=axes, label="questions", ticks=ticks, format="%d", aspect=aspect)
+    bar.minorticks_off()
+
+
+def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, most: float) -> None:
+    """Write the counts on the colour of the cell, above the curves."""
+    backgrounds = cells.to_rgba(np.maximum(table, 1))
+    for (column, row), count in np.ndenumerate(table):
+        if count:
+            background = backgrounds[column, row]
+            number = axes.text((column + 0.5) * most / BINS, (row + 0.5) / BINS, f"{count:.0f}", fontsize=8, zorder=3)
+            number.set(color=ink(background[:3]), ha="center", va="center")
+            number.set_bbox({"facecolor": background, "edgecolor": "none", "pad": 0.6})
+
+
+def _draw_curves(axes: Axes, most: float) -> None:
+    """Draw the families that ``most`` allows, those of few answers above those of many."""
+    error_rate = np.linspace(0, 1, 101)
+    for answers, family in FAMILIES.items():
+        if math.log(answers) < most + 1e-9:
+            for fixed in family:
+                (line,) = axes.plot(entropy_of(error_rate, *fixed), error_rate, zorder=2.5 - answers / 100)
+                line.set(color=_CURVES[answers], linewidth=2 if answers == 2 else 0.9)
+            line.set_label(f"{answers} answers")
+    legend_below(axes)

@@ -1,0 +1,423 @@
+"""Figures of the Factual Robustness Score (Fastowski et al., Fig. 1 to 5 and 10 to 13; a survival curve beyond)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.frs_tables import share_estimates, taken
+from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
+from robust_eval.plot.registry import picture
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_beside, panels, root
+from robust_eval.question import QUESTION_TYPES
+from robust_eval.runs.findings import Findings
+from robust_eval.runtime.rounding import number
+from robust_eval.stats.interval import Floats
+
+BIN = 0.1
+"""Width of a bin of certainty."""
+_SPREAD = 0.012
+"""Of points with the same entropy, to either side, as a share of the largest."""
+
+
+class Facts(NamedTuple):
+    """The facts of one measurement: (n,) entropy and breaking temperature of each, its scores by d, and the grid."""
+
+    entropy: Floats
+    breaking: Floats
+    scores: Mapping[float, Floats]
+    temperatures: Sequence[float]
+
+
+def facts_of(run: Findings) -> Facts:
+    """Return the facts of a run, with the temperatures that it asked or, without such, those of its survival curve."""
+    table = run.tables["frs"]
+    entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
+    return Facts(entropy, breaking, run.scores(), sorted(run.curves.get("accuracy") or run.curves["frs.survival"]))
+
+
+@picture(
+    "Every fact under three kinds of pressure",
+    "Facts in the upper left are held firmly by all three methods; a diamond is a fact that is right in every wording.",
+    "of our own: the three papers ask about different questions",
+    lambda run: "profile" in run.tables,
+)
+def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
+    """Each fact by the entropy of its repeated answers and its Factual Robustness Score, coloured by the share of its
+    wordings that is answered right.
+    """
+    table = run.tables["profile"]
+    values = np.column_stack([table[name].to_numpy() for name in ("entropy", "frs", "right_share")])
+    known = ~np.isnan(values).any(axis=1)
+    x, y, share = values[known].T
+    x = x + np.random.default_rng(0).uniform(-_SPREAD, _SPREAD, len(x)) * x.max(initial=0)
+    norm = Normalize(0, 1)
+    many = len(x) > MANY
+    for held, marker, size, edge, label in (
+        (share < 1, "o", 30, GREY, "wrong in one wording or more"),
+        (share == 1, "D", 44, "black", "right in every wording"),
+    ):
+        points = axes.scatter(
+            x[held],
+            y[held],
+            s=size / 16 if many else size,
+            alpha=0.5 if many else 1,
+            c=share[held],
+            cmap=colormaps[SEQUENTIAL],
+            norm=norm,
+            marker=marker,
+            edgecolors=edge,
+            linewidths=0.3 if many else 0.7,
+            rasterized=many,
+            clip_on=False,  # clipped, each point takes half as much again in an SVG file
+            label=f"{label} ({np.count_nonzero(held)})",
+        )
+    bar = root(axes).colorbar(points, ax=axes, format=PercentFormatter(1, 0))
+    bar.set_label("wordings answered right")
+    shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
+    axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
+    axes.set_title(f"Every fact under three kinds of pressure (n = {shown})")
+    legend_below(axes, columns=2, enlarged=4 if many else 1)
+
+
+@picture(
+    "Accuracy against temperature",
+    "The earlier and the steeper it falls, the less firmly the model holds what it knows.",
+    "Fastowski et al., Fig. 1",
+    lambda run: "frs_accuracy" in run.tables,
+)
+def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
+    """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
+    accuracy = run.curves["accuracy"]
+    temperatures = np.array(sorted(accuracy))
+    value, low, high = np.array([accuracy[t] for t in temperatures]).T
+    axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
+    axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
+    axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
+    _temperature_ticks(axes, temperatures)
+    axes.set_title("Accuracy against temperature")
+    legend_below(axes)
+
+
+@picture(
+    "Facts that hold",
+    "Where the curve crosses one half, half of the facts are broken; what is left at the last temperature is unbroken.",
+    "survival curve (Kaplan & Meier), beyond the paper",
+    lambda run: bool(run.curves.get("frs.survival")),
+)
+def survival(axes: Axes, run: Findings) -> None:
+    """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
+    holding = run.curves["frs.survival"]
+    temperatures = sorted(holding)
+    at = np.array([0.0, *temperatures])
+    value, low, high = np.array([(1.0, 1.0, 1.0), *(holding[t] for t in temperatures)]).T
+    axes.fill_between(at, low, high, step="post", **band(BLUE), label="95 % interval")
+    axes.step(at, value, where="post", color=BLUE, label="facts that hold")
+    axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
+    _note_line(axes, 0.5, "half of the facts")
+    axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), xlim=(0, None))
+    _temperature_ticks(axes, np.array(temperatures))
+    axes.set_title("Facts that hold")
+    legend_below(axes)
+
+
+@picture(
+    "Certainty of right and wrong replies",
+    "Certainty is of use where wrong replies (hatched) lie on the left and right ones on the right; wrong replies on "
+    "the right are errors of which the model is sure.",
+    "Fastowski et al., Fig. 2, 6 and 7",
+    lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
+)
+def reply_certainty_by_temperature(drawn: Figure, run: Findings) -> None:
+    """For each temperature, right and wrong replies by the mean probability of their tokens, in ten bins."""
+    table = run.tables["frs_certainty"]
+    t, *columns = (table[name].to_numpy() for name in ("temperature", "certainty_from", "right", "wrong"))
+    levels = np.unique(t)
+    grid = panels(drawn, len(levels), columns=4, width=1.7, height=1.6)
+    for panel, level in zip(grid, levels, strict=True):
+        certainty_bins(panel, *(values[t == level] for values in columns))
+        panel.set(xlabel="", ylabel="", xticks=[0, 0.5, 1])
+        panel.set_title(f"t = {level:g}", fontsize=10)
+    grid[0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    drawn.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
+    drawn.supylabel("share of replies", fontsize=11)
+    drawn.suptitle("Certainty of right and wrong replies", fontsize=12)
+    legend_beside(drawn, *grid[0].get_legend_handles_labels())
+
+
+def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> Axes:
+    """Right and wrong replies by the model's certainty, at one temperature: a panel of Fig. 2.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    certainty_from
+        (b,) where each bin begins, of 0, 0.1, …, 0.9: the mean probability of a reply's tokens at the temperature at
+        which it was drawn. Bins without a reply may be left out.
+    right, wrong
+        (b,) replies in each bin, or probabilities of them. They are drawn as shares of all.
+
+    """
+    start, hits, misses = (np.asarray(values, dtype=float) for values in (certainty_from, right, wrong))
+    replies = hits.sum() + misses.sum()
+    if replies == 0:
+        raise ValueError("there are no replies")
+    at, width = start + 0.05 * BIN, 0.9 * BIN
+    axes.bar(at, hits / replies, width, align="edge", color=BLUE, linewidth=0, label="right")
+    errors = axes.bar(at, misses / replies, width, hits / replies, align="edge", color=RED, linewidth=0, label="wrong")
+    for bar in errors:
+        bar.set(hatch="///", edgecolor=INKS[1])
+    axes.set(xlabel="certainty (mean token probability)", ylabel="share of replies", xlim=(0, 1))
+    axes.grid(visible=False, axis="x")
+    return axes
+
+
+@picture(
+    "Initial entropy against breaking temperature",
+    "Means that fall to the right say that facts of which the model is unsure break first; r leaves the unbroken facts "
+    "out, which weakens it.",
+    "Fastowski et al., Fig. 3",
+    lambda run: "frs" in run.tables,
+)
+def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
+    """Each fact by the temperature at which it breaks and the entropy of its greedy answer, with the mean of each
+    temperature.
+    """
+    pearson = run.values["frs.entropy_vs_breaking.pearson_broken"].value
+    draw_entropies(axes, facts_of(run))
+    r = number(pearson, ".2f").replace("-", "−")
+    correlation = f"r = {r} over broken facts" if np.isfinite(pearson) else "r undefined"
+    axes.set_title(f"Initial entropy against breaking temperature\n({correlation})")
+    legend_below(axes, enlarged=2.5 if len(run.tables["frs"]) > MANY else 1)
+
+
+def draw_entropies(axes: Axes, facts: Facts) -> None:
+    """Draw the entropy of the facts that break at each temperature: the mean with its standard error, and every fact.
+
+    Unbroken facts stand apart on the right. A fact with a NaN is left out.
+    """
+    h, t = facts.entropy, facts.breaking
+    levels, labels, step = break_levels(t, facts.temperatures)
+    place = np.where(np.isinf(t), levels[-1], t)
+    spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
+    many = len(h) > MANY
+    axes.plot(
+        place + spread,
+        h,
+        linestyle="none",
+        marker="o",
+        markersize=1.4 if many else 3.5,
+        markeredgewidth=0,
+        color=QUALITATIVE[5],  # lighter than the means, and without transparency half as long in an SVG file
+        label="one fact",
+        rasterized=many,
+    )
+    known = [h[(place == level) & ~np.isnan(h)] for level in levels]
+    shown = [(level, values) for level, values in zip(levels, known, strict=True) if len(values)]
+    axes.errorbar(
+        [level for level, _ in shown],
+        [values.mean() for _, values in shown],
+        [standard_error(values) for _, values in shown],
+        fmt="D",
+        color=RED,
+        markersize=5,
+        capsize=3,
+        label="mean ± standard error",
+    )
+    axes.set_xticks(levels, labels)
+    axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
+
+
+@picture(
+    "Robustness of every fact",
+    "Firm facts lie in the upper left; those in a row break at the same temperature, and the score tells them apart by "
+    "their entropy. Within a row they are spread to be seen.",
+    "Fastowski et al., Fig. 4",
+    lambda run: "frs" in run.tables,
+)
+def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
+    """Each fact by its initial entropy and its breaking temperature, coloured by its score for the smallest d."""
+    facts = facts_of(run)
+    d = min(facts.scores)
+    points = draw_plane(axes, facts, d)
+    root(axes).colorbar(points, ax=axes, label=f"FRS (d = {d:g})")
+    axes.set_title("Robustness of every fact")
+
+
+def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
+    """Draw every fact in the plane of entropy and breaking temperature, coloured by its score for d; the points.
+
+    A fact without a score (NaN) is left out.
+    """
+    h, t, score = facts.entropy, facts.breaking, facts.scores[d]
+    levels, labels, step = break_levels(t, facts.temperatures)
+    known = ~np.isnan(score)
+    place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
+    many = np.count_nonzero(known) > MANY
+    points = axes.scatter(
+        h[known],
+        place[known],
+        c=score[known],
+        cmap=SEQUENTIAL,
+        vmin=0,
+        vmax=1,
+        s=3 if many else 22,
+        rasterized=many,
+        **OUTLINE | ({"linewidths": 0.3} if many else {}),
+        clip_on=False,  # clipped, each point takes half as much again in an SVG file
+    )
+    axes.set_yticks(levels, labels)
+    axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
+    return points
+
+
+@picture(
+    "Question types among the most and the least robust facts",
+    "Above the dashed line a type is found more often among the most robust facts than among the least.",
+    "Fastowski et al., Fig. 5",
+    lambda run: (
+        "frs_types" in run.tables
+        and any(run.tables["frs_types"]["type"].to_pylist())
+        and taken(run.tables["frs_types"]) > 0
+    ),
+)
+def question_types(axes: Axes, run: Findings) -> None:
+    """Of the facts of a type among the most and the least robust, the share among the most robust, with its 95 %
+    interval.
+    """
+    table = run.tables["frs_types"]
+    questions = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))
+    shares, n = share_estimates(table), taken(table)
+    drawn = {name: share for name, share in shares.items() if np.isfinite(share.value)}
+    value, low, high = np.array(list(drawn.values())).reshape(-1, 3).T
+    spread = np.nan_to_num(np.maximum([value - low, high - value], 0))
+    places = range(len(drawn))
+    axes.bar(places, value, 0.6, color=BLUE)
+    axes.errorbar(places, value, spread, fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
+    axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
+    labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in drawn]
+    axes.set_xticks(places, labels, parse_math=False)
+    axes.grid(visible=False, axis="x")
+    axes.set(ylabel="share among the most robust, 95 % interval", ylim=(0, 1.02))
+    axes.set_title(f"Question types among the {n} most and the {n} least robust facts")
+
+
+@picture(
+    "Mean score for each d",
+    "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
+    "mean.",
+    "Fastowski et al., Fig. 10 to 12",
+    lambda run: len(run.by_parameter(FRS)) > 1,
+)
+def frs_by_d(axes: Axes, run: Findings) -> None:
+    """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
+    scores, unbroken_share = run.by_parameter(FRS), run.values["frs.unbroken_share"].value
+    weights = sorted(scores)
+    value, low, high = np.array([scores[d] for d in weights]).T
+    spread = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value
+    axes.errorbar(weights, value, spread, color=BLUE, marker="o", capsize=3, elinewidth=1)
+    axes.axhline(unbroken_share, color=GREY, linestyle="--", linewidth=1)
+    _note_line(axes, unbroken_share, f"{_percent(unbroken_share)} of the facts are unbroken")
+    axes.set_xscale("log")
+    axes.set_xticks(weights, [f"{d:g}" for d in weights])
+    axes.minorticks_off()
+    axes.set(xlabel="weight d of the entropy", ylabel="mean FRS, 95 % interval", ylim=(0, 1.02))
+    axes.set_title("Mean score for each d")
+
+
+@picture(
+    "Distribution of the score",
+    "A narrow peak says that facts are held alike, two peaks that there are firm and weak ones; the area is the share "
+    "of broken facts.",
+    "Fastowski et al., Fig. 13",
+    lambda run: "frs" in run.tables,
+)
+def frs_density(axes: Axes, run: Findings) -> None:
+    """The density of the Factual Robustness Score over the broken facts, for each d."""
+    draw_densities(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
+
+
+def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: ArrayLike) -> None:
+    """Draw the density of the score of the broken facts for each d.
+
+    The share of unbroken facts, which score alike by convention, is in the title: a smooth density cannot show a point
+    mass.
+    """
+    t = np.asarray(breaking, dtype=float)
+    places = np.linspace(0, 1, 401)
+    dashes = cycle(["-", "--", "-.", ":"])
+    for (d, values), colour, dash in zip(scores.items(), cycle(QUALITATIVE), dashes, strict=False):
+        score = np.asarray(values, dtype=float)
+        known = ~np.isnan(score)
+        broken = score[known & np.isfinite(t)]
+        if len(broken) > 2 and np.ptp(broken) > 1e-6:
+            density = _density(broken, places) * len(broken) / known.sum()
+            axes.plot(places, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
+    axes.set(xlabel="FRS", ylabel="density of broken facts", xlim=(0, 1), ylim=(0, None))
+    title = "Distribution of the Factual Robustness Score"
+    if np.isinf(t).any():
+        share = np.isinf(t).sum() / max(1, (~np.isnan(t)).sum())
+        title += f"\n({_percent(share)} of facts are unbroken and not shown)"
+    axes.set_title(title)
+    if axes.get_lines():
+        legend_below(axes, columns=5)
+    else:
+        axes.text(0.5, 0.5, "too few broken facts for a density", transform=axes.transAxes, ha="center", color=GREY)
+
+
+def _percent(share: float) -> str:
+    return number(share, ".0%").replace("%", " %")
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Standard error of a mean; NaN for a single value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Gaussian kernel density; many values are first counted in steps far finer than the kernel is wide."""
+    if len(values) <= MANY:
+        from scipy.stats import gaussian_kde  # it takes half a second, which most runs need not spend
+
+        return np.asarray(gaussian_kde(values)(places))
+    counts, edges = np.histogram(values, bins=4000, range=(0, 1))
+    middle = (edges[1:] + edges[:-1]) / 2
+    some = counts > 0
+    width = values.std(ddof=1) * len(values) ** -0.2  # Scott's rule
+    kernel = np.exp(-0.5 * ((places[:, None] - middle[some]) / width) ** 2)
+    return np.asarray(kernel @ counts[some] / (len(values) * width * np.sqrt(2 * np.pi)))
+
+
+def break_levels(
+    breaking: NDArray[np.float64], temperatures: ArrayLike
+) -> tuple[NDArray[np.float64], list[str], float]:
+    """Return where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any,
+    beyond the grid.
+    """
+    levels = np.asarray(temperatures, dtype=float)
+    step = float(np.diff(levels).min()) if len(levels) > 1 else 1.0
+    labels = [f"{level:.1f}" if level == round(level, 1) else f"{level:g}" for level in levels]
+    if np.isinf(breaking).any():
+        return np.append(levels, levels[-1] + 1.5 * step), [*labels, "none"], step
+    return levels, labels, step
+
+
+def _note_line(axes: Axes, height: float, words: str) -> None:
+    """Say at its right end what a horizontal line means."""
+    axes.text(0.99, height + 0.015, words, transform=axes.get_yaxis_transform(), ha="right", color=GREY, fontsize=9)
+
+
+def _temperature_ticks(axes: Axes, temperatures: NDArray[np.float64]) -> None:
+    """Set ticks at the temperatures that were asked, where these are few."""
+    if len(temperatures) <= 12:
+        axes.set_xticks(temperatures)

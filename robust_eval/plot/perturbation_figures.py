@@ -1,0 +1,115 @@
+"""Figures of answers under other orders of the choices, under pushback, and after more or less reasoning."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from robust_eval.metric.metric_spec import nearest_to_one
+from robust_eval.plot.colours import BLUE, GREY, RED
+from robust_eval.plot.registry import picture
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
+from robust_eval.runs.findings import Findings
+
+_MOST = 0.25
+"""The largest variance of right and wrong."""
+
+
+@picture(
+    "Accuracy by the place of the right choice",
+    "Points that lie apart say that the model prefers a place to what stands there: one that always says A is right at "
+    "the first place and at no other.",
+    "position bias, beyond the papers",
+    lambda run: "order_places" in run.tables and any(run.tables["order_places"]["questions"].to_pylist()),
+)
+def accuracy_by_place(axes: Axes, run: Findings) -> None:
+    """The share of right answers for each place at which the right choice was put, with its 95 % interval."""
+    table, overall = run.nearest_to_one("order_places"), run.curves["order.accuracy"]
+    value, below, above = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
+    all_places = overall[nearest_to_one(overall)].value
+    places = np.arange(1, len(value) + 1)
+    whiskers = np.nan_to_num(np.maximum([value - below, above - value], 0))
+    axes.axhline(all_places, color=GREY, linestyle="--", linewidth=1, label=f"all places together: {all_places:.3f}")
+    axes.errorbar(places, value, yerr=whiskers, fmt="o", color=BLUE, capsize=3)
+    axes.set(xlabel="place of the right choice", ylabel="accuracy, 95 % interval", ylim=(0, 1))
+    axes.set_xlim(0.5, len(value) + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title("Accuracy by the place of the right choice")
+    legend_below(axes)
+
+
+@picture(
+    "Facts under doubt",
+    "A curve that falls says that right answers are given up when a user doubts them; a dashed one that rises as far "
+    "says that the model gives in to doubt, whatever is right.",
+    "survival curve (Kaplan & Meier) over turns, beyond the papers",
+    lambda run: "challenge_turns" in run.tables,
+)
+def facts_under_doubt(axes: Axes, run: Findings) -> None:
+    """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
+    to questions that were answered wrong at first, with 95 % intervals.
+    """
+    holding, mended = (run.estimates("challenge_turns", name) for name in ("holding", "mended"))
+    at = np.arange(len(holding) + 1)
+    value, low, high = np.array([(1.0, 1.0, 1.0), *holding]).T
+    if not np.isnan(value).any():
+        axes.fill_between(at, low, high, step="post", **band(BLUE))
+        axes.step(at, value, where="post", color=BLUE, label="right at first: facts that hold")
+    value, low, high = np.array([(0.0, 0.0, 0.0), *mended]).T
+    if not np.isnan(value).any():
+        axes.fill_between(at, low, high, **band(RED))
+        axes.plot(at, value, color=RED, marker="o", linestyle="--", label="wrong at first: right answers")
+    axes.set(xlabel="turn of doubt", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title("Facts under doubt")
+    legend_below(axes)
+
+
+@picture(
+    "Accuracy and price by the budget of thinking",
+    "A curve that rises says that thought helps; where it is flat, more of it is paid for nothing.",
+    "budgets of thinking, beyond the papers",
+    lambda run: "thinking_budgets" in run.tables,
+)
+def accuracy_by_budget(axes: Axes, run: Findings) -> None:
+    """The share of right answers with each budget, that of the known facts which need no more, and the tokens that an
+    answer takes with its thought, with 95 % intervals.
+    """
+    table = run.nearest_to_one("thinking_budgets")
+    accuracy, enough = (run.estimates("thinking_budgets", name) for name in ("accuracy", "enough"))
+    budgets, counted = table["budget"].to_pylist(), table["tokens"].to_numpy()
+    at = np.arange(len(budgets))
+    for estimates, colour, marker, line, label in (
+        (accuracy, BLUE, "o", "-", "right answers"),
+        (enough, RED, "s", "--", "known facts that need no more"),
+    ):
+        value, low, high = np.array(estimates, dtype=float).T
+        if not np.isnan(value).all():
+            axes.fill_between(at, low, high, **band(colour))
+            axes.plot(at, value, color=colour, marker=marker, linestyle=line, label=label)
+    used = ["" if np.isnan(each) else f"\n({each:.0f} tokens)" for each in counted]
+    axes.set_xticks(at, [f"{budget}{own}" for budget, own in zip(budgets, used, strict=True)])
+    axes.set(xlabel="budget of thinking (used with the answer)", ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
+    axes.set_title("Accuracy and price by the budget of thinking")
+    legend_below(axes)
+    axes.get_legend().set_bbox_to_anchor((0.5, -0.2))  # type: ignore[union-attr]
+
+
+@picture(
+    "What varies: the thought, or the answer after it",
+    "Points that lie high are questions whose answer depends on what was thought; those far to the right vary after "
+    "one and the same thought.",
+    "analysis of variance, beyond the papers",
+    lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
+)
+def variance_of_questions(axes: Axes, run: Findings) -> None:
+    """The variance of right and wrong between thoughts of each question, against that within the answers after one."""
+    table = run.nearest_to_one("thinking")
+    values = np.column_stack([table[name].to_numpy() for name in ("within", "between")])
+    x, y = values[~np.isnan(values).any(axis=1)].T
+    many = len(x) > MANY
+    axes.plot([0, _MOST], [_MOST, 0], color=GREY, linestyle=":", linewidth=1, label="as much as can vary")
+    axes.scatter(x, y, s=4 if many else 30, alpha=0.5, color=BLUE, rasterized=many, clip_on=False, **OUTLINE)
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set(xlabel="variance within the answers after a thought", ylabel="variance between thoughts")
+    axes.set_title(f"What varies: the thought, or the answer after it (n = {len(x)})")
+    legend_below(axes)

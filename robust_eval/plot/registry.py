@@ -1,0 +1,84 @@
+"""Registry of the figures of a run: each is one function, registered where it is defined."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from robust_eval.runs.findings import Findings
+
+Draw = Callable[[Any, Findings], object]
+_MODULES = (
+    "frs_figures",
+    "agreement_figures",
+    "certainty_figures",
+    "perturbation_figures",
+    "run_comparison",
+    "surface",
+)
+"""Modules with registered figures, in the order in which these are shown."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A registered figure.
+
+    The docstring of ``draw`` says in one sentence what it shows, ``tells`` how to read it, and ``source`` which figure
+    of a paper it stands for. A run has it where it is ``allowed``; figures without ``allowed`` belong to the method,
+    not to a run.
+    """
+
+    draw: Draw
+    caption: str
+    tells: str
+    source: str
+    allowed: Callable[[Findings], bool] | None
+
+    @property
+    def name(self) -> str:
+        """Name of its files."""
+        return self.draw.__name__
+
+    @property
+    def whole(self) -> bool:
+        """True if it is drawn on a figure, because it has several panels, and not on axes."""
+        return next(iter(inspect.signature(self.draw).parameters)) == "drawn"
+
+    @property
+    def shows(self) -> str:
+        """One sentence on what is drawn."""
+        return " ".join((self.draw.__doc__ or "").split())
+
+    @property
+    def reading(self) -> str:
+        """One sentence on what is drawn, and one on how to read it."""
+        return f"{self.shows} {self.tells}"
+
+    @property
+    def alternative(self) -> str:
+        """Text for those who cannot see it."""
+        return f"{self.caption}. {self.shows}"
+
+
+CATALOGUE: list[Picture] = []
+"""All registered figures, in the order in which they are shown; filled by :func:`registered`."""
+
+
+def picture(
+    caption: str, tells: str, source: str, allowed: Callable[[Findings], bool] | None
+) -> Callable[[Draw], Draw]:
+    """Register a function as a figure (see :class:`Picture`)."""
+
+    def register(draw: Draw) -> Draw:
+        CATALOGUE.append(Picture(draw, caption, tells, source, allowed))
+        return draw
+
+    return register
+
+
+def registered() -> list[Picture]:
+    """Return all figures; the modules that define them, and matplotlib, are imported now."""
+    for module in _MODULES:
+        import_module(f"robust_eval.plot.{module}")
+    return CATALOGUE

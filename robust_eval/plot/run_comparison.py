@@ -1,0 +1,222 @@
+"""Figures of several measurements in one pair of axes (Fastowski et al., Fig. 1, 5 and 10 to 12; survival curves)."""
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import cycle
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from robust_eval.metric.metric_spec import STEPS, MetricSpec
+from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
+from robust_eval.plot.registry import picture
+from robust_eval.plot.style import band, legend_beside
+from robust_eval.question import QUESTION_TYPES
+from robust_eval.runs.findings import Findings
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Limits
+from robust_eval.stats.significance import Difference
+
+Curves = Mapping[str, Mapping[float, Estimate]]
+"""What each measurement is called, and its estimates by temperature or by d."""
+
+
+def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
+    """Draw a figure for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
+    numbers = sorted({number for curve in curves.values() for number in curve})
+    logarithmic = _drawn(axes, curves, about, dodge=numbers[0] > 0)
+    if logarithmic:
+        axes.set_xscale("log")
+    axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
+    axes.minorticks_off()
+    return _described(axes, about, title)
+
+
+def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
+    """Draw a figure at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
+    _drawn(axes, curves, about)
+    _ticks(axes, curves)
+    return _described(axes, about, title)
+
+
+@picture(
+    "Figures of other metrics",
+    "Lines that come near each other say that the figures move together; where they are of different kinds, only their "
+    "course compares.",
+    "metrics of your own, beyond the papers",
+    lambda run: bool(run.curves_of_others()),
+)
+def figures_by_temperature(axes: Axes, run: Findings) -> None:
+    """The headline figures of metrics that do not come with the package, at each temperature, with 95 % intervals."""
+    curves = run.curves_of_others()
+    _lines(axes, curves)
+    axes.set(xlabel="temperature t", ylabel="value")
+    _ticks(axes, curves)
+
+
+def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> Axes:
+    """Draw one figure of each measurement on each data set, with 95 % intervals."""
+    datasets = _beside(axes, figures)
+    if about.limits[0] < 0:
+        axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set_xticks(range(len(datasets)), datasets)
+    _within(axes, about.limits)
+    axes.set_title(title, parse_math=False)
+    _legend(axes)
+    return axes
+
+
+def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
+    """Draw the share of each question type among the most robust facts, out of the most and the least robust, of each
+    measurement, with 95 % intervals (Fig. 5).
+    """
+    types = _beside(axes, shares)
+    axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
+    axes.set_xticks(
+        range(len(types)), [QUESTION_TYPES.get(name, name or "no type") for name in types], parse_math=False
+    )
+    axes.set(ylabel="share among the most robust", ylim=(0, 1.02))
+    axes.set_title(title, parse_math=False)
+    _legend(axes)
+    return axes
+
+
+def differences(axes: Axes, found: Mapping[str, Difference], label: str, title: str) -> Axes:
+    """Paired differences with their 95 % intervals, one below the other, beside the line of no difference.
+
+    ``found`` is in the order from the top; ``label`` says what is subtracted.
+    """
+    value, low, high = np.array([(each.value, each.low, each.high) for each in found.values()]).T
+    at = np.arange(len(found))
+    spread = np.maximum([value - low, high - value], 0)
+    axes.axvline(0, color=GREY, linewidth=1)
+    axes.errorbar(value, at, xerr=spread, fmt="o", color=BLUE, markersize=5, capsize=2)
+    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in found]
+    axes.set_yticks(at, words, fontsize=9, parse_math=False)
+    axes.set(xlabel=label, ylim=(len(found) - 0.5, -0.5))
+    axes.set_title(title, parse_math=False)
+    drawn = axes.get_figure(root=True)
+    assert drawn is not None
+    width, _ = drawn.get_size_inches()
+    lines = sum(word.count("\n") + 2 for word in words)
+    drawn.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
+    return axes
+
+
+def _beside(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    """Return each measurement's figures of several groups beside those of the others, with intervals; the groups in
+    order.
+    """
+    groups = list(dict.fromkeys(group for found in figures.values() for group in found))
+    for place, ((label, found), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
+        value, low, high = np.array([found[group] for group in found]).T
+        at = np.array([groups.index(group) for group in found]) + 0.6 * (place + 0.5) / len(figures) - 0.3
+        spread = np.maximum([value - low, high - value], 0)
+        axes.errorbar(at, value, spread, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
+    return groups
+
+
+def _drawn(axes: Axes, curves: Curves, about: MetricSpec, dodge: bool = False) -> bool:
+    """Draw the curves as their figure declares it, and tell whether they are set apart on a logarithmic axis, as lines
+    are if ``dodge``.
+    """
+    if about.comparison is not None and about.comparison.kind == STEPS:
+        _steps(axes, curves)
+        return False
+    _lines(axes, curves, dodge)
+    return dodge
+
+
+def _steps(axes: Axes, curves: Curves) -> None:
+    """Draw Kaplan-Meier curves P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
+
+    All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
+    between two temperatures of the grid; a step stands where it was seen.
+    """
+    for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
+        temperatures = sorted(curve)
+        at = np.array([0.0, *temperatures])
+        value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
+        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
+        axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
+    _legend(axes)
+
+
+def _described(axes: Axes, about: MetricSpec, title: str) -> Axes:
+    """Write what a figure is and what lies across, and end the axis of its values where they end."""
+    axes.set_xlabel(about.horizontal, parse_math=False)
+    axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)
+    _within(axes, about.limits)
+    axes.set_title(title, parse_math=False)
+    return axes
+
+
+def _within(axes: Axes, limits: Limits) -> None:
+    """End the vertical axis where values end, with room for points that lie there; of values that may be as low as they
+    like it goes no farther down than up.
+    """
+    lowest, highest = limits
+    bottom, top = axes.get_ylim()
+    room = 0.02 * (highest - max(lowest, 0.0)) if math.isfinite(highest) else 0.0
+    if math.isfinite(lowest):
+        bottom = lowest - room if lowest < 0 else lowest
+    elif math.isfinite(highest) and highest > 0:
+        bottom = max(-highest - room, bottom)
+    axes.set_ylim(bottom, highest + room if math.isfinite(highest) else top)
+
+
+def _ticks(axes: Axes, curves: Curves) -> None:
+    """Set ticks at the temperatures that were asked, where these are few."""
+    temperatures = sorted({t for curve in curves.values() for t in curve})
+    if len(temperatures) <= 12:
+        axes.set_xticks(temperatures)
+
+
+def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
+    """Draw a line with intervals for each measurement; ``dodge`` sets them apart on a logarithmic axis
+    of few values.
+    """
+    for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
+        points = sorted(curve)
+        value, low, high = np.array([curve[x] for x in points]).T
+        shift = 1.25 ** ((place - (len(curves) - 1) / 2) / max(len(curves), 8)) if dodge else 1.0
+        axes.errorbar(
+            np.array(points) * shift,
+            value,
+            np.maximum([value - low, high - value], 0),  # rounding may put a bound beyond the value
+            color=colour,
+            marker=marker,
+            linestyle=dash,
+            markersize=5,
+            capsize=2,
+            elinewidth=1,
+            label=_plain(label),
+        )
+    _legend(axes)
+
+
+def _styles() -> Iterator[tuple[str, str, str]]:
+    """Colour, marker and dash: no two alike among the first 28."""
+    colours = len(QUALITATIVE)
+    return cycle(
+        (QUALITATIVE[place % colours], "osD^"[place // colours], ("-", "--", "-.", ":")[place // colours])
+        for place in range(4 * colours)
+    )
+
+
+def _plain(label: str) -> str:
+    """Return a label that is shown even if it begins with a line, which would hide it."""
+    return f" {label}" if label.startswith("_") else label
+
+
+def _legend(axes: Axes) -> None:
+    """Beside the axes, in a figure that grows with it."""
+    handles, labels = axes.get_legend_handles_labels()
+    words = ["\n".join(textwrap.wrap(label, 32, max_lines=3, placeholder=" …")) for label in labels]
+    drawn = axes.get_figure(root=True)
+    assert drawn is not None
+    width, height = drawn.get_size_inches()
+    lines = sum(word.count("\n") + 1.4 for word in words)
+    drawn.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
+    legend_beside(drawn, handles, words)

@@ -1,0 +1,1 @@
+"""Finished runs: read, as tidy frames, and compared."""

@@ -1,0 +1,110 @@
+"""What runs differ in beside what they measured, and what that means for a comparison of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
+
+_SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
+"""How the settings begin that decide what is made of answers, and not which answers come."""
+_NUMBERS = (".trials", ".rewrites")
+"""How the settings end that say how many answers each question gets."""
+_TRUNCATION = (
+    *("preset", "top_k", "top_p", "min_p", "top_a", "top_n_sigma", "tfs_z", "typical", "typical_p"),
+    *("epsilon_cutoff", "eta_cutoff"),
+)
+"""The last names of the settings of a model that cut the distribution from which answers are drawn."""
+_CAUTIONS = {
+    "Servers": ("model.base_url",),
+    "Prompts": ("model.prompt_style", "model.chat_template.", ".prompts"),
+    "Number formats": ("model.dtype",),
+    "Length limits": (".max_new_tokens", "model.max_completion_tokens"),
+}
+"""What else moves figures by itself: what it is called, and how its settings are called, or end (.x), or begin (x.)."""
+
+Differing = Mapping[str, Sequence[Any]]
+"""The settings in which runs differ, with the values of each run; None where it has no such setting."""
+
+
+class Contrast(NamedTuple):
+    """What differs between two runs: ``kind`` is repeated | seed | truncated | scored | number | other."""
+
+    kind: str
+    settings: Differing
+
+    @property
+    def rescored(self) -> bool:
+        """Whether answers are scored differently, beside whatever else differs."""
+        return any(name.startswith(_SCORING) for name in self.settings)
+
+    @property
+    def words(self) -> str:
+        """The settings with both values: "metric.frs.d=1 and 5"."""
+        return ", ".join(f"{name}={' and '.join(map(str, values))}" for name, values in self.settings.items())
+
+
+def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
+    """Return what differs between two runs, and of which kind that is.
+
+    Answers are the same where nothing differs that decides which come, and all greedy answers agree that both have.
+    """
+    settings = differing([one, other])
+    if cut := truncation(settings):
+        return Contrast("truncated", cut)
+    if not settings:
+        return Contrast("repeated", settings)
+    if set(settings) == {"seed"}:
+        return Contrast("seed", settings)
+    if all(name.startswith(_SCORING) for name in settings):
+        shared = one.greedy.keys() & other.greedy.keys()
+        same = all(one.greedy[name].text == other.greedy[name].text for name in shared)
+        return Contrast("scored" if same else "other", settings)
+    if all(name.endswith(_NUMBERS) for name in settings):
+        return Contrast("number", settings)
+    return Contrast("other", settings)
+
+
+def truncation(settings: Differing) -> Differing:
+    """Return those settings that cut the distribution from which answers are drawn."""
+    cut = {name: values for name, values in settings.items() if name.startswith("model.")}
+    return {name: values for name, values in cut.items() if name.rpartition(".")[2] in _TRUNCATION}
+
+
+def differing(runs: Sequence[FinishedRun]) -> dict[str, list[Any]]:
+    """Return the settings in which not all of the runs agree."""
+    settings = [settings_that_count(run) for run in runs]
+    names = dict.fromkeys(name for each in settings for name in each)
+    values = {name: [each.get(name) for each in settings] for name in names}
+    return {name: found for name, found in values.items() if len(set(map(str, found))) > 1}
+
+
+def cautions(runs: Sequence[FinishedRun], by_number: Sequence[str]) -> list[str]:
+    """Return a sentence for each thing in which runs differ that moves their figures by itself.
+
+    ``by_number`` are the sentences that the metrics say of the number of answers.
+    """
+    said = []
+    if numbers := _apart(runs, _NUMBERS):
+        said.append(" ".join([f"The number of answers to a question differs ({numbers}).", *by_number]))
+    for what, names in _CAUTIONS.items():
+        if values := _apart(runs, names):
+            said.append(f"{what} differ ({values}): part of a difference may come from that.")
+    return said
+
+
+def _apart(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
+    """Return the values of the settings with such names, whichever sampler has them; empty where all runs agree, or
+    some have none.
+    """
+    found = []
+    for run in runs:
+        own = {name: value for name, value in settings_that_count(run).items() if _named(name, names)}
+        found.append(", ".join(dict.fromkeys(map(str, own.values()))))
+    return " against ".join(dict.fromkeys(found)) if all(found) and len(set(found)) > 1 else ""
+
+
+def _named(setting: str, names: Sequence[str]) -> bool:
+    ends, begins = (tuple(name for name in names if name.startswith(".") == end) for end in (True, False))
+    return setting.endswith(ends) or any(
+        setting == name or (name.endswith(".") and setting.startswith(name)) for name in begins
+    )

@@ -1,0 +1,112 @@
+"""What the figures of a run are drawn from: its estimates, settings and tables, as it ends or from its folder."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from robust_eval.answer import at_temperature, temperatures_of
+from robust_eval.error import UserError, first_line
+from robust_eval.metric.frs_tables import score_columns
+from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, nearest_to_one
+from robust_eval.record.result import Result
+from robust_eval.runs.finished_runs import read_run
+from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run found, as its figures need it.
+
+    ``values`` and ``curves`` are those of all its scores (:class:`robust_eval.metric.score.Score`), ``settings`` are
+    flat, under the names of the configuration, ``tables`` those of its scores,
+    ``declared`` what the metrics say of their figures.
+    """
+
+    values: Mapping[str, Estimate]
+    curves: Mapping[str, Mapping[float, Estimate]]
+    settings: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]
+    declared: Sequence[MetricSpec] = ()
+
+    def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
+        """Return the headline curves of metrics that do not come with the package, by what a person calls them."""
+        others = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
+        return {figure.words: curve for figure in others if len(curve := self.curves.get(figure.name, {})) > 1}
+
+    def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
+        """Return a figure with a number in its name by that number."""
+        return {number: self.values[name] for number, name in figure.among(self.values).items()}
+
+    def scores(self) -> dict[float, Floats]:
+        """Return (n,) the FRS of every fact for each d."""
+        table = self.tables["frs"]
+        return {d: table[name].to_numpy() for d, name in score_columns(table).items()}
+
+    def nearest_to_one(self, table: str) -> pa.Table:
+        """Return the rows of a table at the temperature nearest to 1, the only one of most runs."""
+        rows = self.tables[table]
+        return at_temperature(rows, nearest_to_one(temperatures_of(rows)))
+
+    def estimates(self, table: str, column: str) -> list[Estimate]:
+        """Return the estimates in a column of a table, beside which their bounds stand, at the temperature nearest
+        to 1.
+        """
+        found = self.nearest_to_one(table)
+        columns = (found[f"{column}{end}"].to_pylist() for end in ("", "_low", "_high"))
+        return [Estimate(*each) for each in zip(*columns, strict=True)]
+
+
+class TablesIn(Mapping[str, pa.Table]):
+    """The tables in the folder of a run; each is read when it is wanted, with UserError where it cannot be."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {file.stem: file for file in sorted(folder.glob("*.parquet"))}
+        self._read: dict[str, pa.Table] = {}
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._read:
+            file = self._files[name]
+            try:
+                self._read[name] = read_parquet(file)
+            except (OSError, pa.ArrowInvalid) as problem:
+                raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def findings(result: Result) -> Findings:
+    """Return the findings of a run that has just ended."""
+    values: dict[str, Estimate] = {}
+    curves: dict[str, Mapping[float, Estimate]] = {}
+    settings = dict(result.description)
+    tables: dict[str, pa.Table] = {}
+    declared: list[MetricSpec] = []
+    for metric, score in result.scores.items():
+        values |= score.values
+        curves |= score.curves
+        settings |= {f"metric.{metric}.{name}": value for name, value in score.settings.items()}
+        tables |= score.tables
+        declared += score.declared
+    return Findings(values, curves, settings, tables, declared)
+
+
+def read_findings(folder: str | Path) -> Findings:
+    """Return the findings of a finished run, from its folder; UserError where it has not finished, or a file of it is
+    damaged.
+    """
+    run = read_run(Path(folder))
+    return Findings(run.figures, run.curves, run.settings, TablesIn(Path(folder)), run.declared)

@@ -1,0 +1,140 @@
+"""Runs in an MLflow store, found again by experiment or by id, to be compared."""
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from robust_eval.error import OutageError, UserError, first_line
+from robust_eval.record.mlflow_tracker import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
+from robust_eval.record.run_folder import (
+    ANSWERS,
+    CONFIG,
+    CURVES_FILE,
+    FIGURES,
+    GRADED,
+    LOADED,
+    QUESTIONS,
+    REPLY_CERTAINTY,
+    SUMMARY,
+    TRACKED,
+)
+from robust_eval.runs.finished_runs import FinishedRun, kept_nothing, read_run
+
+log = logging.getLogger(__name__)
+
+
+class TrackedRuns:
+    """The store at ``uri``, or the database in ``mlruns``; files are fetched into ``scratch``."""
+
+    def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
+        self._uri = store_at(uri, mlruns)
+        self._database = None if uri else mlruns / DATABASE
+        self._scratch = scratch
+
+    def named(self, run_id: str) -> list[FinishedRun]:
+        """Return the run of this id, or the finished runs of the sweep of this id; UserError where there is none."""
+        if not _RUN_ID.fullmatch(run_id):
+            what = "is a file" if Path(run_id).is_file() else "does not exist"
+            raise UserError(f"the folder {run_id} {what}; {_WANTED}")
+        with self._client() as client:
+            run = self._get(client, run_id)
+            if SWEEP_FOLDER not in run.data.tags:
+                return [self._read(client, run)]
+            children = f"tags.`mlflow.parentRunId` = '{run_id}' and {_FINISHED}"
+            found = [self._read(client, child) for child in _search(client, run.info.experiment_id, children)]
+        if not found:
+            raise UserError(f"the sweep {run_id} has no run that has finished")
+        return found
+
+    def fetched(self, run_id: str) -> Path:
+        """Return a folder with the files of the run of this id.
+
+        Raises UserError where there is none, and OutageError where it has not finished, unless it kept no question.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise UserError(f"there is no folder {run_id}; {_WANTED}")
+        with self._client() as client:
+            run = self._get(client, run_id)
+            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
+            folder = self._download(client, run_id, files)
+            if run.info.status != "FINISHED" and not kept_nothing(folder):
+                why = f": {run.data.tags['error']}" if "error" in run.data.tags else ""
+                raise OutageError(f"the run {run_id} has not finished ({run.info.status}){why}")
+            return folder
+
+    def _get(self, client: Any, run_id: str) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return client.get_run(run_id)
+        except MlflowException as problem:
+            if problem.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            raise UserError(
+                f"there is no folder {run_id}, and no run with this id in {self._uri}; {_WANTED}"
+            ) from problem
+
+    def of_experiment(self, name: str) -> list[FinishedRun]:
+        """Return the finished runs of an experiment by their start; those that cannot be compared are named and left
+        out.
+        """
+        runs = []
+        with self._client() as client:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                known = ", ".join(each.name for each in client.search_experiments())
+                raise UserError(f"there is no experiment {name} in {self._uri}; there are {known}")
+            for run in _search(client, experiment.experiment_id, _FINISHED):
+                if SWEEP_FOLDER not in run.data.tags:
+                    try:
+                        runs.append(self._read(client, run))
+                    except UserError as problem:
+                        log.warning("left out: %s", problem)
+        if not runs:
+            raise UserError(f"the experiment {name} has no finished run that can be compared")
+        return runs
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        """Open a client; UserError where the store cannot be used or has no such run."""
+        if self._database is not None and not self._database.is_file():
+            raise UserError(f"there is no MLflow database {self._database}; name folders of runs, --mlruns, or --uri")
+        mlflow = mlflow_library()
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield mlflow.MlflowClient(self._uri)
+        except (MlflowException, OSError) as problem:
+            raise UserError(f"{self._uri}: {first_line(problem)}") from problem
+
+    def _read(self, client: Any, run: Any) -> FinishedRun:
+        run_id = run.info.run_id
+        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, REPLY_CERTAINTY))
+        return read_run(folder, f"{run.info.run_name} ({run_id})")
+
+    def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:
+        folder = self._scratch / run_id
+        folder.mkdir(exist_ok=True)
+        there = {file.path for file in client.list_artifacts(run_id)}
+        for name in files:
+            if name in there:
+                client.download_artifacts(run_id, name, str(folder))
+        return folder
+
+
+_RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
+"""What MLflow takes for the id of a run."""
+_WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
+_FINISHED = "attributes.status = 'FINISHED'"
+
+
+def _search(client: Any, experiment_id: str, condition: str) -> Iterator[Any]:
+    """Yield all runs of an experiment that meet a condition, by their start."""
+    token = None
+    while token != "":
+        page = client.search_runs([experiment_id], condition, order_by=["attributes.start_time"], page_token=token)
+        yield from page
+        token = page.token or ""

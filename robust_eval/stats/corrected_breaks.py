@@ -1,0 +1,217 @@
+"""Where facts break when the errors of the grader are taken off, by labels of some answers (docs/methods.md, §5)."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.stats.correction import ErrorRates, corrected_rate, error_rates
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.frs import breaking_temperature
+from robust_eval.stats.interval import Floats, drop_degenerate
+
+RESAMPLES = 500
+
+
+class LabelCounts(NamedTuple):
+    """Labelled answers of n questions at T temperatures, (n, T) each; sums of the labels' weights.
+
+    ``right`` are answers that people call right, ``true_positives`` those of them whose verdict is right; ``wrong`` and
+    ``true_negatives`` likewise.
+    """
+
+    true_positives: Floats
+    right: Floats
+    true_negatives: Floats
+    wrong: Floats
+
+    def rates(self, grid: Floats, times: Floats | None = None) -> ErrorRates:
+        """Return the rates of error (T,), with every question ``times`` (n,) as often."""
+        weight = np.ones(len(self.right)) if times is None else times
+        totals = [weight @ counts for counts in self]
+        true_positives, right, true_negatives, wrong = totals
+        return _shrink_difference(error_rates(true_positives, right, true_negatives, wrong, grid), *totals)
+
+
+class JudgedBreaks(NamedTuple):
+    """The rates of error (T,), and of each of n facts the corrected accuracy (n, T) and where it breaks (n,)."""
+
+    rates: ErrorRates
+    accuracy: Floats
+    breaking: Floats
+
+
+def _shrink_difference(
+    rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
+) -> ErrorRates:
+    """Return the rates with as much of what tells sensitivity from specificity as labels show not to be chance.
+
+    Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
+    The difference is that within temperatures: right answers are those of low ones, where graders err less, so that
+    over all answers together sensitivity is the higher one of two that are alike. Of a difference within two standard
+    errors of none nothing stays; of a larger one 1 − variance / difference², as James and Stein have it.
+
+    References
+    ----------
+    Greenland & Robins, Biometrics 41 (1985): the difference of two shares over strata, by Mantel and Haenszel.
+    """
+    both = (right > 0) & (wrong > 0)
+    if not both.any():
+        return rates
+    se, sp = true_positives[both] / right[both], true_negatives[both] / wrong[both]
+    weight = right[both] * wrong[both] / (right[both] + wrong[both])
+    weight /= weight.sum()
+    difference = float(weight @ (se - sp))
+    spread = [share * (1 - share) for share in (true_positives.sum() / right.sum(), true_negatives.sum() / wrong.sum())]
+    noise = float(weight**2 @ (spread[0] / right[both] + spread[1] / wrong[both]))
+    kept = 1 - noise / difference**2 if abs(difference) > 2 * math.sqrt(noise) else 0.0
+    middle, half = (rates.sensitivity + rates.specificity) / 2, (rates.sensitivity - rates.specificity) / 2
+    return ErrorRates(middle + kept * half, middle - kept * half)
+
+
+def label_counts(
+    verdicts: Floats, labels: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp], weights: Floats, shape: Any
+) -> LabelCounts:
+    """Return labelled answers (N,) as counts; ``rows`` and ``columns`` (N,) say which question and temperature."""
+    known = ~np.isnan(labels) & ~np.isnan(verdicts)
+    counts = []
+    for label in (1.0, 0.0):
+        of = known & (labels == label)
+        for chosen in (of & (verdicts == label), of):
+            table = np.zeros(shape)
+            np.add.at(table, (rows[chosen], columns[chosen]), weights[chosen])
+            counts.append(table)
+    return LabelCounts(*counts)
+
+
+def corrected_breaks(
+    right: ArrayLike,
+    replies: ArrayLike,
+    temperatures: ArrayLike,
+    labels: LabelCounts,
+    threshold: float = 0.5,
+    estimator: str = "first",
+) -> JudgedBreaks:
+    """Return where facts break by corrected accuracies (:func:`~robust_eval.stats.correction.corrected_rate`).
+
+    Parameters
+    ----------
+    right, replies
+        (n, T): how many verdicts are right, and how many there are.
+    temperatures
+        (T,), strictly increasing.
+    labels
+        What is known of the grader's errors.
+    threshold, estimator
+        As :func:`~robust_eval.stats.frs.breaking_temperature` has them.
+
+    Returns
+    -------
+    NaN where there is no reply, no label, or where verdicts say too little at a temperature before any break.
+
+    References
+    ----------
+    Rogan & Gladen, American Journal of Epidemiology 107 (1978).
+    """
+    grid, counts, number = (np.asarray(array, dtype=float) for array in (temperatures, right, replies))
+    return _by_rates(labels.rates(grid), counts, number, grid, threshold, estimator)
+
+
+def break_intervals(
+    figures: Callable[[Floats, NDArray[np.intp]], Sequence[float]],
+    values: Sequence[float],
+    right: Floats,
+    replies: Floats,
+    temperatures: Floats,
+    labels: LabelCounts,
+    threshold: float = 0.5,
+    estimator: str = "first",
+    groups: Sequence[str] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    drawn: bool = True,
+    trials: Floats | None = None,
+) -> list[Estimate]:
+    """Return figures of breaking temperatures with intervals that hold questions, trials and labels.
+
+    ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures, whose ``values``
+    are those of all. Each resample draws questions (or their ``groups``) with their labels, and from each question its
+    trials, unless they are not ``drawn`` but enumerated. These are whole ones where ``trials`` (n, T, k) are given (1
+    right, 0 wrong, NaN without a verdict), because a trial may be alike at all temperatures. Trials that are drawn
+    twice over scatter more, which shifts what is no linear function of them: the interval is the reflected one,
+    2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median
+    may be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
+
+    References
+    ----------
+    Efron & Tibshirani, An Introduction to the Bootstrap (1993), §8.3 (units) and §13.4 (reflected quantiles).
+    """
+    generator = np.random.default_rng(seed)
+    names = np.arange(len(right)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    members = [np.flatnonzero(names == name) for name in range(int(names.max()) + 1)]
+    shares = np.divide(right, replies, out=np.zeros_like(right), where=replies > 0)
+    found_in = []
+    for _ in range(resamples):
+        chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
+        times = np.bincount(chosen, minlength=len(right)).astype(float)
+        again, number = right[chosen], replies[chosen]
+        if trials is not None:
+            again, number = _whole_trials(trials[chosen], generator)
+        elif drawn:
+            number = np.rint(number)
+            again = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
+        broken = _by_rates(labels.rates(temperatures, times), again, number, temperatures, threshold, estimator)
+        found_in.append(figures(broken.breaking, chosen))
+    found = []
+    for value, column in zip(values, np.array(found_in, dtype=float).T, strict=True):
+        found.append(_interval(float(value), column[~np.isnan(column)], (1 - level) / 2))
+    return found
+
+
+def _interval(value: float, draws: Floats, tail: float) -> Estimate:
+    """Return a value with the interval that resamples make, none without width."""
+    if math.isnan(value) or not len(draws):
+        return Estimate(value)
+    if np.isfinite(draws).all() and math.isfinite(value):
+        low, high = np.quantile(draws, [tail, 1 - tail])
+        return Estimate(value, *drop_degenerate(float(2 * value - high), float(2 * value - low)))
+    low, high = np.quantile(draws, [tail, 1 - tail], method="inverted_cdf")  # between two draws may lie inf − inf
+    return Estimate(value, *drop_degenerate(min(float(low), value), max(float(high), value)))
+
+
+def _whole_trials(trials: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return how many of as many trials, drawn with replacement, are right, and have a verdict; both (n, T)."""
+    questions, _, k = trials.shape
+    times = generator.multinomial(k, np.full(k, 1 / k), size=questions)[:, :, None].astype(float)
+    return tuple((counted @ times)[:, :, 0] for counted in (np.nan_to_num(trials), 1.0 - np.isnan(trials)))
+
+
+def _by_rates(
+    rates: ErrorRates, right: Floats, replies: Floats, grid: Floats, threshold: float, estimator: str
+) -> JudgedBreaks:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(replies > 0, right / replies, np.nan)
+    accuracy = np.asarray(corrected_rate(shares, rates.sensitivity, rates.specificity))
+    compared = accuracy
+    if estimator == "first":
+        with np.errstate(invalid="ignore"):
+            raised = np.clip(shares + _half_a_trial(replies, threshold), 0, 1)
+        compared = np.asarray(corrected_rate(raised, rates.sensitivity, rates.specificity))
+    return JudgedBreaks(rates, accuracy, breaking_temperature(compared, grid, threshold, estimator))
+
+
+def _half_a_trial(replies: Floats, threshold: float) -> Floats:
+    """Return (n, T) how far the threshold lies above the middle between two numbers of trials that are called right:
+    the largest that breaks, and the smallest that holds.
+
+    Of k trials all shares between the two break alike. Shares of verdicts are raised by so much before they are
+    corrected: next to the threshold itself every error of a rate, however small, would decide on all ties, and on
+    either side of it another error is too small to. Where sensitivity and specificity are taken for alike, corrected
+    and uncorrected verdicts so break at the same temperature.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        middle = (np.ceil(threshold * replies - 1e-9) - 0.5) / replies
+    return np.where(replies > 0, threshold - middle, 0.0)

@@ -1,0 +1,423 @@
+"""Figures of verdicts that err, corrected by the labels that people gave to some of the answers (docs/methods.md, §5).
+
+Means are prediction-powered: verdicts of all answers say how far the labelled ones stand for the others. Breaking
+temperatures go through the rates at which a grader errs.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_interval, student_quantile
+
+LEAST_LABELS = 20
+"""Labels that a stratum, or a rate of error at one temperature, needs to stand alone."""
+LEAST_YOUDEN = 0.2
+"""Sensitivity + specificity − 1 below which verdicts say too little of what is right to be corrected."""
+_LEAST_LEFT = 0.2
+"""The least of 1 − leverage by which a residual is divided."""
+_STEPS = 50
+_PSEUDO = 0.25
+"""Labels that are added of each verdict at both ends of the grid, so that every logistic fit is finite."""
+_STEEP = 0.5
+"""The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid
+to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
+
+
+class Corrected(NamedTuple):
+    """A mean with its interval; NaN where there are no labels, or only labels of one question."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class _Stratum(NamedTuple):
+    """What the answers of one stratum say: the mean of the labels, moved by ``slope`` times what verdicts differ.
+
+    ``influence`` (N,) is by how much each answer of the run moves the estimate. ``alike`` says whether the labels tell
+    nothing of how far they scatter about the verdicts.
+    """
+
+    estimate: float
+    slope: float
+    influence: Floats
+    alike: bool
+
+
+def corrected_mean(
+    verdicts: ArrayLike,
+    labels: ArrayLike,
+    strata: ArrayLike | None = None,
+    level: float = 0.95,
+    questions: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    counts: ArrayLike | None = None,
+) -> Corrected:
+    """Return the mean of the labels that all answers would have, by those of some and the verdicts on all.
+
+    In each stratum it is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a
+    label and N those without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. Strata enter by their share of the
+    answers. λ = 0, where verdicts say nothing or every answer has a label, is the mean of the labels alone.
+
+    The interval is that of Student's t with the questions that have labels, less one, as degrees of freedom. The
+    variance sums what the answers to one question contribute before it squares, because they depend on one another.
+    Where all labels agree with the verdicts, or all are alike, it is widened by what so many may have missed
+    (:func:`~robust_eval.stats.interval.degenerate_interval`).
+
+    Parameters
+    ----------
+    verdicts
+        (N,) 0 or 1. Answers without a verdict (NaN) are left out.
+    labels
+        (N,) 0 or 1; NaN where nobody has labelled the answer.
+    strata
+        (N,) such as temperatures. Neighbours are pooled until each has 20 labels. They must not be drawn by verdict,
+        which would leave verdicts alike: ``weights`` serve for that.
+    level
+        Nominal coverage, in (0, 1).
+    questions
+        (N,) names of questions, or of groups of them that depend on one another; by default each answer is one.
+    weights
+        (N,) one over the probability with which each answer was drawn for labelling, where that differs.
+    counts
+        (N,) how much each answer counts; by default all count the same.
+
+    References
+    ----------
+    Angelopoulos, Bates, Fannjiang, Jordan, Zrnic, "Prediction-powered inference", Science 382 (2023); power tuning:
+    Angelopoulos, Duchi, Zrnic, "PPI++", arXiv:2311.01453 (2023).
+
+    Examples
+    --------
+    >>> found = corrected_mean([1, 1, 0, 0, 1, 1, 0, 1], [1, 1, 0, 1, *[math.nan] * 4])
+    >>> round(found.estimate, 4)
+    0.8083
+    """
+    data = _JudgedAnswers.of(verdicts, labels, strata, questions, weights, counts, level)
+    pools = _pools(data.strata, data.labelled)
+    parts = [(pool, _stratum(data, np.isin(data.strata, pool))) for pool in pools]
+    if any(part is None for _, part in parts) or not parts:
+        return Corrected(math.nan, math.nan, math.nan)
+    shares = [float(data.counts[np.isin(data.strata, pool)].sum() / data.counts.sum()) for pool in pools]
+    found = [part for _, part in parts if part is not None]
+    estimate = sum(share * part.estimate for share, part in zip(shares, found, strict=True))
+    influence = sum((share * part.influence for share, part in zip(shares, found, strict=True)), np.zeros(len(data)))
+    alike = all(part.alike for part in found)
+    return data.interval(estimate, influence, alike, data.labelled, level)
+
+
+def corrected_curve(
+    verdicts: ArrayLike,
+    labels: ArrayLike,
+    temperatures: ArrayLike,
+    level: float = 0.95,
+    questions: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    counts: ArrayLike | None = None,
+) -> dict[float, Corrected]:
+    """Return the corrected mean at each temperature, ascending; arguments as :func:`corrected_mean` has them.
+
+    A temperature with fewer than 20 labels borrows those of its neighbours: labels are regressed on verdicts and on the
+    temperature, because errors, and what verdicts mean, change with it. The estimate is what the regression says of the
+    verdicts at this temperature. At each end its interval is the wider one of Student's and of Wilson's score interval
+    with the effective number of questions: right answers are rare where a curve ends, wrong ones where it begins.
+
+    References
+    ----------
+    MacKinnon & White, Journal of Econometrics 29 (1985): residuals over 1 − leverage. Wilson, JASA 22 (1927).
+    """
+    data = _JudgedAnswers.of(verdicts, labels, temperatures, questions, weights, counts, level)
+    found = {}
+    for t in np.unique(data.strata):
+        pool = _around(float(t), data.strata, data.labelled)
+        inside, here = np.isin(data.strata, pool), data.strata == t
+        part = _stratum(data, inside)
+        if part is None:
+            found[float(t)] = Corrected(math.nan, math.nan, math.nan)
+        elif len(pool) == 1:
+            found[float(t)] = data.interval(part.estimate, part.influence, part.alike, data.labelled & inside, level)
+        else:
+            found[float(t)] = _by_neighbours(data, inside, here, part.alike, level)
+    return found
+
+
+def _by_neighbours(
+    data: "_JudgedAnswers", inside: NDArray[np.bool_], here: NDArray[np.bool_], alike: bool, level: float
+) -> Corrected:
+    """Return the mean of the answers ``here`` by the labels of those ``inside`` the pool of temperatures."""
+    labelled = data.labelled & inside
+    place = np.unique(data.strata, return_inverse=True)[1].astype(float)
+    design = np.column_stack([np.ones(len(data)), data.verdicts, place - place[here][0]])[labelled]
+    at = np.array([1.0, data.mean(here), 0.0])
+    weight, y = (data.weights * data.counts)[labelled], data.labels[labelled]
+    inverse = np.linalg.pinv(design.T @ (weight[:, None] * design))
+    coefficients = inverse @ (design.T @ (weight * y))
+    pull = weight * (design @ (inverse @ at))
+    leverage = weight * np.einsum("ij,jk,ik->i", design, inverse, design)
+    influence = coefficients[1] * data.centred(here)
+    influence[labelled] += pull * (y - design @ coefficients) / np.maximum(1 - leverage, _LEAST_LEFT)
+    return data.interval(float(at @ coefficients), influence, alike, labelled, level, spent=3, score=here)
+
+
+def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLike) -> Any:
+    """Return the share of right answers that a share of right verdicts stands for, clipped to [0, 1].
+
+    (rate + specificity − 1) / (sensitivity + specificity − 1); NaN where that divisor is below 0.2, because the
+    verdicts say too little. Arrays broadcast; NaN in, NaN out. ValueError for a rate outside of [0, 1].
+
+    References
+    ----------
+    Rogan & Gladen, American Journal of Epidemiology 107 (1978).
+
+    Examples
+    --------
+    >>> round(corrected_rate(0.5, 0.9, 0.8), 4), corrected_rate(0.5, 0.6, 0.5)
+    (0.4286, nan)
+    """
+    named = {"rate": rate, "sensitivity": sensitivity, "specificity": specificity}
+    arrays = [np.asarray(value, dtype=float) for value in named.values()]
+    for name, array in zip(named, arrays, strict=True):
+        if np.any((array < -ROUNDING) | (array > 1 + ROUNDING)):
+            raise ValueError(f"{name} must lie in [0, 1]")
+    p, se, sp = arrays
+    youden = se + sp - 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        corrected = np.clip((p + sp - 1) / youden, 0, 1)
+    found = np.where(youden < LEAST_YOUDEN - ROUNDING, np.nan, corrected)
+    return float(found) if found.ndim == 0 else found
+
+
+class ErrorRates(NamedTuple):
+    """Sensitivity and specificity of verdicts, each (…, T) by temperature; NaN where no label tells."""
+
+    sensitivity: Floats
+    specificity: Floats
+
+
+def error_rates(
+    true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats, grid: Floats
+) -> ErrorRates:
+    """Return the rates at which right answers are called right, and wrong ones wrong, at each temperature.
+
+    Parameters
+    ----------
+    true_positives, right
+        (…, T): how many answers that people call right have the verdict right, and how many there are; weights of
+        labels make fractions of them.
+    true_negatives, wrong
+        (…, T): how many answers that people call wrong have the verdict wrong, and how many there are.
+    grid
+        (T,) temperatures.
+
+    Where each temperature has 20 such answers or more, a rate is their share. Elsewhere it is a logistic regression
+    on the temperature over all of them, with a quarter of a label added for each verdict at both ends of the grid,
+    which keeps it finite, and a normal prior on the slope that keeps it small.
+    """
+    return ErrorRates(_rate(true_positives, right, grid), _rate(true_negatives, wrong, grid))
+
+
+def _rate(called: Floats, all_of: Floats, grid: Floats) -> Floats:
+    """Return (…, T) the rate of one verdict, by temperature or by logistic regression."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = called / all_of
+    alone = np.asarray((all_of >= LEAST_LABELS).all(axis=-1))
+    none = np.asarray(all_of.sum(axis=-1) <= 0)
+    fitted = _logistic(called, all_of, grid)
+    return np.where(none[..., None], np.nan, np.where(alone[..., None], own, fitted))
+
+
+def _logistic(called: Floats, all_of: Floats, grid: Floats) -> Floats:
+    """Return (…, T) the fitted rates: Newton's method on the likelihood, for many data sets at once."""
+    x = grid - grid.mean() if len(grid) > 1 else np.zeros(1)
+    x = x / max(float(np.abs(x).max()), 1.0)
+    successes, number = np.array(called, dtype=float), np.array(all_of, dtype=float)
+    for end in (0, -1):
+        successes[..., end] += _PSEUDO
+        number[..., end] += 2 * _PSEUDO
+    level, slope = np.zeros(successes.shape[:-1]), np.zeros(successes.shape[:-1])
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(level[..., None] + slope[..., None] * x, -30, 30)))
+        rest, weight = successes - number * p, number * p * (1 - p)
+        g0, g1 = rest.sum(axis=-1), (rest * x).sum(axis=-1) - slope / _STEEP**2
+        h00, h01, h11 = weight.sum(axis=-1), (weight * x).sum(axis=-1), (weight * x**2).sum(axis=-1) + 1 / _STEEP**2
+        determinant = np.maximum(h00 * h11 - h01**2, 1e-12)
+        steps = (h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant
+        level = level + np.clip(steps[0], -2, 2)
+        slope = slope + (np.clip(steps[1], -2, 2) if len(grid) > 1 else 0)
+        if all(np.abs(step).max(initial=0) < 1e-10 for step in steps):
+            break
+    return np.asarray(1 / (1 + np.exp(-(level[..., None] + slope[..., None] * x))))
+
+
+def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
+    """Return how many labels would make an interval of ``width`` half as wide.
+
+    The variance is that of questions and verdicts, which the interval of all answers labelled would have
+    (``width_of_all``), and a rest that falls with one over the labels. inf where half lies below what labels can do;
+    NaN where there is no interval, or one without an end.
+
+    Examples
+    --------
+    >>> labels_to_halve(100, 0.2, 0.0), labels_to_halve(100, 0.2, 0.12)
+    (400, inf)
+    """
+    if not math.isfinite(width) or math.isnan(width_of_all) or width <= 0:
+        return math.nan
+    fixed = min(width_of_all, width) ** 2
+    rest, wanted = width**2 - fixed, (width / 2) ** 2 - fixed
+    return math.inf if wanted <= 0 else math.ceil(labels * rest / wanted - ROUNDING)
+
+
+class _JudgedAnswers(NamedTuple):
+    """The answers that have a verdict, as arrays (N,)."""
+
+    verdicts: Floats
+    labels: Floats
+    strata: Floats
+    questions: NDArray[np.intp]
+    weights: Floats
+    counts: Floats
+
+    @classmethod
+    def of(
+        cls,
+        verdicts: ArrayLike,
+        labels: ArrayLike,
+        strata: ArrayLike | None,
+        questions: ArrayLike | None,
+        weights: ArrayLike | None,
+        counts: ArrayLike | None,
+        level: float,
+    ) -> "_JudgedAnswers":
+        """Check the arguments; ValueError names the one that is wrong."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, not {level}")
+        g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
+        n = len(g)
+        given = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}
+        for name, array in given.items():
+            if array is not None and np.shape(array) != (n,):
+                raise ValueError(f"{name} must hold a value for each of {n} verdicts, not {np.shape(array)}")
+        for name, values in (("verdicts", g), ("labels", y)):
+            if not np.all(np.isnan(values) | (values == 0) | (values == 1)):
+                raise ValueError(f"{name} must hold 0, 1 and NaN alone")
+        kept = ~np.isnan(g)
+        ones = np.ones(n)
+        place = np.arange(n) if questions is None else np.unique(np.asarray(questions), return_inverse=True)[1]
+        w, m = (ones if values is None else np.asarray(values, dtype=float) for values in (weights, counts))
+        for name, values in (("weights", w), ("counts", m)):
+            if not np.all(np.isfinite(values) & (values > 0)):
+                raise ValueError(f"{name} must be above 0")
+        level_of = np.zeros(n) if strata is None else np.asarray(strata, dtype=float)
+        level_of = np.where(np.isnan(level_of), np.inf, level_of)
+        return cls(g[kept], y[kept], level_of[kept], place[kept], w[kept], m[kept])
+
+    def __len__(self) -> int:
+        return len(self.verdicts)
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.labels)
+
+    def mean(self, rows: NDArray[np.bool_]) -> float:
+        """Return the mean verdict of some answers."""
+        return float(np.average(self.verdicts[rows], weights=self.counts[rows]))
+
+    def centred(self, rows: NDArray[np.bool_]) -> Floats:
+        """Return (N,) by how much each answer moves that mean."""
+        weight = np.where(rows, self.counts, 0) / self.counts[rows].sum()
+        return np.asarray(weight * (self.verdicts - self.mean(rows)))
+
+    def interval(
+        self,
+        estimate: float,
+        influence: Floats,
+        alike: bool,
+        labelled: NDArray[np.bool_],
+        level: float,
+        spent: int = 1,
+        score: NDArray[np.bool_] | None = None,
+    ) -> Corrected:
+        """Return an estimate with the interval that the influence of each question on it makes.
+
+        ``spent`` degrees of freedom are those of what was fitted; ``score`` (N,) are the answers whose mean this is,
+        where the interval is to hold Wilson's as well.
+        """
+        clusters = len(np.unique(self.questions[labelled]))
+        inner = min(max(estimate, 0.0), 1.0)
+        if clusters <= spent:
+            return Corrected(inner, math.nan, math.nan)
+        by_question = np.bincount(self.questions, influence, minlength=int(self.questions.max()) + 1)
+        number = len(np.unique(self.questions))
+        error = math.sqrt(float((by_question**2).sum()) * number / (number - 1))
+        quantile = student_quantile(level, clusters - spent)
+        low, high = estimate - quantile * error, estimate + quantile * error
+        if score is not None:
+            share = min(max(estimate, 0.5 / clusters), 1 - 0.5 / clusters)
+            ends = share_interval(share, len(np.unique(self.questions[score])), error, quantile)
+            low, high = min(low, ends[0]), max(high, ends[1])
+        if alike:
+            below, above = degenerate_interval(inner, clusters, SHARE, level)
+            low, high = low - (inner - below), high + (above - inner)
+        return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
+
+
+def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None:
+    """Return the estimate of one stratum; None where it has no label.
+
+    The form with all N + n answers, mean_n(Y) + β (mean(G) − mean_n(G)) with β = λ (1 + n/N), is the same number, and
+    holds where labels were drawn with unequal probabilities as well.
+    """
+    labelled = data.labelled & inside
+    n, others = int(labelled.sum()), int(inside.sum() - labelled.sum())
+    if n == 0:
+        return None
+    share = np.where(labelled, data.weights * data.counts, 0)
+    share = share / share.sum()
+    y = np.where(labelled, data.labels, 0)
+    label, verdict = float(share @ y), float(share @ data.verdicts)
+    variance = float(np.cov(data.verdicts[inside], aweights=data.counts[inside])) if inside.sum() > 1 else 0.0
+    slope = 0.0
+    if others and variance > ROUNDING:
+        covariance = float(share @ ((y - label) * (data.verdicts - verdict)))
+        slope = min(max(covariance / ((1 + n / others) * variance), 0.0), 1.0) * (1 + n / others)
+    estimate = label + slope * (data.mean(inside) - verdict)
+    rest = np.where(labelled, y - label - slope * (data.verdicts - verdict), 0)
+    influence = share * rest + slope * data.centred(inside)
+    agree = bool(np.all(y[labelled] == data.verdicts[labelled]))
+    return _Stratum(estimate, slope, influence, agree or bool(np.ptp(y[labelled]) == 0))
+
+
+def _pools(strata: Floats, labelled: NDArray[np.bool_]) -> list[Sequence[float]]:
+    """Return the strata in runs of neighbours that have enough labels each; all in one where there are too few."""
+    pools: list[list[float]] = []
+    current: list[float] = []
+    number = 0
+    for stratum in np.unique(strata):
+        current.append(float(stratum))
+        number += int((labelled & (strata == stratum)).sum())
+        if number >= LEAST_LABELS:
+            pools.append(current)
+            current, number = [], 0
+    if current and pools:
+        pools[-1] += current
+    elif current:
+        pools.append(current)
+    return list(pools)
+
+
+def _around(stratum: float, strata: Floats, labelled: NDArray[np.bool_]) -> list[float]:
+    """Return a stratum and as many of its nearest neighbours, on both sides alike, as it takes to have enough
+    labels.
+    """
+    levels = [float(level) for level in np.unique(strata)]
+    place, reach = levels.index(stratum), 0
+    while True:
+        pool = levels[max(0, place - reach) : place + reach + 1]
+        if int((labelled & np.isin(strata, pool)).sum()) >= LEAST_LABELS or len(pool) == len(levels):
+            return pool
+        reach += 1

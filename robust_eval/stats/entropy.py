@@ -1,0 +1,168 @@
+"""What the error rate says about the entropy of the answers, in theory.
+
+Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", Fig. 5.
+"""
+
+import math
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robust_eval.stats.interval import Floats
+
+FAMILIES: dict[int, tuple[tuple[float, ...], ...]] = {
+    2: ((),),
+    3: ((0.1,), (0.3,), (0.5,), (0.7,), (0.9,)),
+    4: ((0.3, 0.05), (0.3, 0.1), (0.3, 0.3), (0.3, 0.5), (0.3, 0.65)),
+    5: tuple(
+        (first / 10, second / 10, third / 10)
+        for first, second, third in combinations_with_replacement(range(1, 9), 3)
+        if first + second + third < 10
+    ),
+}
+"""Number of distinct answers, and the fixed wrong shares of each curve of Fig. 5: one for every order of the shares,
+and none of shares that sum to 1, of which only a point would be left."""
+
+_ROUNDING = 1e-12  # by which an error rate may miss [0, 1], and fixed shares exceed an error rate that they sum to
+
+
+def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
+    """Return the entropy of an answer that is right with probability 1 − e, where all wrong shares but one are fixed.
+
+    H(e) = −(1 − e) ln(1 − e) − Σ p_i ln p_i − r ln r, where the last wrong answer takes the rest r = e − Σ p_i.
+
+    Parameters
+    ----------
+    error_rate
+        Any shape, e in [0, 1]; NaN gives NaN.
+    fixed_wrong_shares
+        p_i of the other wrong answers; none gives the binary entropy.
+
+    Returns
+    -------
+    Of the shape of ``error_rate``, in nats; NaN where the fixed shares sum to more than the error rate.
+
+    References
+    ----------
+    Reganova & Steinbach, Fig. 5.
+
+    Examples
+    --------
+    >>> entropy_of([0.0, 0.5, 1.0]).round(4).tolist()
+    [0.0, 0.6931, 0.0]
+    >>> entropy_of([0.2, 0.5, 1.0], 0.5).round(4).tolist()
+    [nan, 0.6931, 0.6931]
+    """
+    error = _checked(error_rate)
+    if min(fixed_wrong_shares, default=0.0) < 0:
+        raise ValueError(f"shares must not be negative: {fixed_wrong_shares}")
+    rest = error - sum(fixed_wrong_shares)
+    rest = np.where(rest < -_ROUNDING, np.nan, np.maximum(rest, 0))
+    from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend
+
+    return np.asarray(entr(1 - error) + sum(map(entr, fixed_wrong_shares)) + entr(rest), dtype=float)
+
+
+def entropy_bounds(error_rate: ArrayLike, choices: int) -> tuple[Floats, Floats]:
+    """Return the smallest and the greatest entropy at an error rate, where one of K answers is right.
+
+    Smallest: the binary curve, at every e, for H = H₂(e) + e H(wrong | wrong) ≥ H₂(e), with equality if all errors are
+    alike. Greatest: H₂(e) + e ln(K − 1), if errors are spread evenly; it is ln K at e = (K − 1) / K. The smallest holds
+    as well where several answers count as right; the greatest does not.
+
+    Parameters
+    ----------
+    error_rate
+        Any shape, e in [0, 1]; NaN gives NaN.
+    choices
+        K, at least 2.
+
+    Returns
+    -------
+    smallest, greatest
+        Of the shape of ``error_rate``, in nats.
+
+    References
+    ----------
+    Cover & Thomas, Elements of Information Theory (2006), §2.10 (the greatest is Fano's bound).
+
+    Examples
+    --------
+    >>> [bound.round(4).tolist() for bound in entropy_bounds([0.0, 0.8, 1.0], choices=5)]
+    [[0.0, 0.5004, 0.0], [0.0, 1.6094, 1.3863]]
+    """
+    if choices < 2:
+        raise ValueError(f"choices must be at least 2, not {choices}")
+    smallest = entropy_of(error_rate)
+    return smallest, smallest + _checked(error_rate) * math.log(choices - 1)
+
+
+def _checked(error_rate: ArrayLike) -> Floats:
+    error = np.asarray(error_rate, dtype=float)
+    if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
+        raise ValueError("error rates must lie between 0 and 1")
+    return np.asarray(np.clip(error, 0, 1), dtype=float)
+
+
+def answer_entropy(counts: ArrayLike) -> Floats:
+    """Plug-in entropy of the answers to each question, H = −Σ p ln p with p = counts / their sum.
+
+    Parameters
+    ----------
+    counts
+        (n, K), how often question j was answered with label i; sums of weights are taken as well.
+
+    Returns
+    -------
+    (n,) in nats, at most ln K; NaN for a question without any answer.
+
+    References
+    ----------
+    Reganova & Steinbach, §2.3.
+
+    Examples
+    --------
+    >>> answer_entropy([[20, 0], [10, 10]]).round(4).tolist()
+    [0.0, 0.6931]
+    """
+    n = np.asarray(counts, dtype=float)
+    if n.ndim != 2:
+        raise ValueError(f"counts must be (questions, labels), not {n.shape}")
+    if np.any(n < 0):
+        raise ValueError("counts must not be negative")
+    total = n.sum(axis=1, keepdims=True)
+    p = np.divide(n, total, out=np.zeros_like(n), where=total > 0)
+    logarithms = np.log(p, out=np.zeros_like(p), where=p > 0)
+    return np.where(total[:, 0] > 0, np.abs((p * logarithms).sum(axis=1)), np.nan)
+
+
+def miller_madow(counts: ArrayLike, most: ArrayLike) -> Floats:
+    """Return the entropy of :func:`answer_entropy` with the bias of few answers taken out, H + (m − 1) / (2 N).
+
+    Parameters
+    ----------
+    counts
+        (n, K), how often question j was answered with label i: N answers with m different labels.
+    most
+        (n,) or a number: the largest entropy that is possible, in nats, which the corrected one may not exceed.
+
+    Returns
+    -------
+    (n,) in nats; NaN for a question without any answer.
+
+    References
+    ----------
+    Miller, in Information Theory in Psychology (1955); docs/methods.md, §3.
+
+    Examples
+    --------
+    >>> miller_madow([[15, 5], [4, 4]], np.log(5)).round(4).tolist()
+    [0.5873, 0.7556]
+    """
+    n = np.asarray(counts, dtype=float)
+    entropy = answer_entropy(n)
+    answers = n.sum(axis=1)
+    correction = np.divide(np.count_nonzero(n, axis=1) - 1, 2 * answers, out=np.zeros_like(entropy), where=answers > 0)
+    corrected: Floats = np.minimum(entropy + correction, most)
+    return corrected

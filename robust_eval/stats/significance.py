@@ -1,0 +1,271 @@
+"""Significance of the differences between runs on the same questions: intervals, tests, groups of runs alike."""
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robust_eval.stats.interval import (
+    ROUNDING,
+    SHARE,
+    UNKNOWN,
+    Floats,
+    Limits,
+    mean_interval,
+    paired_share_interval,
+    units_and_error,
+)
+
+LEVEL = 0.05
+"""Significance level of the p values corrected for the number of pairs."""
+
+
+class Difference(NamedTuple):
+    """The mean of the first minus that of the second over n shared questions, with its 95 % interval, if any."""
+
+    n: int
+    first: float
+    second: float
+    value: float
+    low: float
+    high: float
+
+
+def paired_difference(
+    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, limits: Limits = UNKNOWN
+) -> Difference:
+    """Compare two means over the same questions.
+
+    The interval is that of the mean difference (:func:`~robust_eval.stats.interval.mean_interval`); where every value
+    is 0 or 1, Tango's score interval (:func:`~robust_eval.stats.interval.paired_share_interval`).
+
+    Parameters
+    ----------
+    first, second
+        (n,) values of the same questions, in the same order. Questions with a NaN on either side are left out.
+    groups
+        Labels (n,) of questions that depend on one another.
+    limits
+        The lowest and the highest value that a question can have on either side. Without them questions that all
+        differ alike have no interval.
+
+    References
+    ----------
+    docs/methods.md, §5.
+
+    Examples
+    --------
+    >>> paired_difference([1, 1, 0, 1], [0, 0, 0, 0]).value
+    0.75
+    """
+    one, other, labels = _shared(first, second, groups)
+    if len(one) == 0:
+        return Difference(0, *[math.nan] * 5)
+    difference = one - other
+    if limits == SHARE and np.isin(one, (0, 1)).all() and np.isin(other, (0, 1)).all():
+        interval = paired_share_interval(difference, labels)
+    else:
+        width = limits[1] - limits[0]
+        interval = mean_interval(difference, (-width, width), labels)
+    means = float(one.mean()), float(other.mean()), float(difference.mean())
+    return Difference(len(one), *means, *interval)
+
+
+class LogRank(NamedTuple):
+    """The log-rank test of two runs, stratified by question.
+
+    Of ``n`` questions, ``first`` break at a lower temperature in the first run, ``second`` in the second, and the
+    others at the same temperature in both, or in neither. ``statistic`` is χ² with one degree of freedom.
+    """
+
+    n: int
+    first: int
+    second: int
+    statistic: float
+    p_value: float
+
+
+def stratified_log_rank(
+    first_breaking: ArrayLike, second_breaking: ArrayLike, groups: ArrayLike | None = None
+) -> LogRank:
+    """Do facts break earlier in one of two runs over the same temperatures? Each question is a stratum of its own.
+
+    With two runs a stratum decides only where one breaks while the other holds: it then adds ±1/2 to observed minus
+    expected breaks, with variance 1/4, so that the statistic is (first − second)² / (first + second). Where questions
+    come in groups, the signs of a group are summed before squaring, as in the test for clustered pairs. The χ²
+    distribution is an approximation: with less than some ten questions (or groups) that decide, trust the counts.
+
+    Parameters
+    ----------
+    first_breaking, second_breaking
+        (n,) breaking temperatures of the same questions on the same grid; inf where unbroken, which is censored at the
+        last temperature. Questions with a NaN on either side are left out.
+    groups
+        Labels (n,) of questions that depend on one another.
+
+    Returns
+    -------
+    LogRank; statistic and p_value are NaN where no question decides.
+
+    References
+    ----------
+    Mantel, Cancer Chemotherapy Reports 50 (1966); of pairs: McNemar, Psychometrika 12 (1947); of clustered pairs:
+    Obuchowski, Statistics in Medicine 17 (1998). docs/methods.md, §5.
+
+    Examples
+    --------
+    >>> stratified_log_rank([0.4, 0.6, 1.0, np.inf], [0.6, 0.8, 1.0, 0.2])[:4]
+    (4, 2, 1, 0.3333333333333333)
+    """
+    one, other, labels = _shared(first_breaking, second_breaking, groups)
+    signs = (one < other).astype(float) - (other < one)
+    if labels is not None:
+        _, membership = np.unique(labels, return_inverse=True)
+        sums = np.bincount(membership, signs)
+    else:
+        sums = signs
+    first, second = int((signs > 0).sum()), int((signs < 0).sum())
+    variance = float((sums**2).sum())
+    if variance == 0:
+        return LogRank(len(one), first, second, math.nan, math.nan)
+    statistic = float(sums.sum()) ** 2 / variance
+    return LogRank(len(one), first, second, statistic, math.erfc(math.sqrt(statistic / 2)))
+
+
+def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
+    """Return the exact two-sided p-value of as many questions being right in ``first`` alone as in ``second`` alone.
+
+    Parameters
+    ----------
+    first, second
+        (n,) 1 where right, 0 where wrong, of the same questions. Those with a NaN on either side are left out.
+
+    Returns
+    -------
+    1 where no question is right in one alone.
+
+    References
+    ----------
+    McNemar, Psychometrika 12 (1947), with the binomial distribution in place of χ².
+
+    Examples
+    --------
+    >>> mcnemar([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0])
+    0.0625
+    """
+    one, other, _ = _shared(first, second, None)
+    lost, found = int((one > other).sum()), int((one < other).sum())
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
+    return float(stats.binomtest(lost, lost + found).pvalue) if lost + found else 1.0
+
+
+def _shared(
+    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None
+) -> tuple[Floats, Floats, NDArray[Any] | None]:
+    """Both arrays and the labels without the questions that are undefined on either side."""
+    one, other = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if one.ndim != 1 or one.shape != other.shape:
+        raise ValueError(f"both need one value for each question, not {one.shape} and {other.shape}")
+    if groups is not None and len(np.asarray(groups)) != len(one):
+        raise ValueError(f"groups: {len(np.asarray(groups))} labels for {len(one)} questions")
+    defined = ~(np.isnan(one) | np.isnan(other))
+    return one[defined], other[defined], None if groups is None else np.asarray(groups)[defined]
+
+
+def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> float:
+    """Return the two-sided p value of the mean of paired differences: a t test, over groups where there are some.
+
+    The variance is that of the mean over groups, with as many degrees of freedom as there are groups less one. The p
+    value is at least 2 · ½^units, that of the sign test of as many units that all differ in one direction: where units
+    differ alike, their variance says nothing. It is 1 where none differs, and never 0.
+
+    Parameters
+    ----------
+    differences
+        (n,) of each question. NaN are left out.
+    groups
+        Labels (n,) of questions that depend on one another.
+
+    Returns
+    -------
+    In [0, 1]; NaN without any difference.
+
+    References
+    ----------
+    Cochran, Sampling Techniques (1977), chapter 9A: the variance of a mean over clusters.
+
+    Examples
+    --------
+    >>> round(paired_p_value([1, 0, 0, 1, 0, 1, 0, 0]), 4), paired_p_value([0, 0, 0]), paired_p_value([1, 1, 1])
+    (0.0796, 1.0, 0.25)
+    """
+    values = np.asarray(differences, dtype=float)
+    defined = ~np.isnan(values)
+    values, labels = values[defined], None if groups is None else np.asarray(groups)[defined]
+    if not len(values):
+        return math.nan
+    mean = abs(float(values.mean()))
+    if mean <= ROUNDING:
+        return 1.0
+    number, error = units_and_error(values, labels)
+    least = max(min(1.0, 2.0 * 0.5**number), sys.float_info.min)
+    if number == 1 or error == 0:
+        return least
+    from scipy.special import stdtr  # it takes a tenth of a second, which most commands need not spend
+
+    return max(2 * float(stdtr(number - 1, -mean / error)), least)
+
+
+def holm(p_values: Sequence[float]) -> Floats:
+    """Return p values corrected for their number, so that one of the true hypotheses is rejected in at most a share α
+    of cases where all below α are.
+
+    NaN stay NaN and count for nothing.
+
+    References
+    ----------
+    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979).
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    from statsmodels.stats.multitest import multipletests  # it takes a second, which only comparisons need
+
+    values = np.asarray(p_values, dtype=float)
+    corrected, defined = np.full(len(values), np.nan), ~np.isnan(values)
+    if defined.any():
+        corrected[defined] = multipletests(values[defined], method="holm")[1]
+    return corrected
+
+
+def compact_letter_display(members: Sequence[int], apart: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the largest groups of ``members`` of which no two are told ``apart``, in the order of their first ones.
+
+    A member may stand in several groups: a may be like b, and b like c, and yet a not like c.
+
+    References
+    ----------
+    Piepho, "An algorithm for a letter-based representation of all-pairwise comparisons", Journal of Computational and
+    Graphical Statistics 13 (2004).
+
+    Examples
+    --------
+    >>> compact_letter_display([0, 1, 2], [(0, 2)])
+    [[0, 1], [1, 2]]
+    """
+    groups = [frozenset(members)]
+    for first, second in apart:
+        parted: list[frozenset[int]] = []
+        for group in groups:
+            parted += [group - {first}, group - {second}] if {first, second} <= group else [group]
+        groups = [each for each in dict.fromkeys(parted) if not any(each < other for other in parted)]
+    place = {member: rank for rank, member in enumerate(members)}
+    return sorted(
+        (sorted(group, key=place.__getitem__) for group in groups), key=lambda group: [*map(place.get, group)]
+    )

@@ -1,0 +1,199 @@
+"""A real small run of all three methods, and its figures."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from experiments import configuration, run_experiment
+from own_metric import Held
+from tiny_model import save_tiny_model
+
+from robust_eval.cli import plot
+from robust_eval.error import UserError
+from robust_eval.metric.frs_presentation import FRS
+from robust_eval.plot.files import save
+from robust_eval.plot.registry import Picture, registered
+from robust_eval.record.result import Result
+from robust_eval.report.figures import SavedFigure, save_entries, save_figures
+from robust_eval.runs.findings import findings, read_findings
+
+OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
+OF_CONVERSATIONS = {"facts_under_doubt", "accuracy_by_budget", "variance_of_questions"}
+"""Drawn in tests/integration/experiment/test_challenge.py and test_thinking.py."""
+OTHERS = [entry for entry in registered() if entry.name not in OF_CONVERSATIONS]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """All methods and a metric of one's own, on a few questions with types, categories and rewrites.
+
+    The model is tiny, and its answers are random.
+    """
+    folder = tmp_path_factory.mktemp("run")
+    questions = tmp_path_factory.mktemp("data") / "questions.jsonl"
+    records = [
+        {
+            "id": f"q{place}",
+            "question": f"What is number {place}?",
+            **({"answers": ["kkkkk"]} if place < 10 else {"choices": ["e", "f"], "correct": place % 2}),
+            "type": ["NUM", "LOC"][place % 2],
+            "category": ["odd", "even"][place // 2 % 2],
+            "rewrites": [f"Which one is number {place}?", f"Tell me number {place}."],
+        }
+        for place in range(12)
+    ]
+    questions.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    settings = [
+        "experiment=profile",
+        "aggregator=text",
+        "grader.contains=substring",
+        "model=transformers",
+        f"model.path={save_tiny_model(tmp_path_factory.mktemp('model'), letters=True)}",
+        "model.name=tiny",
+        "model.prompt_style=plain",
+        "dataset=jsonl",
+        f"dataset.path={questions}",
+        "dataset.name=mine",
+        "tracking=none",
+        f"paths.mlruns={folder.parent / 'mlruns'}",
+        "sampler.temperature_sweep.selection=none",
+        "sampler.temperature_sweep.trials=3",
+        "sampler.repetition.trials=4",
+    ]
+    metrics = {**configuration(*settings).metric, "held": Held()}
+    return run_experiment(folder, *settings, figures=True, metrics=metrics), folder
+
+
+@pytest.fixture(scope="module")
+def saved(ran: tuple[Result, Path], tmp_path_factory: pytest.TempPathFactory) -> list[SavedFigure]:
+    """Every figure of the catalogue that the run allows, and those of the method."""
+    run = read_findings(ran[1])
+    entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
+    return save_entries(entries, run, tmp_path_factory.mktemp("figures"))
+
+
+def names(figures: list[SavedFigure]) -> list[str]:
+    return [figure.entry.name for figure in figures]
+
+
+def test_a_run_of_all_methods_has_every_figure(ran: tuple[Result, Path], saved: list[SavedFigure]):
+    assert names(saved) == [entry.name for entry in OTHERS]
+    in_its_report = {file.stem for file in (ran[1] / "figures").iterdir()}
+    assert in_its_report == set(names(saved)) - OF_THE_METHOD
+
+
+def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], tmp_path: Path):
+    result, folder = ran
+    told, read = findings(result), read_findings(folder)
+    for name, table in told.tables.items():
+        pd.testing.assert_frame_equal(table.to_pandas(), read.tables[name].to_pandas(), obj=name)
+    assert told.declared == read.declared
+    assert told.settings["metric.frs.threshold"] == read.settings["metric.frs.threshold"] == 0.5
+    for name, curve in told.curves.items():
+        np.testing.assert_allclose([*read.curves[name].values()], [*curve.values()], err_msg=name)
+    assert told.by_parameter(FRS) == read.by_parameter(FRS)
+    for figure in save_figures(result, tmp_path):  # equal figures give equal files
+        other = folder / "figures" / figure.svg.name
+        assert figure.svg.read_bytes() == other.read_bytes()
+        assert figure.svg.with_suffix(".png").read_bytes() == other.with_suffix(".png").read_bytes()
+
+
+@pytest.mark.parametrize("entry", OTHERS, ids=lambda entry: entry.name)
+def test_every_figure_has_its_words(entry: Picture):
+    assert entry.shows.endswith(".")
+    assert entry.tells.endswith(".")
+    assert entry.reading == f"{entry.shows} {entry.tells}"
+    assert entry.alternative == f"{entry.caption}. {entry.shows}"
+    assert re.search(r"Fastowski|Cho|Reganova|beyond the paper|our own", entry.source)
+
+
+def test_no_two_figures_share_a_name_or_a_caption():
+    assert (
+        len({entry.name for entry in registered()})
+        == len({entry.caption for entry in registered()})
+        == len(registered())
+    )
+
+
+def test_drawings_keep_what_the_style_promises(saved: list[SavedFigure]):
+    for figure in saved:
+        drawing = figure.svg.read_text(encoding="utf-8")
+        ids = re.findall(r'\bid="([^"]+)"', drawing)
+        assert len(ids) == len(set(ids)), figure.entry.name
+        assert set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", drawing)) <= set(ids)
+        assert not re.search(r"(?:fill|stroke): (?:#ffffff|white)", drawing), figure.entry.name  # nothing lies behind
+        assert "<text" in drawing
+        assert "<style" not in drawing  # it would hold for the whole page
+        assert "viewBox" in drawing
+
+
+def test_pictures_are_white_where_nothing_is_drawn(saved: list[SavedFigure]):
+    for figure in saved:
+        assert plt.imread(figure.svg.with_suffix(".png"))[0, 0].tolist() == [1, 1, 1, 1]
+
+
+def test_places_are_shortened_and_texts_are_not(tmp_path: Path):
+    drawn, axes = plt.subplots(layout="constrained")
+    axes.plot([0, 1 / 3], [0, 1 / 7])
+    axes.set_title('x="0.123456789" d="1.23456"', parse_math=False)
+    with plt.rc_context({"svg.fonttype": "none"}):
+        drawing = save(drawn, tmp_path / "drawn").read_text()
+    assert re.search(r'x=(?:"|&quot;)0\.123456789(?:"|&quot;) d=(?:"|&quot;)1\.23456', drawing)
+    paths = re.findall(r'<path[^>]* d="([^"]+)"', drawing)
+    assert paths
+    assert not any(re.search(r"\.\d{3}", path) for path in paths)
+    plt.close(drawn)
+
+
+def test_the_command_draws_the_figures_of_a_run_and_those_of_the_method(
+    ran: tuple[Result, Path], saved: list[SavedFigure], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(ran[1]), "--output", str(tmp_path / "drawn")])
+    plot.main()
+    assert capsys.readouterr().out.replace("\n", "") == f"figures: {tmp_path / 'drawn'}"
+    for figure in saved:
+        assert (tmp_path / "drawn" / figure.svg.name).read_bytes() == figure.svg.read_bytes()
+
+
+def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    (tmp_path / "run" / "figures").mkdir(parents=True)
+    (tmp_path / "run" / "figures" / "survival.svg").symlink_to(tmp_path / "mine")
+    monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match="1"):
+        plot.main()
+    assert "holds a link, and no folder is trusted to say where files go: name --output" in capsys.readouterr().err
+
+
+def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        plot.main()
+    assert stopped.value.code == 1
+    assert "is no finished run" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_table_is_named(ran: tuple[Result, Path], tmp_path: Path, copy_run: Callable[[Path, Path], None]):
+    copy_run(ran[1], tmp_path)
+    (tmp_path / "frs.parquet").write_bytes(b"no table")
+    tables = read_findings(tmp_path).tables
+    with pytest.raises(UserError, match=r"frs\.parquet cannot be read"):
+        tables["frs"]
+
+
+@pytest.fixture
+def copy_run() -> Callable[[Path, Path], None]:
+    """Copy the files of a run into another folder."""
+
+    def copy(source: Path, target: Path) -> None:
+        for file in source.iterdir():
+            if file.is_file():
+                (target / file.name).write_bytes(file.read_bytes())
+
+    return copy

@@ -1,0 +1,161 @@
+"""What a metric declares of its figures, and where such a declaration applies."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
+from robust_eval.metric.certainty_metric import FIGURES as OF_CERTAINTY
+from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
+from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    HEADLINE,
+    KINDS,
+    RUN,
+    ComparisonView,
+    MetricSpec,
+    as_json,
+    declared,
+    from_json,
+)
+from robust_eval.stats.interval import SHARE, UNKNOWN
+
+SCORE = MetricSpec("mine.d{}", "score, d = {}", of_question="score, d = {}")
+CURVE = MetricSpec("mine.curve", "curve", unit="nats", more_is_better=False)
+
+
+def test_a_declaration_with_a_gap_applies_to_every_number():
+    found = declared("mine.d0.5", [CURVE, SCORE])
+    assert found == MetricSpec("mine.d0.5", "score, d = 0.5", of_question="score, d = 0.5")
+
+
+def test_a_declaration_of_a_curve_applies_to_its_points():
+    found = CURVE.named("mine.curve.t1.5")
+    assert found == MetricSpec(
+        "mine.curve.t1.5", "curve", unit="nats", more_is_better=False, at_temperature=" at t = 1.5"
+    )
+    assert (found.words, found.direction) == ("curve (nats) at t = 1.5", "↓")
+
+
+@pytest.mark.parametrize("name", ["mine", "mine.d", "mine.dx", "mine.curves", "mine.curve.x", "mine.curve.scenario.t1"])
+def test_a_declaration_applies_to_no_other_name(name: str):
+    assert declared(name, [SCORE, CURVE]) is None
+
+
+def test_the_first_declaration_applies():
+    assert declared("mine.curve", [MetricSpec("mine.curve", "first"), CURVE]) == MetricSpec("mine.curve", "first")
+
+
+def test_names_are_ordered_by_what_stands_for_all():
+    names = ["mine.curve.t0.5", "mine.curve.t2", "other", "mine.curve.t1.5", "mine.d5", "mine.d1"]
+    assert CURVE.standing(names) == ["mine.curve.t0.5", "mine.curve.t1.5", "mine.curve.t2"]
+    assert SCORE.standing(names) == ["mine.d5", "mine.d1"]
+    assert SCORE.among(names) == {5.0: "mine.d5", 1.0: "mine.d1"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"shown": "everywhere"}, "shown must be one of headline, run, detail, not everywhere"),
+        ({"unit": "m" * 121}, "unit must be one line of at most 120 characters"),
+        ({"of_question": "two\nlines"}, "of_question must be one line of at most 120 characters"),
+        ({"form": "d"}, "form must be one such as .3f, .0% or g, not d"),
+        ({"form": ".12f"}, "form must be one such as .3f, .0% or g, not .12f"),
+        ({"setting": "model.name"}, "setting must be that of a metric, such as metric.mine.k, not model.name"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(wrong: dict[str, str], said: str):
+    with pytest.raises(ValueError, match="must be") as problem:
+        MetricSpec("mine", "mine", **wrong)
+    assert str(problem.value) == said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"kind": "pie"}, "kind must be one of line, steps, datasets, not pie"),
+        ({"file": "../mine"}, "file must consist of small letters, digits and _, not ../mine"),
+        ({"caption": "two\nlines"}, "caption must be one line of at most 120 characters"),
+        ({"note": "m" * 241}, "note must be one line of at most 240 characters"),
+    ],
+)
+def test_what_cannot_be_shown_beside_other_runs_is_refused(wrong: dict[str, str], said: str):
+    with pytest.raises(ValueError, match="must") as problem:
+        ComparisonView(**wrong)
+    assert str(problem.value) == said
+
+
+def test_what_is_not_said_of_a_drawing_is_the_label_and_the_name():
+    plain, told = SCORE, replace(SCORE, comparison=ComparisonView(vertical="up", number="across", heading="head"))
+    assert (plain.number, plain.heading, plain.horizontal, plain.vertical) == ("d", "score, d = …", "d", "score, d = …")
+    assert (told.number, told.heading, told.horizontal, told.vertical) == ("d", "head", "across", "up")
+    assert (CURVE.heading, CURVE.horizontal, CURVE.vertical) == ("curve", "temperature t", "curve (nats)")
+    assert MetricSpec("mine.{}", "mine").number == "number"
+
+
+@pytest.mark.parametrize("comparison", [[], "line", {"kind": None}, {"caption": 3}, {"kind": "pie"}])
+def test_what_is_no_drawing_is_refused(comparison: object):
+    with pytest.raises((TypeError, ValueError)):
+        from_json([{"name": "mine", "label": "mine", "comparison": comparison}])
+
+
+def test_declarations_are_written_and_read_as_json():
+    assert from_json(json.loads(json.dumps(as_json(KNOWN_FIGURES)))) == list(KNOWN_FIGURES)
+    assert [each["limits"] for each in as_json([SCORE, MetricSpec("share", "share", limits=SHARE)])] == [
+        None,
+        [0.0, 1.0],
+    ]
+
+
+def test_what_a_later_version_adds_is_left_out():
+    later = {"name": "mine", "label": "mine", "colour": "red", "comparison": {"kind": "steps", "colour": "red"}}
+    assert from_json([later]) == [MetricSpec("mine", "mine", comparison=ComparisonView("steps"))]
+
+
+def test_declarations_of_earlier_versions_learn_where_facts_break_and_how_they_are_drawn():
+    before = as_json(KNOWN_FIGURES)
+    for each in before:
+        for added in ("is_survival", "is_threshold", "construct", "setting", "comparison"):
+            del each[added]
+    assert completed(from_json(before)) == list(KNOWN_FIGURES)
+    mine = replace(SCORE, comparison=ComparisonView())
+    assert completed([CURVE, mine]) == [CURVE, mine]
+
+
+def test_figures_of_earlier_versions_have_their_present_names():
+    before = ["greedy.accuracy", "greedy.accuracy.low", "greedy.accuracy.high", "greedy.accuracy.x", "frs.d1"]
+    now = ["accuracy.greedy", "accuracy.greedy.low", "accuracy.greedy.high", "greedy.accuracy.x", "frs.d1"]
+    assert [*map(present_name, before)] == now
+
+
+def test_no_name_is_declared_twice():
+    names = [figure.name for figure in KNOWN_FIGURES]
+    assert len(names) == len(set(names))
+
+
+def test_what_decides_ties_says_how_questions_differ_in_it():
+    for figures in (OF_FRS, OF_AGREEMENT, OF_CERTAINTY):
+        for figure in figures:
+            other = declared(figure.tie_breaker, figures) if figure.tie_breaker else None
+            assert (other is not None) == bool(figure.tie_breaker)
+            assert other is None or other.difference_phrase
+            assert not figure.excluded_count or declared(figure.excluded_count, figures) is not None
+
+
+def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():
+    shown = [figure.comparison for figure in KNOWN_FIGURES if figure.comparison]
+    assert {each.kind for each in shown} == set(KINDS)
+    files = [each.file for each in shown]
+    assert all(files)
+    assert len(files) == len(set(files))
+    assert all(declared(each.companion, KNOWN_FIGURES) for each in shown if each.companion)
+
+
+def test_every_figure_of_a_question_is_a_headline_and_counts_are_whole_numbers():
+    for figure in KNOWN_FIGURES:
+        assert not figure.of_question or figure.shown == HEADLINE
+        assert (".count." in figure.name) == (figure.form == ".0f")
+        assert figure.form != ".0f" or figure.shown in (RUN, DETAIL)
+    assert UNKNOWN not in [figure.limits for figure in KNOWN_FIGURES if "share" in figure.label]

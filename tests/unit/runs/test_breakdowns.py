@@ -1,0 +1,382 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from robust_eval.metric.frs_tables import type_shares
+from robust_eval.metric.metric_spec import with_limits
+from robust_eval.runs.breakdowns import Part, PartialMetric, PooledTypes, pooled_types, scenario_rows, with_averages
+from robust_eval.runs.finished_runs import FinishedRun
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+
+NAN = math.nan
+ABSTRACTIVE, CHOICE = "abstractive", "multiple_choice"
+
+
+def run(figures, scenarios=None, groups=None, seed=0, **single):
+    """A run of these figures over as many questions, and of single ones, in which two underscores stand for a dot."""
+    n = len(next(iter(figures.values())))
+    described = {
+        "question_id": [f"q{place}" for place in range(n)],
+        "question": [f"{place}?" for place in range(n)],
+        "scenario": list(scenarios or [ABSTRACTIVE] * n),
+        "type": [""] * n,
+        "category": [""] * n,
+        "group": list(groups or [""] * n),
+        "kept": [True] * n,
+    }
+    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
+    found = {name: Estimate(NAN) for name in columns}
+    found |= {name.replace("__", "."): Estimate(*values) for name, values in single.items()}
+    table = with_limits(pa.table(described | columns), dict.fromkeys(columns, SHARE))
+    return FinishedRun({"seed": seed}, found, table)
+
+
+def found(runs, subjects=None, datasets=None):
+    """Every row, with the value alone of each figure."""
+    rows = scenario_rows(runs, subjects or ["small"] * len(runs), datasets or [f"set {i}" for i in range(len(runs))])
+    return [(*row[:5], {name: estimate.value for name, estimate in row.figures.items()}) for row in rows]
+
+
+def approximately(**figures):
+    return pytest.approx({name.replace("_", "."): value for name, value in figures.items()}, nan_ok=True)
+
+
+def test_one_data_set_has_no_mean_over_data_sets():
+    values = {"accuracy.greedy": [1, 0, 1, 1], "frs.d1": [0.5, NAN, 0.75, 1.0]}
+    assert found([run(values)]) == [
+        ("small", ABSTRACTIVE, "set 0", "", 4, approximately(accuracy_greedy=0.75, frs_d1=0.75))
+    ]
+
+
+def test_avg_counts_data_sets_alike_and_wavg_the_questions_that_have_the_figure():
+    facts = run({"accuracy.greedy": [1, 0, 1], "frs.d1": [0.2, 0.4, NAN]})
+    physics = run({"accuracy.greedy": [1, 1, 1, 0, 0, 0], "frs.d1": [0.9, 0.7, 0.8, 0.6, NAN, NAN]})
+    assert found([facts, physics], datasets=["facts", "physics"]) == [
+        ("small", ABSTRACTIVE, "facts", "", 3, approximately(accuracy_greedy=2 / 3, frs_d1=0.3)),
+        ("small", ABSTRACTIVE, "physics", "", 6, approximately(accuracy_greedy=1 / 2, frs_d1=0.75)),
+        ("small", ABSTRACTIVE, "", "AVG", 9, approximately(accuracy_greedy=7 / 12, frs_d1=(0.3 + 0.75) / 2)),
+        ("small", ABSTRACTIVE, "", "WAVG", 9, approximately(accuracy_greedy=5 / 9, frs_d1=(0.2 + 0.4 + 3.0) / 6)),
+    ]
+
+
+def test_data_sets_without_any_such_value_are_in_no_mean():
+    runs = [
+        run({"accuracy.greedy": [NAN, NAN], "frs.d1": [0.25, 0.75]}),
+        run({"accuracy.greedy": [NAN, NAN], "frs.d1": [NAN, NAN]}),
+        run({"accuracy.greedy": [NAN], "frs.d1": [0.8]}),
+    ]
+    assert [row[3:] for row in found(runs)] == [
+        ("", 2, approximately(accuracy_greedy=NAN, frs_d1=0.5)),
+        ("", 2, approximately(accuracy_greedy=NAN, frs_d1=NAN)),
+        ("", 1, approximately(accuracy_greedy=NAN, frs_d1=0.8)),
+        ("AVG", 5, approximately(accuracy_greedy=NAN, frs_d1=0.65)),
+        ("WAVG", 5, approximately(accuracy_greedy=NAN, frs_d1=0.6)),
+    ]
+
+
+def test_a_mean_over_nothing_has_no_interval():
+    rows = scenario_rows([run({"frs.d1": [NAN, NAN]})] * 2, ["small"] * 2, ["facts", "physics"])
+    assert [row.kind for row in rows] == ["", "", "AVG", "WAVG"]
+    for row in rows:
+        np.testing.assert_array_equal(row.figures["frs.d1"], (NAN, NAN, NAN))
+
+
+def test_figures_that_not_all_data_sets_have_are_in_no_mean():
+    facts = run({"accuracy.greedy": [1, 0], "frs.d1": [0.5, 0.5], "accuracy.t0.5": [1, 0.5]})
+    physics = run({"accuracy.t1": [0.5, 0.5], "accuracy.greedy": [1, 1], "accuracy.t0.5": [0, 0.5]})
+    rows = found([facts, physics])
+    assert [list(row[5]) for row in rows[:2]] == [
+        ["accuracy.greedy", "frs.d1", "accuracy.t0.5"],
+        ["accuracy.t1", "accuracy.greedy", "accuracy.t0.5"],
+    ]
+    assert [row[3:] for row in rows[2:]] == [
+        ("AVG", 4, {"accuracy.greedy": 0.75, "accuracy.t0.5": 0.5}),
+        ("WAVG", 4, {"accuracy.greedy": 0.75, "accuracy.t0.5": 0.5}),
+    ]
+
+
+def test_the_total_is_over_all_rows_and_not_over_scenarios():
+    facts = run({"frs.d1": [0.0, 1.0]})
+    mixed = run({"frs.d1": [0.8, 1.0, 0.6, NAN]}, [CHOICE, ABSTRACTIVE, ABSTRACTIVE, CHOICE])
+    passages = run({"frs.d1": [0.5] * 5})
+    assert found([facts, mixed, passages], datasets=["facts", "mixed", "passages"]) == [
+        ("small", ABSTRACTIVE, "facts", "", 2, approximately(frs_d1=0.5)),
+        ("small", ABSTRACTIVE, "mixed", "", 2, approximately(frs_d1=0.8)),
+        ("small", ABSTRACTIVE, "passages", "", 5, approximately(frs_d1=0.5)),
+        ("small", ABSTRACTIVE, "", "AVG", 9, approximately(frs_d1=(0.5 + 0.8 + 0.5) / 3)),
+        ("small", ABSTRACTIVE, "", "WAVG", 9, approximately(frs_d1=(1.0 + 1.6 + 2.5) / 9)),
+        ("small", CHOICE, "mixed", "", 2, approximately(frs_d1=0.8)),
+        ("small", "total", "", "AVG", 11, approximately(frs_d1=(0.5 + 0.8 + 0.5 + 0.8) / 4)),
+        ("small", "total", "", "WAVG", 11, approximately(frs_d1=(1.0 + 1.6 + 2.5 + 0.8) / 10)),
+    ]
+
+
+def test_subjects_do_not_mix():
+    runs = [run({"frs.d1": [value, value]}) for value in (0.25, 0.5, 0.75, 1.0)]
+    rows = found(runs, ["small", "large", "small", "tiny"], ["facts", "facts", "physics", "facts"])
+    assert [(*row[:4], row[5]["frs.d1"]) for row in rows] == [
+        ("small", ABSTRACTIVE, "facts", "", 0.25),
+        ("small", ABSTRACTIVE, "physics", "", 0.75),
+        ("small", ABSTRACTIVE, "", "AVG", 0.5),
+        ("small", ABSTRACTIVE, "", "WAVG", 0.5),
+        ("large", ABSTRACTIVE, "facts", "", 0.5),
+        ("tiny", ABSTRACTIVE, "facts", "", 1.0),
+    ]
+
+
+def standard_error(values):
+    return float(np.std(values) / math.sqrt(len(values)))
+
+
+def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
+    generator = np.random.default_rng(7)
+    facts, physics = generator.normal(0.5, 0.2, 400), generator.normal(0.7, 0.3, 100)
+    rows = scenario_rows([run({"frs.d1": facts}), run({"frs.d1": physics})], ["small"] * 2, ["facts", "physics"])
+    one, other = standard_error(facts), standard_error(physics)
+    errors = [one, other, math.sqrt(one**2 + other**2) / 2, math.sqrt((0.8 * one) ** 2 + (0.2 * other) ** 2)]
+    means = [
+        facts.mean(),
+        physics.mean(),
+        (facts.mean() + physics.mean()) / 2,
+        0.8 * facts.mean() + 0.2 * physics.mean(),
+    ]
+    for row, mean, error in zip(rows, means, errors, strict=True):
+        value, low, high = row.figures["frs.d1"]
+        assert value == pytest.approx(mean)
+        assert (low - mean, high - mean) == pytest.approx((-1.96 * error, 1.96 * error), rel=0.1)
+
+
+def test_data_sets_with_the_same_values_are_independent():
+    values = np.random.default_rng(0).normal(0.5, 0.2, 200)
+    rows = scenario_rows([run({"frs.d1": values})] * 4, ["small"] * 4, list("abcd"))
+    widths = {row.kind: row.figures["frs.d1"].high - row.figures["frs.d1"].low for row in rows}
+    one = 2 * 1.96 * standard_error(values)
+    assert widths == pytest.approx({"": one, "AVG": one / 2, "WAVG": one / 2}, rel=0.1)
+
+
+def test_the_rows_of_the_total_are_independent():
+    values = np.random.default_rng(0).normal(0.5, 0.2, 200)
+    runs = [run({"frs.d1": values}), run({"frs.d1": values}, [CHOICE] * 200)]
+    total = scenario_rows(runs, ["small"] * 2, ["facts", "physics"])[-1]
+    assert (total.scenario, total.kind) == ("total", "WAVG")
+    width = total.figures["frs.d1"].high - total.figures["frs.d1"].low
+    assert width == pytest.approx(2 * 1.96 * standard_error(values) / math.sqrt(2), rel=0.1)
+
+
+def test_groups_are_the_units_of_a_row():
+    values, groups = [1.0] * 10 + [0.0] * 10, ["a"] * 10 + ["b"] * 10
+    (row,) = scenario_rows([run({"accuracy.greedy": values}, groups=groups)], ["small"], ["facts"])
+    assert row.figures["accuracy.greedy"] == (0.5, *mean_interval(np.array(values), SHARE, groups))
+
+
+def test_the_groups_are_those_of_the_questions_of_the_scenario():
+    scenarios, groups = [CHOICE, ABSTRACTIVE] * 10, ["x", "a"] * 5 + ["y", "b"] * 5
+    values = [0.25, 1.0] * 5 + [0.75, 0.0] * 5
+    rows = scenario_rows([run({"frs.d1": values}, scenarios, groups)], ["small"], ["facts"])
+    own = [(values[start::2], groups[start::2]) for start in (1, 0)]
+    expected = [(0.5, *mean_interval(np.array(each), SHARE, labels)) for each, labels in own]
+    assert [row.figures["frs.d1"] for row in rows[:2]] == expected
+
+
+def test_rows_and_means_of_facts_that_are_all_alike_have_intervals():
+    rows = scenario_rows([run({"frs.unbroken_share": [0] * n}) for n in (40, 160)], ["small"] * 2, ["facts", "physics"])
+    facts, physics = (1 - 0.025 ** (1 / n) for n in (40, 160))
+    assert {(row.dataset, row.kind): row.figures["frs.unbroken_share"] for row in rows} == {
+        ("facts", ""): pytest.approx((0, 0, facts)),
+        ("physics", ""): pytest.approx((0, 0, physics)),
+        ("", "AVG"): pytest.approx((0, 0, math.hypot(facts, physics) / 2)),
+        ("", "WAVG"): pytest.approx((0, 0, math.hypot(0.2 * facts, 0.8 * physics))),
+    }
+
+
+def test_kappa_and_alpha_are_those_of_the_run_and_their_means_are_weighted_by_the_questions_that_have_them():
+    t = {"agreement.accuracy.t1": [1, 0, 1, 1]}
+    one = run(t, agreement__kappa__t1=(0.6, 0.5, 0.8), agreement__alpha__t1=(0.9, 0.5, 0.95))
+    other = run(
+        {"agreement.accuracy.t1": [1, 0] * 4},
+        agreement__kappa__t1=(0.2, 0.0, 0.3),
+        agreement__alpha__t1=(0.1, -0.3, 0.5),
+        agreement__count__unrated__t1=(2,),
+        agreement__count__incomplete__t1=(4,),
+    )
+    rows = scenario_rows([one, other], ["small"] * 2, ["facts", "physics"])
+    shown = ["agreement.accuracy.t1", "agreement.kappa.t1", "agreement.alpha.t1"]
+    assert [list(row.figures) for row in rows] == [shown] * 4
+    assert [tuple(row.figures[name] for name in shown[1:]) for row in rows] == [
+        ((0.6, 0.5, 0.8), (0.9, 0.5, 0.95)),
+        ((0.2, 0.0, 0.3), (0.1, -0.3, 0.5)),
+        (pytest.approx((0.4, 0.25, 0.55)), pytest.approx((0.5, 0.1, 0.725))),
+        # 4 and 6 questions have raters that can agree, 4 and 4 all raters
+        (pytest.approx((0.36, 0.2, 0.5)), pytest.approx((0.5, 0.1, 0.725))),
+    ]
+
+
+def test_kappa_of_a_scenario_is_its_own_where_a_run_holds_several():
+    mixed = run(
+        {"agreement.accuracy.t1": [1, 0, 1]},
+        [CHOICE, ABSTRACTIVE, ABSTRACTIVE],
+        agreement__kappa__t1=(0.5, 0.4, 0.6),
+        agreement__kappa__abstractive__t1=(0.25, 0.0, 0.5),
+        agreement__kappa__multiple_choice__t1=(NAN,),
+    )
+    rows = scenario_rows([mixed, run({"agreement.accuracy.t1": [1]}, agreement__kappa__t1=(0.75,))], ["s"] * 2, "ab")
+    assert [(row.scenario, row.kind, row.figures["agreement.kappa.t1"].value) for row in rows] == [
+        (ABSTRACTIVE, "", 0.25),
+        (ABSTRACTIVE, "", 0.75),
+        (ABSTRACTIVE, "AVG", 0.5),
+        (ABSTRACTIVE, "WAVG", pytest.approx((2 * 0.25 + 0.75) / 3)),
+        (CHOICE, "", pytest.approx(NAN, nan_ok=True)),
+        ("total", "AVG", 0.5),  # undefined ones are in no mean
+        ("total", "WAVG", pytest.approx((2 * 0.25 + 0.75) / 3)),
+    ]
+    assert math.isnan(rows[2].figures["agreement.kappa.t1"].low)  # one part has no interval
+
+
+COLUMNS = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
+TABLE_4 = """
+extractive      squad train        80049  91.9  90.4  68.5  97.6  85.5  84.1  76.3  27.5  99.9
+extractive      squad validation    5834  95.1  91.3  74.3  98.6  88.7  88.8  82.0  29.9  99.3
+multiple_choice mmlu test          13000  68.0  68.6  36.8  88.2  62.5  78.3  71.4  56.7  92.6
+multiple_choice piqa train         15677  81.2  84.1  45.4  96.0  75.8  76.2  71.6  38.9  90.4
+multiple_choice piqa validation     1784  80.1  83.0  46.5  96.1  75.9  76.6  72.0  40.1  -12.5
+abstractive     sciq test            996  70.2  71.5  43.2  81.3  64.8  89.0  81.5  48.6  84.9
+abstractive     wikiqa all          1028  73.5  72.8  40.9  84.9  65.1  87.8  79.2  39.1  93.0
+"""
+"""Rows of the shape of Table 4 of Cho and Watson: n, and nine figures in percent. The numbers are made up."""
+
+
+def test_the_rows_of_table_4_give_those_of_table_5():
+    parts, rows = [], [line.split() for line in TABLE_4.strip().splitlines()]
+    for scenario, dataset, split, n, *values in rows:
+        figures = {
+            name: PartialMetric(int(n), Estimate(float(value))) for name, value in zip(COLUMNS, values, strict=True)
+        }
+        parts.append(Part(scenario, f"{dataset} {split}", int(n), figures))
+    found = [row for row in with_averages("gpt-3.5-turbo", parts) if row.kind]
+    expected = {}
+    for scenario in ("extractive", "multiple_choice", "abstractive", "total"):
+        own = [row for row in rows if scenario in (row[0], "total")]
+        numbers = [int(row[3]) for row in own]
+        for place, name in enumerate(COLUMNS):
+            column = [Fraction(row[4 + place]) for row in own]
+            expected[scenario, "AVG", name] = sum(column) / len(column)
+            expected[scenario, "WAVG", name] = sum(n * x for n, x in zip(numbers, column, strict=True)) / sum(numbers)
+    cells = {(row.scenario, row.kind, name): row.figures[name].value for row in found for name in COLUMNS}
+    assert len(cells) == 72
+    assert cells == {place: pytest.approx(float(value), rel=1e-12) for place, value in expected.items()}
+    by_hand = {  # of the first scenario; (80049 · 91.9 + 5834 · 95.1) / 85883 = 92.1174, …
+        ("extractive", "AVG", "accuracy"): 93.5,
+        ("extractive", "WAVG", "accuracy"): 92.1174,
+        ("extractive", "AVG", "kappa"): 28.7,
+        ("extractive", "WAVG", "kappa"): 27.6630,
+        ("multiple_choice", "AVG", "alpha"): 56.8333,
+    }
+    assert {place: round(cells[place], 4) for place in by_hand} == by_hand
+    assert [row.questions for row in found[::2]] == [85883, 30461, 2024, 118368]
+
+
+@pytest.mark.parametrize("alphas", [(0.9, 0.3, -0.2), (0.9, 0.9, 0.9)])
+@pytest.mark.parametrize("weights", [(1, 1, 1), (8, 1, 3)])
+def test_intervals_of_means_of_alpha_cover_at_least_as_often_as_they_say(weights, alphas):
+    """By Feldt's law of α, without any answers: the means over three data sets of different size."""
+    generator = np.random.default_rng(5)
+    sizes, raters, repeated = (30, 200, 12), 6, 300
+    share = np.array(weights) / sum(weights)
+    covered = 0
+    for _ in range(repeated):
+        parts = []
+        for alpha, n, weight in zip(alphas, sizes, weights, strict=True):
+            freedom = raters - 1, (raters - 1) * (n - 1)
+            seen = 1 - (1 - alpha) / generator.f(*freedom)
+            ends = (1 - (1 - seen) * stats.f.isf(tail, *freedom) for tail in (0.025, 0.975))
+            parts.append(Part("s", "d", n, {"alpha": PartialMetric(weight, Estimate(seen, *ends))}))
+        (mean,) = (row.figures["alpha"] for row in with_averages("m", parts) if row.kind == "WAVG")
+        covered += mean.low <= share @ alphas <= mean.high
+    assert covered / repeated >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / repeated)
+
+
+@pytest.mark.parametrize("differing", [(0.01, 0.001), (0.1, 0.0), (0.08, 0.02)])
+def test_intervals_of_means_of_facts_that_may_all_be_alike_cover_as_often_as_they_say(differing):
+    generator = np.random.default_rng(6)
+    sizes, repeated, missed = (30, 120), 2000, 0
+    for _ in range(repeated):
+        found = [generator.binomial(n, p) for n, p in zip(sizes, differing, strict=True)]
+        if not any(found):
+            parts = [
+                Part("s", "d", n, {"f": PartialMetric(n, Estimate(0.0, *degenerate_interval(0.0, n, SHARE)))})
+                for n in sizes
+            ]
+            (mean,) = (row.figures["f"] for row in with_averages("m", parts) if row.kind == "AVG")
+            missed += not mean.low <= sum(differing) / 2 <= mean.high
+    assert missed <= 0.025 * repeated
+
+
+def typed_run(types, groups=None, seed=0, **scores):
+    """A run whose questions have these types, and these scores: d1=[…] is the FRS for d = 1."""
+    n = len(types)
+    described = {
+        "question_id": [f"q{place}" for place in range(n)],
+        "question": [f"{place}?" for place in range(n)],
+        "scenario": ["abstractive"] * n,
+        "type": list(types),
+        "category": [""] * n,
+        "group": list(groups or [""] * n),
+        "kept": [True] * n,
+    }
+    columns = {f"frs.{d}": np.asarray(values, dtype=float) for d, values in scores.items()}
+    return FinishedRun({"seed": seed}, {name: Estimate(NAN) for name in columns}, pa.table(described | columns))
+
+
+FACTS = typed_run(["HUM", "LOC", "LOC"], d1=[0.2, 0.4, 0.9], d5=[0.1, 0.2, 0.3])
+PHYSICS = typed_run(["NUM", "", "NUM"], d1=[0.3, NAN, 1.0], d5=[0.1, NAN, 0.3])
+
+
+def test_the_types_of_a_subject_are_pooled_over_its_data_sets():
+    found = pooled_types([FACTS, FACTS, PHYSICS], ["small", "large", "small"], ["facts", "facts", "physics"])
+    both = np.array([0.2, 0.4, 0.9, 0.3, NAN, 1.0])
+    assert found == [
+        PooledTypes(
+            "small", ["facts", "physics"], "frs.d1", type_shares(both, ["HUM", "LOC", "LOC", "NUM", "", "NUM"])
+        ),
+        PooledTypes("large", ["facts"], "frs.d1", type_shares(both[:3], ["HUM", "LOC", "LOC"])),
+    ]
+
+
+def test_all_subjects_are_ranked_by_the_smallest_d_that_they_share():
+    other = typed_run(["HUM", "LOC"], d5=[0.5, 0.1], d10=[0.4, 0.1])
+    found = pooled_types([FACTS, other], ["small", "large"], ["facts"] * 2)
+    assert [(pooled.subject, pooled.score) for pooled in found] == [("small", "frs.d5"), ("large", "frs.d5")]
+    assert found[1].shares == type_shares(np.array([0.5, 0.1]), ["HUM", "LOC"])
+
+
+def test_where_no_d_is_shared_nothing_is_said():
+    assert pooled_types([FACTS, typed_run(["HUM"], d10=[0.5])], ["small", "large"], ["facts"] * 2) == []
+
+
+def test_questions_without_types_and_runs_without_scores_have_no_shares():
+    assert (
+        pooled_types([typed_run(["", ""], d1=[0.5, 1.0]), typed_run(["HUM"])], ["small", "large"], ["facts"] * 2) == []
+    )
+    assert pooled_types([], [], []) == []
+
+
+def test_groups_are_those_of_their_data_set():
+    first = typed_run(["HUM", "LOC"], groups=["p", "p"], d1=[0.2, 0.4])
+    second = typed_run(["HUM", "LOC"], groups=["p", ""], d1=[0.3, 0.5])
+    (pooled,) = pooled_types([first, PHYSICS, second], ["small"] * 3, ["a", "b", "c"])
+    groups = ["a p", "a p", "b 0", "b 1", "b 2", "c p", "c question"]
+    scores = np.array([0.2, 0.4, 0.3, NAN, 1.0, 0.3, 0.5])
+    types = ["HUM", "LOC", "NUM", "", "NUM", "HUM", "LOC"]
+    # which labels groups have does not matter, only their order
+    assert pooled.shares == type_shares(scores, types, groups=groups)
+
+
+def test_the_interval_follows_the_seed_of_the_run():
+    scores, types = np.random.default_rng(0).random(40), ["HUM", "LOC"] * 20
+    (pooled,) = pooled_types([typed_run(types, seed=3, d1=scores)], ["small"], ["facts"])
+    assert pooled.shares == type_shares(scores, types, seed=3)

@@ -1,0 +1,584 @@
+import itertools
+import math
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from statsmodels.stats import inter_rater
+
+from robust_eval.stats import agreement
+from robust_eval.stats.agreement import (
+    Certainty,
+    _injections,
+    certainty_when_guessing,
+    fleiss_kappa,
+    free_marginal_kappa,
+    gibbs_m2,
+    normalized_certainty,
+    question_certainty,
+    question_m2,
+    remapped_kappa,
+)
+
+PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
+WITH_CATEGORIES = [remapped_kappa, free_marginal_kappa, gibbs_m2, normalized_certainty]
+
+# ten subjects, fourteen raters, five categories: the worked example of Wikipedia's "Fleiss' kappa"
+WIKIPEDIA = [
+    [0, 0, 0, 0, 14],
+    [0, 2, 6, 4, 2],
+    [0, 0, 3, 5, 6],
+    [0, 3, 9, 2, 0],
+    [2, 2, 8, 1, 1],
+    [7, 7, 0, 0, 0],
+    [3, 2, 6, 3, 0],
+    [2, 5, 3, 2, 2],
+    [6, 5, 2, 1, 0],
+    [0, 2, 2, 3, 7],
+]
+
+
+def whole(message):
+    return f"^{re.escape(message)}$"
+
+
+@st.composite
+def ratings(draw, smallest=0, equal=False):
+    """(n, labels) counts: some rows of one rater or none, unless all rows have equally many."""
+    width = draw(st.integers(1, 5))
+    raters = st.just(draw(st.integers(2, 6))) if equal else st.integers(smallest, 6)
+    rows = []
+    for _ in range(draw(st.integers(1, 6))):
+        number = draw(raters)
+        answers = draw(st.lists(st.integers(0, width - 1), min_size=number, max_size=number))
+        rows.append([answers.count(label) for label in range(width)])
+    return rows
+
+
+@st.composite
+def ratings_and_categories(draw, smallest=0):
+    """Counts, and for each question a number of categories that is no smaller than that of its labels."""
+    counts = draw(ratings(smallest))
+    return counts, [draw(st.integers(max(1, given_labels(row)), 7)) for row in counts]
+
+
+def given_labels(row):
+    return sum(count > 0 for count in row)
+
+
+def rated(counts):
+    return [row for row in counts if sum(row) >= 2]
+
+
+def agreeing_pairs(counts):
+    """The mean over questions of the share of pairs of raters who gave the same label, pair by pair."""
+    shares = []
+    for row in rated(counts):
+        answers = [label for label, count in enumerate(row) for _ in range(count)]
+        pairs = list(itertools.combinations(answers, 2))
+        shares.append(Fraction(sum(one == other for one, other in pairs), len(pairs)))
+    return sum(shares) / len(shares)
+
+
+def beyond_chance(observed, chance):
+    return math.nan if chance == 1 else float((observed - chance) / (1 - chance))
+
+
+def fleiss_by_loops(counts):
+    rows = rated(counts)
+    if not rows:
+        return math.nan
+    chance = Fraction(0)
+    for label in range(len(rows[0])):
+        chance += (sum(Fraction(row[label], sum(row)) for row in rows) / len(rows)) ** 2
+    return beyond_chance(agreeing_pairs(rows), chance)
+
+
+def free_marginal_by_loops(counts, categories):
+    inverse = [Fraction(1, k) for row, k in zip(counts, categories, strict=True) if sum(row) >= 2]
+    return beyond_chance(agreeing_pairs(counts), sum(inverse) / len(inverse)) if inverse else math.nan
+
+
+def gibbs_by_loops(counts, categories):
+    certain = []
+    for row, k in zip(counts, categories, strict=True):
+        if sum(row) < 2:
+            continue
+        unlike = 1 - sum(Fraction(count, sum(row)) ** 2 for count in row)
+        certain.append(Fraction(1) if k == 1 else 1 - Fraction(k, k - 1) * unlike)
+    return float(sum(certain) / len(certain)) if certain else math.nan
+
+
+def certainty_by_loops(counts, categories):
+    certain = []
+    for row, k in zip(counts, categories, strict=True):
+        if sum(row) < 2:
+            continue
+        logs = [count / sum(row) * math.log(count / sum(row), k) for count in row if count and k > 1]
+        certain.append(1 + math.fsum(logs))
+    return math.fsum(certain) / len(certain) if certain else math.nan
+
+
+def remapped_by_enumeration(counts, categories):
+    """κ of every choice of an injection for each question that has two raters; all choices are equally likely."""
+    questions = []
+    for row, k in zip(counts, categories, strict=True):
+        if sum(row) >= 2:
+            labels = [count for count in row if count]
+            questions.append([(labels, places) for places in itertools.permutations(range(k), len(labels))])
+    kappas = []
+    for choice in itertools.product(*questions):
+        table = [[0] * max(categories) for _ in choice]
+        for row, (labels, places) in zip(table, choice, strict=True):
+            for place, count in zip(places, labels, strict=True):
+                row[place] = count
+        kappas.append(fleiss_by_loops(table))
+    return np.array(kappas)
+
+
+# fleiss_kappa
+
+
+@PROPERTY
+@given(ratings(equal=True))
+def test_fleiss_kappa_of_equally_many_raters_is_that_of_statsmodels(counts):
+    assume(sum(map(any, zip(*counts, strict=True))) > 1)  # statsmodels divides by zero where chance agreement is 1
+    expected = inter_rater.fleiss_kappa(np.array(counts), method="fleiss")
+    assert fleiss_kappa(counts) == pytest.approx(expected, abs=1e-12)
+
+
+def test_fleiss_kappa_of_the_table_in_wikipedia_is_0_210():
+    assert round(fleiss_kappa(WIKIPEDIA), 3) == 0.210
+
+
+@PROPERTY
+@given(ratings())
+def test_fleiss_kappa_of_any_raters_is_its_definition_written_out_in_loops(counts):
+    assert fleiss_kappa(counts) == pytest.approx(fleiss_by_loops(counts), abs=1e-12, nan_ok=True)
+
+
+def test_fleiss_kappa_of_a_hand_computed_table_with_unequal_raters():
+    # P_o = (1/3 + 1 + 0) / 3 = 4/9; p = (2/3 + 0 + 1/2, 1/3 + 1 + 0, 1/2) / 3 = (7, 8, 3) / 18, P_e = 122/324
+    assert fleiss_kappa([[2, 1, 0], [0, 5, 0], [1, 0, 1]]) == pytest.approx((144 - 122) / (324 - 122), abs=1e-12)
+
+
+def test_questions_with_less_than_two_raters_are_as_if_they_were_not_there():
+    alone = [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
+    assert fleiss_kappa(alone[:2] + WIKIPEDIA + alone[2:]) == fleiss_kappa(WIKIPEDIA)
+
+
+@pytest.mark.parametrize("raters", [2, 3, 6, 50])
+def test_fleiss_kappa_of_one_question_depends_on_its_number_of_raters_alone(raters):
+    # Σ f (f − 1) / (r (r − 1)) and Σ f² / r² of one question give −1 / (r − 1) whatever its labels
+    assert fleiss_kappa([[raters - 1, 1, 0]]) == pytest.approx(-1 / (raters - 1), abs=1e-12)
+    assert fleiss_kappa([[1] * raters]) == pytest.approx(-1 / (raters - 1), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[3], [4]],  # one category
+        [[0, 3], [0, 3], [0, 7]],  # one category was used
+        [[0, 3]],
+        [[0, 3], [1, 0]],  # the other by a rater alone
+        [[1, 0], [0, 1], [0, 0]],  # nobody to agree with
+        np.zeros((0, 3)),
+        np.zeros((3, 0)),
+    ],
+)
+def test_fleiss_kappa_is_undefined_where_chance_agreement_is_1_or_no_question_has_two_raters(counts):
+    assert math.isnan(fleiss_kappa(counts))
+
+
+def test_raters_who_agree_on_different_labels_have_fleiss_kappa_1():
+    assert fleiss_kappa([[3, 0, 0], [0, 2, 0], [0, 0, 7]]) == 1.0
+
+
+@PROPERTY
+@given(ratings(), st.randoms(use_true_random=False))
+def test_fleiss_kappa_depends_neither_on_the_order_of_the_questions_nor_on_one_order_of_all_labels(counts, random):
+    columns = random.sample(range(len(counts[0])), len(counts[0]))
+    shuffled = [[row[column] for column in columns] for row in random.sample(counts, len(counts))]
+    assert fleiss_kappa(shuffled) == pytest.approx(fleiss_kappa(counts), abs=1e-12, nan_ok=True)
+
+
+# remapped_kappa
+
+
+def table(answers, number):
+    """Counts of each question's answers, its clusters numbered by ``number``."""
+    rows = []
+    for given_answers in answers:
+        clusters = number(given_answers)
+        rows.append([given_answers.count(cluster) for cluster in clusters] + [0] * (6 - len(clusters)))
+    return rows
+
+
+def test_remapped_kappa_is_exactly_the_same_however_clusters_were_numbered():
+    generator = np.random.default_rng(4)
+    answers = [generator.choice(list("abcdef"), 6, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05]).tolist() for _ in range(40)]
+    by_appearance = table(answers, lambda given: list(dict.fromkeys(given)))
+    by_size = table(answers, lambda given: sorted(set(given), key=given.count, reverse=True))
+    at_random = table(answers, lambda given: generator.permutation(sorted(set(given))).tolist())
+    by_name = table(answers, lambda given: list("abcdef"))
+    tables = [by_appearance, by_size, at_random, by_name]
+    assert len({fleiss_kappa(counts) for counts in tables}) == 4
+    assert len({remapped_kappa(counts, [6] * 40, draws=30, seed=9) for counts in tables}) == 1
+
+
+@PROPERTY
+@given(ratings_and_categories(), st.randoms(use_true_random=False), st.integers(0, 100))
+def test_labels_may_be_exchanged_within_a_question_without_any_change(rated_questions, random, seed):
+    counts, categories = rated_questions
+    shuffled = [random.sample(row, len(row)) for row in counts]
+    found = remapped_kappa(counts, categories, draws=5, seed=seed)
+    np.testing.assert_equal(remapped_kappa(shuffled, categories, draws=5, seed=seed), found)
+
+
+TINY = {
+    "one question": ([[2, 1, 0]], [3]),
+    "two questions that look alike": ([[3, 1], [3, 1]], [2, 2]),
+    "three questions of three categories": ([[2, 1, 0], [3, 0, 0], [1, 1, 1]], [3, 3, 3]),
+    "more categories than labels": ([[3, 1], [0, 4]], [5, 4]),
+    "different numbers of categories": ([[2, 2, 0, 0], [2, 1, 1, 0], [1, 1, 1, 1]], [2, 3, 4]),
+    "one category": ([[4, 0], [1, 3], [0, 5]], [1, 2, 1]),
+    "different numbers of raters": ([[5, 1, 0], [1, 1, 0], [0, 0, 3]], [3, 2, 4]),
+    "one rater": ([[1, 0, 0], [2, 0, 1], [0, 0, 0], [0, 3, 1]], [4, 3, 1, 3]),
+    "columns beyond the categories": ([[0, 0, 0, 2, 1], [0, 3, 0, 0, 1]], [2, 3]),
+}
+
+
+@pytest.mark.parametrize("part", [agreement._PART, 50])
+@pytest.mark.parametrize(("counts", "categories"), TINY.values(), ids=TINY)
+def test_remapped_kappa_converges_on_the_mean_over_all_injections(counts, categories, part, monkeypatch):
+    monkeypatch.setattr(agreement, "_PART", part)
+    every = remapped_by_enumeration(counts, categories)
+    draws = 2500
+    tolerance = 4.5 * every.std() / math.sqrt(draws) + 1e-12
+    assert remapped_kappa(counts, categories, draws=draws, seed=1) == pytest.approx(every.mean(), abs=tolerance)
+
+
+@pytest.mark.parametrize(("counts", "categories"), TINY.values(), ids=TINY)
+def test_a_draw_has_the_kappa_of_some_injections_and_every_such_kappa_is_drawn(counts, categories):
+    every = set(remapped_by_enumeration(counts, categories).round(9))
+    drawn = {round(remapped_kappa(counts, categories, draws=1, seed=seed), 9) for seed in range(400)}
+    assert drawn == every
+
+
+@PROPERTY
+@given(ratings_and_categories(), st.integers(1, 4))
+def test_empty_columns_change_nothing(rated_questions, width):
+    counts, categories = rated_questions
+    wider = [[0] * width + row + [0] * width for row in counts]
+    expected = remapped_kappa(counts, categories, draws=3)
+    np.testing.assert_equal(remapped_kappa(wider, categories, draws=3), expected)
+
+
+def test_remapping_skips_questions_with_less_than_two_raters():
+    counts, categories = [[3, 1, 0], [2, 2, 0], [1, 1, 1]], [3, 4, 5]
+    more = [[0, 1, 0], counts[0], [0, 0, 0], *counts[1:]]
+    found = remapped_kappa(more, [7, 3, 1, 4, 5], draws=20, seed=3)
+    assert found == remapped_kappa(counts, categories, draws=20, seed=3)
+
+
+def test_remapping_draws_1000_times_from_seed_0_unless_told_otherwise():
+    counts, categories = [[3, 1, 0], [2, 2, 0], [1, 3, 0]], [3, 3, 3]
+    found = remapped_kappa(counts, categories)
+    assert found == remapped_kappa(counts, categories, draws=1000, seed=0)
+    assert len({found, *(remapped_kappa(counts, categories, 1000, seed) for seed in (1, 2, 3))}) == 4
+    assert found != remapped_kappa(counts, categories, 999)
+
+
+def many_questions(n, categories, seed):
+    """n questions with five raters each, most of whom agree, and their clusters numbered by size."""
+    generator = np.random.default_rng(seed)
+    rows = np.zeros((n, max(categories)), dtype=int)
+    k = generator.choice(categories, n)
+    for row, number in zip(rows, k, strict=True):
+        answers = np.where(generator.random(5) < 0.5, 0, generator.integers(number, size=5))
+        sizes = np.bincount(answers, minlength=number)
+        row[:number] = -np.sort(-sizes)
+    return rows, k
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_remapped_kappa_converges_on_free_marginal_kappa_as_questions_grow(k):
+    for n in (20, 200, 2000, 8000):
+        counts, categories = many_questions(n, [k], seed=n)
+        limit = free_marginal_by_loops(counts.tolist(), categories.tolist())
+        # the mean chance agreement is 1/K + (mean Σp² − 1/K) / n
+        assert abs(remapped_kappa(counts, categories, draws=40) - limit) < 1 / n
+        assert abs(fleiss_kappa(counts) - limit) > 0.1
+
+
+def test_between_questions_of_k_and_l_categories_chance_agreement_tends_to_one_over_the_larger():
+    # two labels in K and in L > K categories coincide with probability K · 1/K · 1/L, not with the mean of 1/K and 1/L
+    counts, categories = many_questions(8000, [2, 5], seed=0)
+    few = np.mean(categories == 2)
+    chance = few**2 / 2 + (1 - few**2) / 5
+    observed = float(agreeing_pairs(counts.tolist()))
+    limit = (observed - chance) / (1 - chance)
+    assert remapped_kappa(counts, categories, draws=40) == pytest.approx(limit, abs=1e-3)
+    assert limit - free_marginal_by_loops(counts.tolist(), categories.tolist()) > 0.02
+
+
+def test_remapped_kappa_leaves_out_draws_in_which_all_mass_falls_on_one_category():
+    # both questions' only label falls on one of two categories in half of the draws
+    assert remapped_kappa([[3, 0], [0, 3]], [2, 2]) == 1.0
+    found = [remapped_kappa([[3, 0], [0, 3]], [2, 2], draws=1, seed=seed) for seed in range(40)]
+    assert sum(map(math.isnan, found)) + found.count(1.0) == 40
+    assert 8 <= found.count(1.0) <= 32
+
+
+@pytest.mark.parametrize(
+    ("counts", "categories"),
+    [
+        ([[3, 0], [0, 4]], [1, 1]),  # one category
+        ([[3, 0]], [4]),  # one label
+        ([[1, 0], [0, 1]], [2, 2]),
+        ([[0, 0]], [1]),
+        (np.zeros((0, 3)), []),
+        (np.zeros((2, 0)), [1, 1]),
+    ],
+)
+def test_remapped_kappa_is_undefined_where_labels_cannot_differ_or_no_question_has_two_raters(counts, categories):
+    assert math.isnan(remapped_kappa(counts, categories, draws=5))
+
+
+@pytest.mark.parametrize("draws", [0, -3])
+def test_less_than_one_draw_is_refused(draws):
+    with pytest.raises(ValueError, match=whole(f"draws must be at least 1, not {draws}")):
+        remapped_kappa([[2, 1]], [2], draws)
+
+
+@pytest.mark.parametrize(("labels", "categories"), [(1, 1), (1, 5), (2, 2), (2, 4), (3, 3), (3, 4), (4, 5), (5, 5)])
+def test_every_injection_is_drawn_equally_often(labels, categories):
+    n = 30_000
+    generator = np.random.default_rng(11)
+    # among rows of other numbers of labels and categories, which must not matter
+    mixed = np.tile([labels, 1, 5, 2], n), np.tile([categories, 3, 7, 2], n)
+    places = _injections(*mixed, generator)[::4, :labels]
+    counted = dict.fromkeys(itertools.permutations(range(categories), labels), 0)
+    for injection in map(tuple, places.tolist()):
+        counted[injection] += 1  # KeyError: not an injection into the categories
+    if len(counted) > 1:
+        assert chisquare(list(counted.values())).pvalue > 0.001
+
+
+def test_the_injections_of_neighbouring_questions_are_independent():
+    n = 40_000
+    generator = np.random.default_rng(12)
+    places = _injections(np.full(n, 2), np.full(n, 3), generator)
+    pairs = places.reshape(-1, 4).tolist()
+    injections = list(itertools.permutations(range(3), 2))
+    counted = {(*first, *second): 0 for first in injections for second in injections}
+    for pair in map(tuple, pairs):
+        counted[pair] += 1
+    assert chisquare(list(counted.values())).pvalue > 0.001
+
+
+def test_injections_of_one_generator_go_on_from_draw_to_draw():
+    n = 40_000
+    generator = np.random.default_rng(13)
+    labels, categories = np.full(n, 2), np.full(n, 3)
+    first, second = _injections(labels, categories, generator), _injections(labels, categories, generator)
+    same = (first == second).all(axis=1).mean()  # one in six
+    assert abs(same - 1 / 6) < 4.5 * math.sqrt(5 / 36 / n)
+
+
+# free_marginal_kappa
+
+
+@PROPERTY
+@given(ratings_and_categories())
+def test_free_marginal_kappa_is_its_definition_written_out_in_loops(rated_questions):
+    counts, categories = rated_questions
+    expected = free_marginal_by_loops(counts, categories)
+    assert free_marginal_kappa(counts, categories) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_free_marginal_kappa_of_a_hand_computed_table():
+    # P_o = (1/3 + 1 + 1/6) / 3 = 1/2, m = (1/3 + 1/2 + 1/4) / 3 = 13/36; the question of one rater is skipped
+    assert free_marginal_kappa([[2, 1, 0], [0, 5, 0], [2, 1, 1], [1, 0, 0]], [3, 2, 4, 9]) == pytest.approx(
+        (1 / 2 - 13 / 36) / (1 - 13 / 36), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "categories"),
+    [([[3], [2]], [1, 1]), ([[3, 0], [1, 0]], [1, 2]), ([[1, 0], [0, 0]], [2, 2]), (np.zeros((0, 3)), [])],
+)
+def test_free_marginal_kappa_is_undefined_with_one_category_or_no_question_of_two_raters(counts, categories):
+    assert math.isnan(free_marginal_kappa(counts, categories))
+
+
+# gibbs_m2 and normalized_certainty
+
+
+@PROPERTY
+@given(ratings_and_categories())
+def test_gibbs_m2_is_its_definition_written_out_in_loops(rated_questions):
+    expected = gibbs_by_loops(*rated_questions)
+    assert gibbs_m2(*rated_questions) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@PROPERTY
+@given(ratings_and_categories())
+def test_normalized_certainty_is_its_definition_written_out_in_loops(rated_questions):
+    expected = certainty_by_loops(*rated_questions)
+    assert normalized_certainty(*rated_questions) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_both_certainties_of_a_hand_computed_table():
+    counts, categories = [[3, 1, 0], [2, 2, 0], [0, 4, 0]], [4, 3, 5]
+    # M2: 4/3 · 6/16 = 1/2, 3/2 · 1/2 = 3/4, 0
+    assert gibbs_m2(counts, categories) == pytest.approx(1 - (1 / 2 + 3 / 4 + 0) / 3, abs=1e-12)
+    # entropies: 0.8112781 of 2 bits, 1 of log2(3) = 1.5849625 bits, 0
+    expected = 1 - (0.8112781244591328 / 2 + 1 / 1.584962500721156 + 0) / 3
+    assert normalized_certainty(counts, categories) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("certainty", [gibbs_m2, normalized_certainty])
+def test_raters_who_all_agree_are_certain_exactly(certainty):
+    assert certainty([[3, 0, 0], [0, 7, 0], [0, 0, 2]], [2, 3, 10]) == 1.0
+
+
+@pytest.mark.parametrize("certainty", [gibbs_m2, normalized_certainty])
+@pytest.mark.parametrize("k", range(2, 31))
+def test_raters_spread_evenly_over_the_categories_have_certainty_0_and_not_less(certainty, k):
+    assert 0.0 <= certainty([[1] * k], [k]) <= 1e-14
+    assert 0.0 <= certainty([[4] * k + [0], [2] * k + [0]], [k, k]) <= 1e-14
+
+
+@PROPERTY
+@given(ratings_and_categories(smallest=2))
+def test_both_certainties_lie_between_0_and_1_exactly(rated_questions):
+    assert 0.0 <= gibbs_m2(*rated_questions) <= 1.0
+    assert 0.0 <= normalized_certainty(*rated_questions) <= 1.0
+
+
+@pytest.mark.parametrize("certainty", [gibbs_m2, normalized_certainty])
+def test_a_question_with_one_category_counts_1(certainty):
+    assert certainty([[0, 4]], [1]) == 1.0
+    assert certainty([[0, 4], [2, 2], [3, 0], [1, 1]], [1, 2, 1, 2]) == pytest.approx(1 / 2, abs=1e-14)
+
+
+@pytest.mark.parametrize("certainty", [gibbs_m2, normalized_certainty])
+def test_certainty_skips_questions_with_less_than_two_raters(certainty):
+    counts, categories = [[3, 1, 0], [1, 1, 1]], [3, 4]
+    more = [[0, 0, 1], counts[0], [0, 0, 0], counts[1]]
+    assert certainty(more, [2, 3, 1, 4]) == certainty(counts, categories)
+    assert math.isnan(certainty([[0, 1], [0, 0]], [2, 2]))
+    assert math.isnan(certainty(np.zeros((0, 2)), []))
+    assert math.isnan(certainty(np.zeros((2, 0)), [1, 1]))
+
+
+@pytest.mark.parametrize("measure", [free_marginal_kappa, gibbs_m2, normalized_certainty])
+def test_the_order_of_labels_and_questions_does_not_matter(measure):
+    generator = np.random.default_rng(6)
+    counts = generator.integers(0, 4, size=(30, 5))
+    categories = generator.integers(5, 9, size=30)
+    order = generator.permutation(30)
+    shuffled = generator.permuted(counts, axis=1)[order]
+    assert not np.array_equal(shuffled, counts[order])
+    assert measure(shuffled, categories[order]) == pytest.approx(measure(counts, categories), abs=1e-12)
+
+
+# what guessing gives (METHODS §2): over all answers that are equally likely
+
+
+@pytest.mark.parametrize(("k", "raters"), [(2, 2), (2, 5), (3, 4), (4, 3), (4, 6)])
+def test_raters_who_guess_have_kappa_0_and_an_m2_of_one_over_their_number(k, raters):
+    answers = list(itertools.product(range(k), repeat=raters))
+    counts = [[answer.count(label) for label in range(k)] for answer in answers]
+    categories = [k] * len(counts)
+    assert fleiss_kappa(counts) == pytest.approx(0, abs=1e-12)
+    assert free_marginal_kappa(counts, categories) == pytest.approx(0, abs=1e-12)
+    assert gibbs_m2(counts, categories) == pytest.approx(1 / raters, abs=1e-12)
+
+
+@pytest.mark.parametrize("raters", range(2, 7))
+@pytest.mark.parametrize("k", range(1, 5))
+def test_both_certainties_of_guessing_are_the_means_over_all_answers_that_guessers_could_give(k, raters):
+    answers = list(itertools.product(range(k), repeat=raters))
+    counts = [[answer.count(label) for label in range(k)] for answer in answers]
+    categories = [k] * len(counts)
+    expected = Certainty(normalized_certainty(counts, categories), gibbs_m2(counts, categories))
+    assert certainty_when_guessing(k, raters) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("k", "raters"), [(2, 6), (4, 6), (6, 6), (5, 40), (20, 3)])
+def test_guessing_has_the_certainties_of_simulated_guessers(k, raters):
+    n = 40_000
+    labels = np.random.default_rng(k * raters).integers(k, size=(n, raters))
+    counts = (labels[:, :, None] == np.arange(k)).sum(axis=1)
+    simulated = [question_certainty(counts, [k] * n), question_m2(counts, [k] * n)]
+    for expected, values in zip(certainty_when_guessing(k, raters), simulated, strict=True):
+        assert expected == pytest.approx(values.mean(), abs=4.5 * values.std() / math.sqrt(n))
+
+
+def test_many_guessers_are_spread_evenly_and_a_single_one_says_nothing():
+    assert certainty_when_guessing(5, 100_000) == pytest.approx((0, 0), abs=2e-5)
+    assert all(map(math.isnan, certainty_when_guessing(5, 1)))
+
+
+@pytest.mark.parametrize(("k", "raters"), [(0, 2), (2, 0), (-1, 3), (2.0, 3)])
+def test_guessing_without_categories_or_raters_is_refused(k, raters):
+    message = f"categories and raters must be whole numbers of at least 1, not {k} and {raters}"
+    with pytest.raises(ValueError, match=whole(message)):
+        certainty_when_guessing(k, raters)
+
+
+# input
+
+
+def call(measure, counts):
+    return measure(counts) if measure is fleiss_kappa else measure(counts, [2] * len(counts))
+
+
+@pytest.mark.parametrize("measure", [fleiss_kappa, *WITH_CATEGORIES])
+@pytest.mark.parametrize(("counts", "shape"), [([3, 1], "(2,)"), ([], "(0,)"), ([[[2, 1]]], "(1, 1, 2)")])
+def test_counts_that_are_no_table_are_refused(measure, counts, shape):
+    with pytest.raises(ValueError, match=whole(f"counts must be (questions, labels), not {shape}")):
+        call(measure, counts)
+
+
+@pytest.mark.parametrize("measure", [fleiss_kappa, *WITH_CATEGORIES])
+@pytest.mark.parametrize("count", [-1, 0.5, math.nan, math.inf, -math.inf])
+def test_counts_that_are_no_whole_numbers_of_raters_are_refused(measure, count):
+    with pytest.raises(ValueError, match=whole("counts must be whole numbers of raters, not negative")):
+        call(measure, [[3, 1], [2, count]])
+
+
+@pytest.mark.parametrize("measure", WITH_CATEGORIES)
+@pytest.mark.parametrize(("categories", "shape"), [([2], "(1,)"), ([2, 2, 2], "(3,)"), (2, "()"), ([[2, 2]], "(1, 2)")])
+def test_categories_of_other_questions_are_refused(measure, categories, shape):
+    message = f"categories must hold a number for each of the 2 questions, not {shape}"
+    with pytest.raises(ValueError, match=whole(message)):
+        measure([[2, 1], [3, 0]], categories)
+
+
+@pytest.mark.parametrize("measure", WITH_CATEGORIES)
+@pytest.mark.parametrize("number", [0, -1, 2.5, math.nan, math.inf])
+def test_categories_that_are_no_whole_numbers_of_at_least_1_are_refused(measure, number):
+    with pytest.raises(ValueError, match=whole("categories must be whole numbers of at least 1")):
+        measure([[2, 1], [3, 0]], [2, number])
+
+
+@pytest.mark.parametrize("measure", WITH_CATEGORIES)
+def test_more_labels_than_categories_are_refused_with_the_name_of_the_first_such_question(measure):
+    counts = [[1, 0, 0], [2, 1, 0], [0, 0, 0], [1, 2, 1], [2, 2, 0]]
+    with pytest.raises(ValueError, match=whole("question 3 was given 3 labels, more than its 2 categories")):
+        measure(counts, [1, 2, 1, 2, 1])
+
+
+@pytest.mark.parametrize("measure", WITH_CATEGORIES)
+def test_arguments_are_left_as_they_are(measure):
+    counts, categories = np.array([[1, 3, 0], [0, 2, 2]]), np.array([3, 2])
+    measure(counts, categories)
+    assert counts.tolist() == [[1, 3, 0], [0, 2, 2]]
+    assert categories.tolist() == [3, 2]

@@ -1,0 +1,228 @@
+import ast
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from robust_eval.config.schema import PROJECT
+from robust_eval.stats.entropy import FAMILIES, answer_entropy, entropy_bounds, entropy_of, miller_madow
+
+RECORDED = PROJECT.parent / "shared" / "data" / "physics_mcq"
+
+
+def tables(total, labels):
+    """Every table of ``total`` answers over so many labels, of which the first is right."""
+    bars = itertools.combinations(range(total + labels - 1), labels - 1)
+    ends = np.array([[-1, *places, total + labels - 1] for places in bars])
+    return np.diff(ends, axis=1) - 1
+
+
+@pytest.mark.parametrize("error", [0.0, 0.05, 0.3, 0.5, 0.95, 1.0])
+def test_without_fixed_shares_the_entropy_is_binary(error):
+    assert entropy_of(error) == pytest.approx(stats.entropy([1 - error, error]), abs=1e-15)
+
+
+@pytest.mark.parametrize("fixed", [fixed for family in FAMILIES.values() for fixed in family])
+def test_every_curve_is_the_entropy_of_its_shares_and_begins_where_they_sum_to_the_error_rate(fixed):
+    for error, entropy in zip(np.linspace(0, 1, 21), entropy_of(np.linspace(0, 1, 21), *fixed), strict=True):
+        rest = round(error - sum(fixed), 9)
+        if rest < 0:
+            assert math.isnan(entropy)
+        else:
+            assert entropy == pytest.approx(stats.entropy([1 - error, *fixed, rest]), abs=1e-8)
+
+
+def test_the_first_point_of_a_curve_is_there_in_spite_of_rounding():
+    assert 0.3 < 0.1 + 0.2
+    assert entropy_of(0.3, 0.1, 0.2) == pytest.approx(stats.entropy([0.7, 0.1, 0.2]))
+
+
+def test_three_equal_shares():
+    assert entropy_of(2 / 3, 1 / 3) == pytest.approx(math.log(3), rel=1e-14)
+
+
+def test_the_families_are_those_of_the_paper():
+    assert FAMILIES[2] == ((),)
+    assert FAMILIES[3] == ((0.1,), (0.3,), (0.5,), (0.7,), (0.9,))
+    assert FAMILIES[4] == ((0.3, 0.05), (0.3, 0.1), (0.3, 0.3), (0.3, 0.5), (0.3, 0.65))
+    tenths = [tuple(round(10 * share) for share in fixed) for fixed in FAMILIES[5]]
+    combinations = itertools.product(range(1, 11), repeat=3)
+    assert set(tenths) == {tuple(sorted(shares)) for shares in combinations if sum(shares) < 10}
+    assert len(set(tenths)) == len(tenths) == 23
+
+
+@pytest.mark.parametrize(("answers", "family"), FAMILIES.items())
+def test_a_curve_fixes_all_wrong_answers_but_one_and_spans_some_error_rates(answers, family):
+    for fixed in family:
+        assert len(fixed) == answers - 2
+        assert np.isfinite(entropy_of(np.linspace(0, 1, 101), *fixed)).sum() > 1
+
+
+def test_an_entropy_has_the_shape_of_the_error_rate_and_nan_where_that_is_nan():
+    error = np.array([[0.5, math.nan, 1.0]])
+    np.testing.assert_allclose(entropy_of(error), [[math.log(2), math.nan, 0]], atol=1e-15)
+    smallest, greatest = entropy_bounds(error, 3)
+    np.testing.assert_allclose(smallest, [[math.log(2), math.nan, 0]], atol=1e-15)
+    np.testing.assert_allclose(greatest, [[1.5 * math.log(2), math.nan, math.log(2)]], atol=1e-15)
+
+
+@pytest.mark.parametrize("error", [-0.1, 1.1, [0.5, math.nan, 2.0]])
+def test_an_error_rate_is_a_share(error):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        entropy_of(error)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        entropy_bounds(error, 5)
+
+
+@pytest.mark.parametrize("error", [-1e-16, 1 + 2e-16])
+def test_rounding_does_not_make_an_error_rate_wrong(error):
+    assert entropy_of(error) == 0
+
+
+def test_neither_negative_shares_nor_a_single_choice_are_taken():
+    with pytest.raises(ValueError, match="negative"):
+        entropy_of(0.5, -0.1)
+    with pytest.raises(ValueError, match="choices"):
+        entropy_bounds(0.5, 1)
+
+
+@pytest.mark.parametrize(("choices", "total"), [(2, 40), (3, 30), (4, 24), (5, 20)])
+def test_the_bounds_hold_for_every_table_and_are_reached(choices, total):
+    """Brute force over the grid of the simplex: at each error rate the smallest is met, the greatest where it can be
+    spread evenly.
+    """
+    counts = tables(total, choices)
+    assert len(counts) == math.comb(total + choices - 1, choices - 1)
+    entropy, wrong = answer_entropy(counts), total - counts[:, 0]
+    for errors in range(total + 1):
+        smallest, greatest = entropy_bounds(errors / total, choices)
+        found = entropy[wrong == errors]
+        assert found.min() == pytest.approx(float(smallest), abs=1e-12)
+        assert found.max() <= greatest + 1e-12
+        if errors % (choices - 1) == 0:
+            assert found.max() == pytest.approx(float(greatest), abs=1e-12)
+
+
+def test_the_greatest_bound_is_the_logarithm_of_the_choices():
+    error = np.linspace(0, 1, 10001)
+    for choices in range(2, 8):
+        greatest = entropy_bounds(error, choices)[1]
+        assert greatest.max() == pytest.approx(math.log(choices), abs=1e-7)
+        assert error[greatest.argmax()] == pytest.approx((choices - 1) / choices, abs=1e-4)
+
+
+def test_every_curve_lies_within_the_bounds():
+    error = np.linspace(0, 1, 201)
+    for answers, family in FAMILIES.items():
+        smallest, greatest = entropy_bounds(error, answers)
+        for fixed in family:
+            entropy = entropy_of(error, *fixed)
+            known = ~np.isnan(entropy)
+            assert np.all(entropy[known] >= smallest[known] - 1e-12)
+            assert np.all(entropy[known] <= greatest[known] + 1e-12)
+
+
+def test_where_two_answers_are_right_only_the_smallest_bound_holds():
+    smallest, greatest = entropy_bounds(0.0, 3)
+    assert smallest == greatest == 0 < answer_entropy([[10, 10, 0]])[0]
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded answers of the paper are not here")
+@pytest.mark.parametrize(
+    ("file", "accuracy", "entropy", "invalid"),
+    [
+        ("mlphys101_responses_llama.txt", 0.5615, 0.5314, 0),
+        ("mlphys101_responses_gpt_corrected.txt", 0.4002, 0.9634, 831),
+    ],
+)
+def test_the_recorded_answers_of_the_paper(file, accuracy, entropy, invalid):
+    gold = json.loads((RECORDED / "mlphys101_gt_answers.jsonl").read_text(encoding="utf-8"))
+    replies = [ast.literal_eval(line) for line in (RECORDED / file).read_text(encoding="utf-8").splitlines()]
+    counts = np.array([[said.count(letter) for letter in "ABCDE"] for said in replies])
+    assert counts.shape == (len(gold), 5) == (823, 5)
+    assert sum(said.count(None) for said in replies) == 823 * 20 - counts.sum() == invalid
+    right = counts[np.arange(len(gold)), [question["ans"] for question in gold]]
+    error, found = 1 - right / counts.sum(axis=1), answer_entropy(counts)
+    assert (round(1 - error.mean(), 4), round(found.mean(), 4)) == (accuracy, entropy)
+    smallest, greatest = entropy_bounds(error, 5)
+    assert np.all((found >= smallest - 1e-12) & (found <= greatest + 1e-12))
+    one_right_one_wrong = (right > 0) & (np.count_nonzero(counts, axis=1) == 2)
+    assert one_right_one_wrong.sum() > 50
+    np.testing.assert_allclose(found[one_right_one_wrong], smallest[one_right_one_wrong], atol=1e-12)
+
+
+PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
+COUNTS = st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3), min_size=1, max_size=6)
+
+
+@PROPERTY
+@given(COUNTS)
+def test_answer_entropy_is_the_entropy_of_the_shares(counts):
+    expected = [stats.entropy(row) if sum(row) else math.nan for row in counts]
+    np.testing.assert_allclose(answer_entropy(counts), expected, atol=1e-14)
+
+
+@PROPERTY
+@given(COUNTS, st.floats(1e-3, 1e3), st.permutations(range(3)))
+def test_neither_the_order_of_the_labels_nor_the_scale_of_the_weights_matters(counts, scale, order):
+    changed = scale * np.array(counts)[:, order]
+    np.testing.assert_allclose(answer_entropy(changed), answer_entropy(counts), atol=1e-12)
+
+
+def test_answer_entropy_of_hand_computed_counts():
+    counts = [[20, 0, 0, 0, 0], [10, 10, 0, 0, 0], [4, 4, 4, 4, 4], [5, 15, 0, 0, 0], [0, 0, 0, 0, 0]]
+    expected = [0.0, math.log(2), math.log(5), math.log(4) - 0.75 * math.log(3), math.nan]
+    np.testing.assert_allclose(answer_entropy(counts), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("labels", [2, 3, 5, 7, 10])
+def test_equally_frequent_labels_have_the_greatest_entropy(labels):
+    most = answer_entropy(np.full((1, labels), 3))[0]
+    fewer = answer_entropy([[4, 2, *[3] * (labels - 2)]])[0]
+    assert most == pytest.approx(math.log(labels), rel=1e-14)
+    assert fewer < most
+
+
+def test_the_entropy_of_a_single_label_is_zero_and_not_minus_zero():
+    assert math.copysign(1.0, answer_entropy([[7, 0]])[0]) == 1.0
+    assert answer_entropy([[7, 0]])[0] == 0.0
+
+
+def test_without_questions_there_is_no_entropy():
+    assert answer_entropy(np.zeros((0, 5))).shape == (0,)
+
+
+@pytest.mark.parametrize("counts", [[3, 4], 5, [[[1, 2]]]])
+def test_counts_must_be_a_table(counts):
+    with pytest.raises(ValueError, match="counts"):
+        answer_entropy(counts)
+
+
+def test_negative_counts_are_refused():
+    with pytest.raises(ValueError, match="counts"):
+        answer_entropy([[3, -1]])
+
+
+@PROPERTY
+@given(COUNTS)
+def test_the_correction_of_miller_and_madow_is_half_of_the_labels_but_one_by_the_answers(counts):
+    corrected = miller_madow(counts, math.log(3))
+    for row, found in zip(counts, corrected, strict=True):
+        if not sum(row):
+            assert math.isnan(found)
+            continue
+        labels = sum(1 for number in row if number)
+        assert found == pytest.approx(min(stats.entropy(row) + (labels - 1) / (2 * sum(row)), math.log(3)), abs=1e-12)
+
+
+def test_the_correction_takes_most_of_the_bias_out():
+    """METHODS §3: about 0.1 nat are missing of ln 5 with 20 answers over five equally likely letters."""
+    drawn = np.random.default_rng(0).multinomial(20, [0.2] * 5, size=20_000)
+    plug_in, corrected = answer_entropy(drawn).mean(), miller_madow(drawn, np.inf).mean()
+    assert math.log(5) - plug_in == pytest.approx(0.1, abs=0.015)
+    assert abs(math.log(5) - corrected) < 0.01

@@ -1,0 +1,663 @@
+import math
+import re
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from facts_by_hand import exact_score
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from robust_eval.answer import CURVES
+from robust_eval.metric.frs_tables import crossings
+from robust_eval.stats.frs import (
+    breaking_temperature,
+    crossing_temperature,
+    factual_robustness_score,
+    settled,
+    top_entropy,
+)
+from robust_eval.stats.interval import NORMAL_95
+
+PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+PAPER_D = [1, 2, 5, 10, 50]
+DISTRIBUTIONS = st.lists(st.integers(0, 100), min_size=1, max_size=20).filter(any)
+
+
+# top_entropy
+
+
+def shannon(probabilities, base):
+    return -math.fsum(p * math.log(p) for p in probabilities if p > 0) / math.log(base)
+
+
+@PROPERTY
+@given(DISTRIBUTIONS, st.integers(2, 12))
+def test_renormalised_top_entropy_is_the_entropy_of_the_k_largest(weights, k):
+    probabilities = np.array(weights) / sum(weights)
+    expected = stats.entropy(sorted(weights)[-k:], base=k)  # scipy divides by the sum
+    assert top_entropy(probabilities, k) == pytest.approx(expected, abs=1e-12)
+
+
+@PROPERTY
+@given(DISTRIBUTIONS, st.integers(3, 12))
+def test_top_entropy_without_renormalisation_takes_the_k_largest_as_they_are(weights, k):
+    probabilities = np.array(weights) / sum(weights)
+    expected = shannon(sorted(probabilities)[-k:], base=k)
+    assert top_entropy(probabilities, k, renormalize=False) == pytest.approx(expected, abs=1e-12)
+
+
+@PROPERTY
+@given(DISTRIBUTIONS, st.integers(2, 12), st.booleans())
+def test_top_entropy_lies_between_0_and_1_exactly(weights, k, renormalize):
+    value = top_entropy(np.array(weights) / sum(weights), k, renormalize)
+    assert 0.0 <= value <= 1.0
+
+
+@PROPERTY
+@given(st.lists(st.integers(1, 100), min_size=11, max_size=20), st.randoms(use_true_random=False))
+def test_the_order_of_the_tokens_does_not_matter(weights, random):
+    shuffled = random.sample(weights, len(weights))
+    assert top_entropy(np.array(shuffled) / sum(weights)) == pytest.approx(
+        float(top_entropy(np.array(weights) / sum(weights))), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("k", [2, 3, 7, 10])
+def test_k_equally_likely_tokens_have_entropy_1(k):
+    assert top_entropy(np.full(k, 1 / k), k) == pytest.approx(1.0, abs=1e-12)
+    assert top_entropy(np.full(1000, 1 / 1000), k) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_certain_token_has_entropy_0_and_not_minus_0():
+    value = top_entropy([0.0, 1.0, 0.0])
+    assert value == 0.0
+    assert math.copysign(1.0, value) == 1.0
+
+
+def test_without_renormalisation_a_flat_vocabulary_looks_certain():
+    flat = np.full(50_000, 1 / 50_000)
+    assert top_entropy(flat, renormalize=False) == pytest.approx(10 / 50_000 * math.log10(50_000), rel=1e-12)
+    assert top_entropy(flat) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_fewer_than_k_tokens_keep_the_base_k(renormalize):
+    assert top_entropy([0.5, 0.5], 10, renormalize) == pytest.approx(math.log10(2), rel=1e-12)
+    assert top_entropy([0.5, 0.5, 0, 0, 0, 0, 0, 0, 0, 0], 10, renormalize) == pytest.approx(math.log10(2), rel=1e-12)
+    assert top_entropy([1.0], 10, renormalize) == 0.0
+
+
+def test_every_distribution_of_an_array_is_scored_alone():
+    probabilities = np.random.default_rng(0).dirichlet(np.full(15, 0.3), size=(2, 3))
+    before = probabilities.copy()
+    expected = [[stats.entropy(np.sort(row)[-4:], base=4) for row in rows] for rows in probabilities]
+    np.testing.assert_allclose(top_entropy(probabilities, k=4), expected, rtol=1e-12)
+    np.testing.assert_array_equal(probabilities, before)
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+@pytest.mark.parametrize("k", [2, 10])
+def test_an_undefined_probability_makes_its_own_distribution_undefined(k, renormalize):
+    value = top_entropy([[0.5, 0.5, 0.0], [0.5, 0.5, np.nan]], k, renormalize)
+    np.testing.assert_allclose(value, [math.log(2, k), np.nan], rtol=1e-12)
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_entropy_is_undefined_where_every_probability_is_0(renormalize):
+    np.testing.assert_array_equal(top_entropy([[0.0, 0.0], [1.0, 0.0]], 2, renormalize), [np.nan, 0.0])
+
+
+def test_a_probability_above_1_by_rounding_is_taken_as_1():
+    assert top_entropy([1 + 1e-12, 0.0], renormalize=False) == 0.0
+
+
+@pytest.mark.parametrize("k", [1, 0, -3])
+def test_k_below_2_is_refused(k):
+    with pytest.raises(ValueError, match="k must be at least 2"):
+        top_entropy([0.5, 0.5], k)
+
+
+@pytest.mark.parametrize("probabilities", [[-0.1, 0.5], [1.1, 0.0], 0.5, [], [[], []]])
+def test_what_is_no_probability_is_refused(probabilities):
+    with pytest.raises(ValueError, match="probabilities"):
+        top_entropy(probabilities)
+
+
+# breaking_temperature
+
+
+def test_the_breaking_temperature_of_hand_made_curves():
+    accuracy = [
+        [1.0, 0.9, 0.8, 0.7],  # never below one half
+        [0.4, 0.9, 0.9, 0.9],  # at once
+        [1.0, 0.6, 0.4, 0.0],
+        [1.0, 0.4, 0.9, 0.3],  # the first of two breaks
+        [1.0, 0.5, 0.5, 0.5],  # ties hold
+        [1.0, 0.5, 0.5, 0.49],
+        [0.0, 0.0, 0.0, 0.0],
+    ]
+    expected = [np.inf, 0.2, 0.6, 0.4, np.inf, 0.8, 0.2]
+    assert breaking_temperature(accuracy, [0.2, 0.4, 0.6, 0.8]).tolist() == expected
+
+
+@PROPERTY
+@given(st.lists(st.lists(st.integers(0, 10), min_size=10, max_size=10), min_size=1, max_size=8))
+def test_a_fact_breaks_where_less_than_half_of_its_trials_are_right(counts):
+    expected = [
+        next((t for t, correct in zip(PAPER_GRID, row, strict=True) if 2 * correct < 10), math.inf) for row in counts
+    ]
+    assert breaking_temperature(np.array(counts) / 10, PAPER_GRID).tolist() == expected
+
+
+@pytest.mark.parametrize("trials", [2, 6, 10, 14, 98, 1000])
+def test_half_of_the_trials_hold_and_one_less_breaks(trials):
+    accuracy = [[(trials // 2) / trials], [(trials // 2 - 1) / trials]]
+    assert breaking_temperature(accuracy, [1.0]).tolist() == [np.inf, 1.0]
+
+
+@pytest.mark.parametrize("correct", range(1, 11))
+def test_a_tie_of_summed_weights_holds(correct):
+    weight = sum([0.1] * correct)  # 0.7999999999999999 for eight of them
+    fact = [[weight], [sum([0.1] * (correct - 1))]]
+    assert breaking_temperature(fact, [1.0], threshold=correct / 10).tolist() == [np.inf, 1.0]
+
+
+def test_an_accuracy_at_the_tolerance_of_exact_sums_holds():
+    assert breaking_temperature([[0.5 - 1e-12], [0.5 - 1e-6]], [1.0]).tolist() == [np.inf, 1.0]
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(1.0, 0.4), (0.9, 0.6), (0.6, 0.8), (0.3, 0.8), (0.2, np.inf)])
+def test_the_threshold_decides_where_a_fact_breaks(threshold, expected):
+    assert breaking_temperature([[1.0, 0.9, 0.6, 0.2]], [0.2, 0.4, 0.6, 0.8], threshold).tolist() == [expected]
+
+
+@pytest.mark.parametrize("estimator", ["first", "isotonic"])
+def test_a_missing_accuracy_leaves_the_break_unknown_only_where_it_comes_first(estimator):
+    accuracy = [
+        [np.nan, 0.9, 0.1],  # unknown before the break
+        [1.0, np.nan, 0.1],
+        [1.0, 0.2, np.nan],  # unknown after the break
+        [0.9, 0.8, np.nan],  # unknown, and no break seen: never "unbroken"
+        [np.nan, 0.9, 0.8],
+        [np.nan, np.nan, np.nan],
+    ]
+    expected = [np.nan, np.nan, 0.4, np.nan, np.nan, np.nan]
+    np.testing.assert_array_equal(breaking_temperature(accuracy, [0.2, 0.4, 0.6], estimator=estimator), expected)
+
+
+def test_isotonic_pools_adjacent_violators():
+    # 0.4 and 0.8 violate: pooled to 0.6; then 0.2 and 0.6 to 0.4: fit 0.9, 0.6, 0.6, 0.4, 0.4
+    accuracy = [[0.9, 0.4, 0.8, 0.2, 0.6]]
+    temperatures = [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert breaking_temperature(accuracy, temperatures, estimator="first").tolist() == [0.4]
+    assert breaking_temperature(accuracy, temperatures, estimator="isotonic").tolist() == [0.8]
+    assert breaking_temperature(accuracy, temperatures, 0.7, "isotonic").tolist() == [0.4]
+    assert breaking_temperature(accuracy, temperatures, 0.4, "isotonic").tolist() == [np.inf]
+
+
+def test_a_pooled_tie_holds():
+    # the pool of 0.3, 0.5, 0.7 is one half
+    assert breaking_temperature([[1.0, 0.3, 0.5, 0.7]], [0.2, 0.4, 0.6, 0.8], estimator="isotonic").tolist() == [np.inf]
+
+
+def non_increasing_fit(values):
+    """Least-squares non-increasing fit by the min-max formula (Robertson, Wright & Dykstra, 1988, Theorem 1.4.4)."""
+    n = len(values)
+    return [
+        min(max(Fraction(sum(values[a : b + 1]), b + 1 - a) for b in range(i, n)) for a in range(i + 1))
+        for i in range(n)
+    ]
+
+
+@PROPERTY
+@given(st.lists(st.integers(0, 10), min_size=1, max_size=8))
+def test_isotonic_breaks_where_the_least_squares_fit_does(counts):
+    fit = non_increasing_fit(counts)
+    expected = next((t for t, value in zip(PAPER_GRID, fit, strict=False) if value < 5), math.inf)
+    found = breaking_temperature([np.array(counts) / 10], PAPER_GRID[: len(counts)], estimator="isotonic")
+    assert found.tolist() == [expected]
+
+
+def test_isotonic_passes_over_a_missing_accuracy():
+    # the defined points 0.9, 0.2, 0.6 pool to 0.9, 0.4, 0.4: broken before the gap
+    accuracy = [[0.9, 0.2, np.nan, 0.6]]
+    assert breaking_temperature(accuracy, [0.2, 0.4, 0.6, 0.8], estimator="isotonic").tolist() == [0.4]
+
+
+@pytest.mark.parametrize("estimator", ["first", "isotonic"])
+def test_no_questions_have_no_breaking_temperatures(estimator):
+    assert breaking_temperature(np.zeros((0, 3)), [0.2, 0.4, 0.6], estimator=estimator).shape == (0,)
+
+
+@pytest.mark.parametrize("accuracy", [[1.0, 0.5], [[1.0, 0.5, 0.2]], [[1.2, 0.5]], [[0.9, -0.1]], [[[1.0, 0.5]]], 1.0])
+def test_an_illegal_accuracy_is_refused(accuracy):
+    with pytest.raises(ValueError, match="accuracy"):
+        breaking_temperature(accuracy, [0.2, 0.4])
+
+
+@pytest.mark.parametrize("temperatures", [[0.4, 0.2], [0.2, 0.2], [-0.2, 0.2]])
+def test_a_temperature_grid_out_of_order_is_refused(temperatures):
+    with pytest.raises(ValueError, match="temperatures"):
+        breaking_temperature([[1.0, 0.5]], temperatures)
+
+
+@pytest.mark.parametrize("temperatures", [[0.2, math.nan], [0.2, math.inf]])
+def test_a_temperature_that_is_no_finite_number_is_refused(temperatures):
+    # a break at t = inf or t = NaN could not be told from "unbroken" or "unknown"
+    with pytest.raises(ValueError, match="temperatures"):
+        breaking_temperature([[1.0, 0.1]], temperatures)
+
+
+def test_an_empty_temperature_grid_is_refused():
+    with pytest.raises(ValueError, match="temperatures"):
+        breaking_temperature(np.zeros((1, 0)), [])
+
+
+def test_a_single_temperature_outside_a_list_is_refused():
+    with pytest.raises(ValueError, match="temperatures"):
+        breaking_temperature([[1.0]], 0.2)
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.5, 1.1, math.nan])
+def test_a_threshold_outside_0_to_1_is_refused(threshold):
+    with pytest.raises(ValueError, match="threshold"):
+        breaking_temperature([[1.0]], [0.2], threshold)
+
+
+def test_an_unknown_estimator_is_refused():
+    with pytest.raises(ValueError, match="estimator"):
+        breaking_temperature([[1.0]], [0.2], estimator="last")
+
+
+# settled
+
+
+def whatever_comes(right, wrong, outstanding, threshold):
+    """What a temperature says after each way in which the outstanding trials may come right, wrong or not at all."""
+    outcomes = set()
+    for more_right in range(outstanding + 1):
+        for more_wrong in range(outstanding + 1 - more_right):
+            replies = right + more_right + wrong + more_wrong
+            share = Fraction(right + more_right, replies) if replies else None
+            outcomes.add("unknown" if share is None else "holds" if share >= threshold else "breaks")
+    return outcomes
+
+
+@pytest.mark.parametrize("threshold", [Fraction(1, 10), Fraction(3, 10), Fraction(1, 2), Fraction(2, 3), Fraction(1)])
+def test_what_is_settled_is_what_every_completion_says(threshold):
+    for right, wrong, outstanding in np.ndindex(9, 9, 9):
+        outcomes = whatever_comes(right, wrong, outstanding, threshold)
+        expected = outcomes.pop() if len(outcomes) == 1 else None
+        assert settled(right, wrong, outstanding, float(threshold)) == expected, (right, wrong, outstanding)
+
+
+@PROPERTY
+@given(st.integers(0, 30), st.integers(0, 30), st.floats(0.001, 1))
+def test_a_temperature_without_outstanding_trials_is_as_the_breaking_temperature_has_it(right, wrong, threshold):
+    accuracy = right / (right + wrong) if right + wrong else math.nan
+    found = breaking_temperature([[accuracy]], [1.0], threshold)[0]
+    says = "unknown" if math.isnan(found) else "holds" if math.isinf(found) else "breaks"
+    assert settled(right, wrong, 0, threshold) == says
+
+
+@pytest.mark.parametrize("trials", [10, 30, 70, 1000, 10**7])
+def test_a_tie_is_settled_whatever_the_rounding_of_the_threshold(trials):
+    for tenths in range(1, 11):
+        right = trials * tenths // 10
+        threshold = sum([0.1] * tenths)  # 0.7999999999999999 for eight, 0.30000000000000004 for three
+        assert settled(right, 0, trials - right, min(threshold, 1.0)) == "holds"
+        assert settled(right - 1, trials - right + 1, 0, min(threshold, 1.0)) == "breaks"
+
+
+def test_nothing_is_settled_before_the_first_reply():
+    assert [settled(0, 0, outstanding) for outstanding in (3, 1, 0)] == [None, None, "unknown"]
+
+
+def test_one_half_of_ten_trials_is_settled_by_five_right_or_six_wrong():
+    assert [settled(right, 0, 10 - right) for right in (4, 5)] == [None, "holds"]
+    assert [settled(0, wrong, 10 - wrong) for wrong in (5, 6)] == [None, "breaks"]
+
+
+@pytest.mark.parametrize("name", ["right", "wrong", "outstanding"])
+def test_a_negative_count_is_refused(name):
+    counts = {"right": 1, "wrong": 2, "outstanding": 3, name: -1}
+    with pytest.raises(ValueError, match=f"^{name} must not be negative, but is -1$"):
+        settled(**counts)
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.5, 1.1, math.nan])
+def test_a_threshold_that_settles_nothing_is_refused(threshold):
+    with pytest.raises(ValueError, match=rf"^{re.escape(f'threshold must lie in (0, 1], not {threshold}')}$"):
+        settled(1, 2, 3, threshold)
+
+
+# factual_robustness_score
+
+
+def raw_f(entropy, temperature, d):
+    """f, recovered from FRS = (f + 1) / (f + 2)."""
+    score = factual_robustness_score(entropy, temperature, d)
+    return (2 * score - 1) / (1 - score)
+
+
+@pytest.mark.parametrize("d", [0.1, 0.5, *PAPER_D])
+def test_the_corners_of_f(d):
+    assert raw_f(0.0, 0.0, d) == pytest.approx(1.0, abs=1e-14)
+    assert raw_f(1.0, 0.0, d) == pytest.approx(-1.0, abs=1e-14)
+    assert factual_robustness_score(0.0, 0.0, d) == pytest.approx(2 / 3, rel=1e-15)
+    assert factual_robustness_score(1.0, 0.0, d) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("entropy", "temperature", "d", "expected"),
+    [
+        (Fraction(1, 2), 1, 1, Fraction(7, 11)),  # f = 1 − 1/4
+        (Fraction(1, 2), 1, 2, Fraction(5, 9)),  # f = 1/2 − 1/4
+        (0, 2, 1, Fraction(4, 5)),  # f = 3
+        (1, Fraction(1, 5), 1, Fraction(1, 7)),  # f = −5/6
+        (Fraction(1, 5), Fraction(3, 5), 2, Fraction(1899, 2899)),  # f = 0.64 · 1.6 − 0.125 = 0.899
+        (Fraction(3, 10), Fraction(7, 5), 5, Fraction(1278368, 2278368)),  # f = 0.16807 · 2.4 − 0.125 = 0.278368
+    ],
+)
+def test_hand_computed_scores(entropy, temperature, d, expected):
+    assert exact_score(entropy, temperature, d) == expected
+    found = factual_robustness_score(float(entropy), float(temperature), d)
+    assert found == pytest.approx(float(expected), rel=1e-12)
+
+
+@PROPERTY
+@given(st.integers(0, 1000), st.integers(0, 400), st.sampled_from(PAPER_D))
+def test_scores_equal_rational_arithmetic(thousandths, hundredths, d):
+    expected = exact_score(Fraction(thousandths, 1000), Fraction(hundredths, 100), d)
+    found = factual_robustness_score(thousandths / 1000, hundredths / 100, d)
+    assert found == pytest.approx(float(expected), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("d", ["0.1", "0.5", "1.5"])
+@pytest.mark.parametrize("entropy", ["0.05", "0.37", "0.9", "1"])
+@pytest.mark.parametrize("temperature", ["0.2", "1.4"])
+def test_a_fractional_d_equals_decimal_arithmetic(entropy, temperature, d):
+    with localcontext() as context:
+        context.prec = 40
+        h, t = Decimal(entropy), Decimal(temperature)
+        f = (1 - h) ** Decimal(d) * (t + 1) - h / (t + 1)
+        expected = (f + 1) / (f + 2)
+    found = factual_robustness_score(float(entropy), float(temperature), float(d))
+    assert found == pytest.approx(float(expected), rel=1e-12)
+
+
+@PROPERTY
+@given(st.floats(0, 1), st.floats(0, 5), st.floats(0.01, 5), st.floats(0.1, 50))
+def test_the_score_rises_strictly_with_the_breaking_temperature(entropy, temperature, step, d):
+    lower, higher = factual_robustness_score(entropy, [temperature, temperature + step], d)
+    assert lower < higher
+
+
+@PROPERTY
+@given(st.floats(0, 0.99), st.floats(0.001, 1), st.floats(0, 5), st.floats(0.1, 50))
+def test_the_score_falls_strictly_with_the_entropy(entropy, share, temperature, d):
+    surer, less_sure = factual_robustness_score([entropy, entropy + share * (1 - entropy)], temperature, d)
+    assert surer > less_sure
+
+
+@PROPERTY
+@given(st.floats(0, 1), st.floats(0, 5))
+def test_the_score_does_not_rise_with_d(entropy, temperature):
+    scores = [float(factual_robustness_score(entropy, temperature, d)) for d in [0.1, 0.5, 1, 2, 5, 10, 50]]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(("entropy", "strict"), [(0.0, False), (0.3, True), (1.0, False)])
+def test_d_matters_only_for_an_entropy_between_the_ends(entropy, strict):
+    scores = {float(factual_robustness_score(entropy, 1.0, d)) for d in [0.1, 1, 2, 5]}
+    assert len(scores) == (4 if strict else 1)
+
+
+@PROPERTY
+@given(st.floats(0, 1), st.floats(0, 1e6), st.floats(0.01, 100), st.sampled_from(["one", "bound"]))
+def test_scores_lie_between_0_and_1(entropy, temperature, d, unbroken):
+    assert 0.0 <= factual_robustness_score(entropy, temperature, d, unbroken) <= 1.0
+
+
+@PROPERTY
+@given(st.floats(0, 1), st.sampled_from(PAPER_GRID), st.sampled_from(PAPER_D))
+def test_a_broken_fact_of_the_papers_grid_scores_between_one_seventh_and_four_fifths(entropy, temperature, d):
+    score = factual_robustness_score(entropy, temperature, d)
+    assert 1 / 7 - 1e-12 <= score <= 4 / 5 + 1e-12
+
+
+def test_an_unbroken_fact_scores_one_whatever_its_entropy():
+    scores = factual_robustness_score([0.0, 0.3, 1.0], np.inf, d=5)
+    assert scores.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_bound_takes_an_infinite_breaking_temperature_as_the_limit_of_the_formula():
+    scores = factual_robustness_score([0.0, 0.3, 1.0], np.inf, d=5, unbroken="bound")
+    assert scores.tolist() == [1.0, 1.0, 0.5]
+    near = factual_robustness_score([0.0, 0.3, 1.0], 1e12, d=5, unbroken="bound")
+    assert near == pytest.approx(scores, abs=1e-9)
+
+
+@pytest.mark.parametrize("unbroken", ["one", "bound"])
+def test_broken_facts_score_the_same_under_both_conventions(unbroken):
+    scores = factual_robustness_score([0.0, 0.5, 1.0], [2.0, 1.0, 0.0], 1, unbroken)
+    assert scores == pytest.approx([4 / 5, 7 / 11, 0.0], rel=1e-12)
+
+
+@pytest.mark.parametrize("unbroken", ["one", "bound"])
+def test_undefined_arguments_give_undefined_scores(unbroken):
+    entropy = [np.nan, 0.5, np.nan, np.nan, 0.5]
+    temperature = [1.0, np.nan, np.inf, np.nan, 1.0]
+    np.testing.assert_allclose(
+        factual_robustness_score(entropy, temperature, 1, unbroken), [np.nan] * 4 + [7 / 11], rtol=1e-12
+    )
+
+
+def test_entropy_and_breaking_temperature_broadcast():
+    grid = factual_robustness_score(np.array([[0.0], [1.0]]), np.array([0.0, 1.0, np.inf]), 1)
+    np.testing.assert_allclose(grid, [[2 / 3, 3 / 4, 1.0], [0.0, 1 / 3, 1.0]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("entropy", [-0.01, 1.01, math.inf, -math.inf])
+def test_an_entropy_outside_0_to_1_is_refused(entropy):
+    with pytest.raises(ValueError, match="entropy"):
+        factual_robustness_score([0.5, entropy], [1.0, 1.0], 1)
+
+
+@pytest.mark.parametrize("temperature", [-0.01, -math.inf])
+def test_a_negative_breaking_temperature_is_refused(temperature):
+    with pytest.raises(ValueError, match="breaking_temperature"):
+        factual_robustness_score([0.5, 0.5], [1.0, temperature], 1)
+
+
+@pytest.mark.parametrize("d", [0, -1, -0.5, math.inf, math.nan])
+def test_a_d_that_is_not_a_positive_number_is_refused(d):
+    with pytest.raises(ValueError, match="d must be"):
+        factual_robustness_score([0.5], [1.0], d)
+
+
+def test_an_unknown_convention_for_unbroken_facts_is_refused():
+    with pytest.raises(ValueError, match="unbroken"):
+        factual_robustness_score([0.5], [1.0], 1, unbroken="two")
+
+
+CROSSING = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+GRID = [0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0]
+
+
+def logistic(root, steepness, temperatures):
+    return 1 / (1 + np.exp(steepness * (np.asarray(temperatures) - root)))
+
+
+def curves(*questions):
+    """A table of curves: question id, temperatures, accuracies, standard errors."""
+    return pa.concat_tables(
+        pa.table(
+            {
+                "question_id": [name] * len(temperatures),
+                "rewrite": [0] * len(temperatures),
+                "temperature": temperatures,
+                "accuracy": accuracy,
+                "standard_error": error,
+                "lower": [0.0] * len(temperatures),
+                "upper": [1.0] * len(temperatures),
+                "how": [None] * len(temperatures),
+            },
+            schema=CURVES,
+        )
+        for name, temperatures, accuracy, error in questions
+    )
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("steepness", [1.0, 3.0, 6.0])
+def test_the_crossing_of_a_smooth_curve_is_its_root(steepness, threshold):
+    # A monotone cubic piece is off by less than the spacing h cubed times the largest third derivative, s³ / 8; divided
+    # by the slope s·p·(1 − p) that is an error of the root
+    roots = np.arange(0.3, 3.9, 0.13)
+    expected = roots + math.log((1 - threshold) / threshold) / steepness
+    inside = (expected > 0.4) & (expected < 2.0)
+    accuracy = [logistic(root, steepness, GRID) for root in roots[inside]]
+    found = crossing_temperature(accuracy, GRID, threshold)
+    tolerance = 0.2**3 * steepness**2 / 8 / (threshold * (1 - threshold)) + 1e-6
+    assert found == pytest.approx(expected[inside], abs=tolerance)
+    assert np.isfinite(found).all()
+    assert len(found) > 3
+
+
+def test_the_root_comes_closer_where_the_grid_is_finer():
+    errors = []
+    for points in (5, 17, 65, 257):
+        grid = np.linspace(0, 2, points)
+        errors.append(abs(crossing_temperature([logistic(1.07, 4, grid)], grid)[0] - 1.07))
+    assert errors[1] < errors[0] / 4
+    assert errors[2] < errors[1] / 4
+    assert errors[3] < 1e-5
+
+
+def test_a_straight_line_is_followed_exactly():
+    grid = [0.0, 0.3, 1.0, 2.0]
+    line = [1 - t / 2 for t in grid]
+    for threshold in (0.1, 0.4, 0.77):
+        found = crossing_temperature([line], grid, threshold)
+        assert found == pytest.approx([2 * (1 - threshold)], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "expected"),
+    [
+        ([0.4, 0.9, 0.9], 0.5),  # begins below
+        ([0.0, 0.0, 0.0], 0.5),
+        ([1.0, 0.9, 0.8], math.inf),  # never crosses
+        ([1.0, 0.5, 0.5], math.inf),  # equal holds
+        ([0.5, 0.5, 0.5], math.inf),
+        ([1.0, 0.5, 0.2], 1.0),  # falls from there on
+        ([0.5, 0.2, 0.0], 0.5),
+        ([0.5, 0.9, 0.9], math.inf),
+    ],
+)
+def test_the_ends_of_curves(accuracy, expected):
+    assert crossing_temperature([accuracy], [0.5, 1.0, 2.0]).tolist() == [expected]
+
+
+def test_the_first_of_several_crossings_counts():
+    found = crossing_temperature([[1.0, 0.2, 0.9, 0.1]], [0.0, 1.0, 2.0, 3.0])
+    assert 0 < found[0] < 1
+
+
+@CROSSING
+@given(st.lists(st.integers(0, 100), min_size=2, max_size=10), st.integers(1, 99))
+def test_the_crossing_lies_between_the_temperatures_that_hold_and_break(counts, threshold):
+    accuracy, grid = np.array(counts) / 100, np.arange(len(counts)) + 1.0
+    (found,) = crossing_temperature([accuracy], grid, threshold / 100)
+    below = [index for index, count in enumerate(counts) if count < threshold]
+    if not below:
+        assert found == math.inf
+    elif below[0] == 0:
+        assert found == 1
+    else:
+        assert grid[below[0] - 1] <= found <= grid[below[0]]
+
+
+def test_every_curve_is_judged_alone():
+    rows = [logistic(root, 3, GRID) for root in (0.5, 1.0, 1.5)]
+    together = crossing_temperature(rows, GRID)
+    assert together.tolist() == [crossing_temperature([row], GRID)[0] for row in rows]
+    assert crossing_temperature(np.empty((0, 2)), [1.0, 2.0]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "temperatures", "message"),
+    [
+        ([1.0, 0.0], [1.0, 2.0], "accuracy must be (questions, 2 temperatures), two or more, not (2,)"),
+        ([[1.0, 0.0, 0.0]], [1.0, 2.0], "accuracy must be (questions, 2 temperatures), two or more, not (1, 3)"),
+        ([[1.0]], [1.0], "accuracy must be (questions, 1 temperatures), two or more, not (1, 1)"),
+        ([[1.0, 0.0]], [1.0, 1.0], "temperatures must be strictly increasing"),
+        ([[1.0, 0.0]], [2.0, 1.0], "temperatures must be strictly increasing"),
+        ([[1.0, math.nan]], [1.0, 2.0], "accuracy must not be NaN"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_named(accuracy, temperatures, message):
+    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
+        crossing_temperature(accuracy, temperatures)
+    assert str(problem.value) == message
+
+
+# crossings
+
+
+def test_a_table_of_curves_gives_values_with_intervals():
+    line = [1.0, 0.75, 0.5, 0.25, 0.0]
+    grid = [0.0, 1.0, 2.0, 3.0, 4.0]
+    error = 0.05 / NORMAL_95
+    table = curves(
+        ("sure", grid, line, [0.0] * 5),
+        ("unsure", grid, [0.9, 0.7, 0.5, 0.3, 0.1], [error] * 5),
+        ("holds", grid, [1.0, 0.9, 0.8, 0.7, 0.6], [0.0, 0.0, 0.0, 0.0, 0.2 / NORMAL_95]),
+        ("one point", [1.0], [0.2], [0.0]),
+    )
+    found = crossings(["unsure", "holds", "sure", "nothing", "one point"], table, 0.5)
+    # unsure: the curve ± 0.05 falls by 0.2 a step, so that it crosses 0.25 earlier or later
+    nan = math.nan
+    assert found["value"] == pytest.approx([2.0, math.inf, 2.0, nan, nan], abs=1e-9, nan_ok=True)
+    assert found["low"][[0, 2]] == pytest.approx([1.75, 2.0], abs=1e-9)
+    assert found["high"] == pytest.approx([2.25, math.inf, 2.0, nan, nan], abs=1e-9, nan_ok=True)
+    assert 3 < found["low"][1] < 4
+
+
+def test_the_rows_of_a_table_may_come_in_any_order():
+    table = curves(("a", GRID, logistic(1.1, 3, GRID), [0.02] * 16), ("b", GRID, logistic(0.7, 5, GRID), [0.01] * 16))
+    shuffled = table.take(np.random.default_rng(0).permutation(32))
+    ordered, other = crossings(["a", "b"], table, 0.5), crossings(["a", "b"], shuffled, 0.5)
+    assert {name: values.tolist() for name, values in ordered.items()} == {
+        name: values.tolist() for name, values in other.items()
+    }
+
+
+@CROSSING
+@given(
+    st.lists(st.tuples(st.integers(-5, 105), st.integers(0, 20)), min_size=2, max_size=8),
+    st.sampled_from([0.3, 0.5, 0.9]),
+)
+def test_an_interval_contains_its_value(points, threshold):
+    accuracy, error = (np.array(column) / 100 for column in zip(*points, strict=True))
+    found = crossings(["a"], curves(("a", np.arange(len(points)) + 0.5, accuracy, error)), threshold)
+    assert found["low"][0] <= found["value"][0] + 1e-9
+    assert found["value"][0] <= found["high"][0] + 1e-9
+
+
+def test_accuracies_beyond_0_and_1_count_as_these():
+    beyond = curves(("a", [1.0, 2.0, 3.0], [1.2, 1.1, -0.1], [0.0] * 3))
+    limited = crossing_temperature([[1.0, 1.0, 0.0]], [1.0, 2.0, 3.0])
+    assert crossings(["a"], beyond, 0.5)["value"].tolist() == limited.tolist()
+
+
+def test_a_question_without_a_right_answer_has_no_crossing():
+    rows = [("q", 0, t, float("nan"), 0.0, 0.0, 1.0) for t in (0.5, 1.0)]
+    curves = pa.Table.from_pylist([dict(zip(CURVES.names, row, strict=False)) for row in rows], schema=CURVES)
+    assert all(np.isnan(values).all() for values in crossings(["q"], curves, 0.5).values())

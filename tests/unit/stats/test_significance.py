@@ -1,0 +1,197 @@
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.duration.survfunc import survdiff
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.multitest import multipletests
+
+from robust_eval.stats.interval import SHARE, paired_share_interval
+from robust_eval.stats.significance import (
+    LogRank,
+    compact_letter_display,
+    holm,
+    paired_difference,
+    paired_p_value,
+    stratified_log_rank,
+)
+
+RANDOM = np.random.default_rng(0)
+
+
+def test_the_p_value_is_that_of_the_paired_t_test():
+    first, second = RANDOM.normal(size=40), RANDOM.normal(0.3, size=40)
+    assert paired_p_value(first - second) == pytest.approx(stats.ttest_rel(first, second).pvalue)
+    assert paired_p_value([*(first - second), math.nan]) == paired_p_value(first - second)
+
+
+def test_with_groups_it_is_that_of_the_variance_between_them():
+    groups = np.repeat(np.arange(12), 5)
+    values = RANDOM.normal(0.2, size=60) + RANDOM.normal(size=12)[groups]
+    fit = OLS(values, np.ones(60)).fit(cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False})
+    error = float(fit.bse[0]) * math.sqrt(12 / 11)
+    assert paired_p_value(values, groups) == pytest.approx(2 * stats.t.sf(abs(values.mean()) / error, 11))
+
+
+def test_questions_that_all_differ_alike_have_the_p_value_of_the_sign_test():
+    assert paired_p_value([0.5] * 8) == pytest.approx(stats.binomtest(8, 8).pvalue)
+    assert paired_p_value([-0.5] * 8, [f"g{row // 2}" for row in range(8)]) == pytest.approx(2 / 2**4)
+    assert (paired_p_value([0.0] * 8), paired_p_value([0.5])) == (1.0, 1.0)
+    assert math.isnan(paired_p_value([math.nan]))
+
+
+def test_corrected_p_values_are_those_of_holm():
+    p_values = RANDOM.uniform(size=30) ** 3
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+    assert np.isnan(holm([math.nan, 0.02])).tolist() == [True, False]
+    assert holm([math.nan, 0.02])[1] == 0.02
+
+
+def test_groups_are_all_largest_ones_of_which_no_two_are_apart():
+    for _ in range(30):
+        members = list(range(6))
+        apart = [pair for pair in combinations(members, 2) if RANDOM.uniform() < 0.4]
+        whole = [
+            set(some)
+            for size in range(1, 7)
+            for some in combinations(members, size)
+            if not any(first in some and second in some for first, second in apart)
+        ]
+        largest = [group for group in whole if not any(group < other for other in whole)]
+        assert sorted(map(sorted, largest)) == compact_letter_display(members, apart)
+
+
+def test_groups_stand_in_the_order_of_their_members():
+    assert compact_letter_display([2, 0, 1], [(0, 2)]) == [[2, 1], [0, 1]]
+
+
+NAN, INF = float("nan"), float("inf")
+GRID = [round(0.2 * step, 1) for step in range(1, 11)]
+breaking = st.sampled_from([*GRID, INF])
+
+
+def test_a_difference_has_the_means_of_both_and_the_interval_of_the_differences():
+    generator = np.random.default_rng(3)
+    first, second = generator.normal(0.5, 1, 200), generator.normal(0, 1, 200)
+    found = paired_difference(first, second)
+    assert (found.n, found.first, found.second) == (200, first.mean(), second.mean())
+    assert found.value == pytest.approx(first.mean() - second.mean())
+    assert (found.low, found.high) == pytest.approx(stats.ttest_rel(first, second).confidence_interval(), rel=1e-9)
+
+
+def test_pairing_removes_what_questions_have_in_common():
+    generator = np.random.default_rng(0)
+    hardness = generator.normal(0, 10, 100)
+    found = paired_difference(hardness + 0.5 + generator.normal(0, 0.1, 100), hardness)
+    assert 0.4 < found.low < 0.5 < found.high < 0.6
+
+
+def test_two_equal_runs_are_neither_above_nor_below():
+    found = paired_difference([1, 0, 0.5], [1, 0, 0.5], limits=(0, 1))
+    most = 1 - 0.025 ** (1 / 3)  # the share of questions that may differ, by 1 at most, in either direction
+    assert found == pytest.approx((3, 0.5, 0.5, 0, -most, most))
+
+
+def test_right_and_wrong_have_the_score_interval():
+    first, second = np.repeat([1, 0, 1], [5, 9, 86]), np.repeat([0, 1, 1], [5, 9, 86])
+    found = paired_difference(first, second, limits=(0, 1))
+    assert (found.low, found.high) == paired_share_interval(np.repeat([1.0, -1.0, 0.0], [5, 9, 86]))
+
+
+def test_runs_that_differ_alike_everywhere_have_an_interval_where_their_limits_are_known():
+    first, second = np.full(40, 0.9), np.full(40, 0.4)
+    unknown = paired_difference(first, second)
+    assert (math.isnan(unknown.low), math.isnan(unknown.high)) == (True, True)
+    known = paired_difference(first, second, limits=(0, 2))  # differences lie between -2 and 2
+    share = 1 - 0.025 ** (1 / 40)
+    assert (known.low, known.high) == pytest.approx((0.5 - 2.5 * share, 0.5 + 1.5 * share))
+    grouped = paired_difference(first, second, np.arange(40) // 10, limits=(0, 2))
+    share = 1 - 0.025 ** (1 / 4)
+    assert (grouped.low, grouped.high) == pytest.approx((0.5 - 2.5 * share, 0.5 + 1.5 * share))
+
+
+def test_questions_that_are_undefined_on_either_side_are_left_out():
+    found = paired_difference([1, NAN, 0.5, 1], [0, 0, NAN, 0.5])
+    assert (found.n, found.first, found.second, found.value) == (2, 1, 0.25, 0.75)
+    found = paired_difference([NAN, 1.0], [1.0, NAN])
+    assert found.n == 0
+    assert all(math.isnan(value) for value in found[1:])
+
+
+def test_groups_are_the_units():
+    first, groups = [1.0] * 10 + [-1.0] * 10, ["a"] * 10 + ["b"] * 10
+    found = paired_difference(first, [0.0] * 20, groups)
+    assert (found.low, found.high) == pytest.approx((-12.706, 12.706), abs=0.001)  # Student's, of two units
+    assert paired_difference(first, [0.0] * 20).high < 0.5
+
+
+def test_the_interval_of_a_difference_covers_as_often_as_it_says():
+    generator = np.random.default_rng(1)
+    covered = []
+    for _ in range(300):
+        hardness = generator.uniform(0.2, 0.9, 60)
+        found = paired_difference(generator.random(60) < hardness, generator.random(60) < hardness - 0.1, limits=SHARE)
+        covered.append(found.low <= 0.1 <= found.high)
+    assert 0.91 <= np.mean(covered) <= 0.98
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(breaking, breaking), min_size=1, max_size=30))
+def test_the_log_rank_test_is_that_of_statsmodels_with_a_stratum_for_each_question(pairs):
+    first, second = np.array(pairs).T
+    n = len(pairs)
+    found = stratified_log_rank(first, second)
+    assert (found.n, found.first, found.second) == (n, (first < second).sum(), (second < first).sum())
+    if np.array_equal(first, second):
+        assert math.isnan(found.statistic)
+        assert math.isnan(found.p_value)
+        return
+    times = np.concatenate([first, second])
+    status = np.isfinite(times).astype(int)
+    times = np.where(status, times, GRID[-1])
+    strata = np.tile(np.arange(n), 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        statistic, p_value = survdiff(times, status, np.repeat([0, 1], n), strata=strata)
+    assert found.statistic == pytest.approx(statistic, abs=1e-9)
+    assert found.p_value == pytest.approx(p_value, abs=1e-9)
+
+
+def test_the_log_rank_test_of_a_known_table():
+    first = [0.2] * 15 + [1.0] * 5 + [INF] * 3 + [NAN]
+    second = [0.4] * 15 + [0.6] * 5 + [INF] * 3 + [0.2]
+    assert stratified_log_rank(first, second) == LogRank(23, 15, 5, 5.0, pytest.approx(0.025347318677))
+
+
+def test_the_log_rank_test_of_groups_sums_their_signs_before_it_squares():
+    # signs by group: a +1 +1 −1 = 1, b +1 +1 = 2, c −1 = −1: (1 + 2 − 1)² / (1 + 4 + 1)
+    first, second = [0.2, 0.2, 0.6, 0.2, 0.2, 0.6], [0.4] * 6
+    found = stratified_log_rank(first, second, list("aaabbc"))
+    assert found[:4] == (6, 4, 2, pytest.approx(4 / 6))
+    assert stratified_log_rank(first, second, list("abcdef")) == stratified_log_rank(first, second)
+
+
+def test_copies_of_a_question_in_one_group_prove_no_more_than_one_of_them():
+    one = stratified_log_rank([0.2, 0.4, 0.2], [0.4, 0.2, 0.6])
+    copies = stratified_log_rank(
+        np.repeat([0.2, 0.4, 0.2], 10), np.repeat([0.4, 0.2, 0.6], 10), np.repeat(list("abc"), 10)
+    )
+    assert copies.statistic == pytest.approx(one.statistic)
+
+
+def test_the_log_rank_test_errs_as_often_as_it_says():
+    generator = np.random.default_rng(2)
+    draws = generator.choice([*GRID, INF], size=(400, 2, 200))
+    rejected = [stratified_log_rank(first, second).p_value < 0.05 for first, second in draws]
+    assert 0.02 < np.mean(rejected) < 0.08
+
+
+@pytest.mark.parametrize("compare", [paired_difference, stratified_log_rank])
+def test_values_that_belong_to_other_numbers_of_questions_are_refused(compare):
+    with pytest.raises(ValueError, match=r"both need one value for each question, not \(2,\) and \(3,\)"):
+        compare([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="groups: 1 labels for 2 questions"):
+        compare([1.0, 2.0], [1.0, 2.0], ["a"])
