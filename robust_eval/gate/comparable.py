@@ -1,4 +1,4 @@
-"""What must agree between two runs, so that the difference of their figures is one of their models."""
+"""Conditions of a comparison: settings that must agree so that a difference is one of the models."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from robust_eval.model.base import INDEPENDENT
 _ALIKE = ("temperatures", "trials", "coupling", "estimator", "selection", "min_confidence", "max_questions", "rewrites")
 """Settings of samplers: the grid, k, the selection."""
 _BEFORE = {"coupling": INDEPENDENT}
-"""What settings were before there was a name for them."""
+"""Values of settings in runs that lack them."""
 
 
 def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
