@@ -1,4 +1,4 @@
-"""What must agree between two runs, so that the difference of their figures is one of their models."""
+"""Conditions of a comparison: settings that must agree so that a difference is one of the models."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -86,7 +86,7 @@ class Judged(NamedTuple):
 
     @property
     def more(self) -> float:
-        """How many more facts decide, if the true difference is 0; 0 where as many are there, NaN where unknown."""
+        """Number of further facts that decide if the true difference is 0; 0 with enough of them, NaN where unknown."""
         return self.needed if not math.isfinite(self.needed) else max(0.0, self.needed - self.n)
 
 

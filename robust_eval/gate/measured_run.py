@@ -33,16 +33,16 @@ class MeasuredRun:
     asked: HowAsked | None = None
     run_id: str | None = None
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
-    """What is right, by the id and the text of each question."""
+    """The right answers, by the id and the text of each question."""
 
     @property
     def model(self) -> str:
-        """What its model is called."""
+        """Name of its model."""
         return str(self.run.settings["model.name"])
 
     @property
     def kept_nothing(self) -> bool:
-        """Whether no question was kept: none then has a figure of those that are kept."""
+        """True if no question was kept: metrics of kept questions are then undefined."""
         return not self.run.kept().any()
 
     def outcomes(self) -> dict[str, Counter[str]]:

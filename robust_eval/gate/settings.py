@@ -1,4 +1,4 @@
-"""What a gate judges, from ``conf/gate/`` and the command line."""
+"""Settings of a gate, from ``conf/gate/`` and the command line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -26,7 +26,7 @@ _NO_FACTS = SingleFacts([], [], [], "")
 
 @dataclass(frozen=True)
 class Report:
-    """What the files say. ``asked`` are the questions that were taken and those that were left, where the gate asked
+    """Content of the files. ``asked`` are the questions that were taken and those that were left, where the gate asked
     the candidate itself until it was decided.
     """
 
@@ -51,7 +51,7 @@ class Report:
 
     @property
     def saved(self) -> str:
-        """What it saved to stop early; empty where everything was asked."""
+        """Sentence on what early stopping saved; empty without it."""
         if self.asked is None:
             return ""
         taken, left = self.asked

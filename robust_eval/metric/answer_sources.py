@@ -1,4 +1,4 @@
-"""Which answers a metric reads, where several samplers asked (docs/methods.md, §4)."""
+"""Choice of the sampler whose answers a metric reads (docs/methods.md, §4)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ _OWN = {
         "metric={} does not read the answers after thoughts of several lengths: metric=thinking does",
     ),
 }
-"""What varies in answers that one metric alone reads, which reads no others: what it lacks, what others are told."""
+"""Axes that one metric alone reads: the errors for that metric without it, and for the other metrics with it."""
 
 
 def sources(metrics: Mapping[str, Metric], answered: Mapping[str, Conditions]) -> dict[str, str]:

@@ -34,7 +34,7 @@ CORRECTED = tuple(
     for figure in FIGURES
     if figure.name == of
 )
-"""What labels make of the figures of FRS."""
+"""The figures of FRS, corrected by labels."""
 TOO_LITTLE = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
 
 

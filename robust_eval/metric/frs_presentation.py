@@ -22,7 +22,7 @@ UNDECIDED = (
     "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
     "temperatures need."
 )
-"""What a run lacks that asked so little."""
+"""Reason for the figures that early stopping leaves out."""
 FEWEST_OF_TYPE = 5
 """Facts of a type without which nothing is said of it in the first lines of a report."""
 ROUNDING = 1e-9

@@ -1,4 +1,4 @@
-"""How far a grader agrees with people: accuracy, F1, Cohen's κ, and what it gets wrong on either side."""
+"""Agreement of a grader with human labels: accuracy, F1, Cohen's κ, and errors on either side."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from robust_eval.stats.interval import wilson
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often people and a grader called the same replies right and wrong: both, or one of the two alone.
+    """Counts of the replies that people and a grader call right or wrong: both, or one of the two alone.
 
     Where replies were drawn with different probabilities these are weighted, and sum to the number of replies drawn
     alike that would tell as much (Kish's effective size); ``replies`` counts them as they are.

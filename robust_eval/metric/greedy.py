@@ -1,4 +1,4 @@
-"""How much a model knows, before any pressure: the accuracy of its greedy answers to all questions asked."""
+"""Knowledge before any perturbation: the accuracy of the greedy answers to all questions asked."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ GUESSING = MetricSpec(
     "accuracy.guessing", "accuracy of guessing among the choices", limits=SHARE, shown=RUN, mean=False
 )
 CONSTANT = MetricSpec("accuracy.constant", "accuracy of the best constant letter", limits=SHARE, shown=RUN, mean=False)
-"""What a model reaches on questions with choices that knows nothing."""
+"""Accuracies of a model that knows nothing, on questions with choices."""
 
 CORRECTED = "accuracy.greedy_corrected"
 

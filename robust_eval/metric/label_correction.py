@@ -26,7 +26,7 @@ from robust_eval.stats.estimate import Estimate, interval
 from robust_eval.stats.interval import Floats
 
 NAME = "corrected"
-"""What the score is called among those of a run."""
+"""Name of the score among those of a run."""
 HEADER = ("figure", "by the grader", "95 % interval", "corrected", "95 % interval", "labels", "labels to halve it")
 
 
@@ -81,7 +81,7 @@ def _row(name: str, declarations: Sequence[MetricSpec], corrected: Estimate, pla
 
 
 BY_LABELS = "corrected by labels"
-"""What is added to the label of a figure."""
+"""Addition to the label of a figure."""
 
 
 def corrected_figure(figure: MetricSpec, name: str) -> MetricSpec:

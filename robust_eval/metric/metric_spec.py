@@ -1,4 +1,4 @@
-"""What a metric declares of its figures: name, label, unit, range, and where people see them.
+"""Metric specs: name, label, unit and range of each number, and where people see it.
 
 The terminal, the report, the comparison and MLflow read these declarations, so that they need not know any metric.
 """
@@ -45,7 +45,7 @@ LONGEST = 120
 """Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
 LINE, STEPS, DATASETS = "line", "steps", "datasets"
 KINDS = (LINE, STEPS, DATASETS)
-"""How figures are drawn beside those of other runs: as a line through their points; as a survival curve, in steps that
+"""Kinds of drawing beside other runs: a line through the points; a survival curve, in steps that
 begin at 1; as a point for each data set. Lines and steps go along the temperature or, of a figure with a number in its
 name, along that number.
 """
@@ -53,7 +53,7 @@ name, along that number.
 
 @dataclass(frozen=True)
 class ComparisonView:
-    """How a figure is shown beside those of other runs: drawn and, with a number in its name, in a table by data set.
+    """Display of a metric beside other runs: drawn and, with a number in its name, in a table by data set.
 
     >>> ComparisonView(vertical="share of right answers").kind
     'line'
@@ -62,21 +62,21 @@ class ComparisonView:
     kind: str = LINE
     """One of :data:`KINDS`."""
     caption: str = ""
-    """What stands above the drawing, before the data set; without it the label and what lies across."""
+    """Caption of the drawing, before the data set; by default the label and the horizontal axis."""
     vertical: str = ""
-    """What stands along the vertical axis; without it the label with the unit."""
+    """Label of the vertical axis; by default the label with the unit."""
     number: str = ""
-    """What the number in its name is; without it the letters before it ("mine.k{}": k)."""
+    """Meaning of the number in its name; by default the letters before it ("mine.k{}": k)."""
     file: str = ""
-    """What the files of the drawing are called; without it by its own name."""
+    """Name of the files of the drawing; by default its own."""
     table: str = ""
-    """What stands above the table, before "by data set"; without it its heading."""
+    """Title of the table, before "by data set"; by default the heading."""
     heading: str = ""
-    """What stands at the head of its columns, before the data set; without it the label."""
+    """Heading of the columns, before the data set; by default the label."""
     companion: str = ""
     """The name of the figure that the table has beside it, to be read together with it."""
     note: str = ""
-    """What follows the table: a sentence or two."""
+    """Note below the table: a sentence or two."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -100,7 +100,7 @@ SHOWN = (HEADLINE, RUN, DETAIL)
 (``headline``), in those of a run alone (``run``), or nowhere (``detail``).
 """
 FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
-"""What a declaration says by true or false."""
+"""Fields of a spec that are true or false."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MetricSpec:
     name: str
     """The name in MLflow and ``summary.json``; ``{}`` stands for a number, for figures that are there several times."""
     label: str
-    """What a person calls it; ``{}`` is the number in its name."""
+    """Label for people; ``{}`` is the number in its name."""
     unit: str = ""
     """Empty for shares and numbers without a unit."""
     limits: Limits = UNKNOWN
@@ -131,39 +131,39 @@ class MetricSpec:
     form: str = ".3f"
     """The format of its value."""
     primary: bool = False
-    """Whether it speaks for a run where there is room for one figure alone."""
+    """True for the metric that stands for a run where there is room for one alone."""
     short: str = ""
     """Its heading where runs are compared in the terminal; it is left out there without one."""
     of_question: str = ""
-    """What it is called where it is that of one question; with it, runs are compared question by question."""
+    """Label of the value of one question; with it, runs are compared question by question."""
     tie_breaker: str = ""
     """The name of the figure that orders questions which differ equally in this one."""
     difference_phrase: str = ""
-    """How questions differ in this one, to end a sentence ("error rates are further apart")."""
+    """Phrase for questions that differ in it, to end a sentence ("error rates are further apart")."""
     left_out: str = ""
     """For a count of what was left out: the sentence that follows the number."""
     better_phrase: str = ""
-    """What a run does that has the better value, to stand between two runs ("holds its facts more firmly than")."""
+    """Phrase for the better of two runs, to stand between them ("holds its facts more firmly than")."""
     explained: str = ""
-    """What it is, in a sentence, where its label does not say so."""
+    """Definition in a sentence, where the label needs one."""
     sample_size_note: str = ""
-    """What the number of answers to each question does to it by itself: a sentence."""
+    """Sentence on the effect that the number of answers to each question has by itself."""
     excluded_count: str = ""
     """The count of questions that it does not rest on, where it is no mean over questions."""
     mean: bool = True
-    """Whether every question has a value of it, and it is their mean (a curve: at each temperature)."""
+    """True if it is the mean of a value of every question (a curve: at each temperature)."""
     is_survival: bool = False
-    """Whether it is 1 of a question whose fact still holds and 0 of one that has broken, at a temperature of its curve
-    or at the number in its name: comparisons see from it where facts break."""
+    """True if it is 1 for a question whose fact still holds and 0 for one that has broken, at a temperature or at the
+    number in its name: comparisons see from it where facts break."""
     is_threshold: bool = False
-    """Whether it is the place where the fact of a question breaks."""
+    """True if it is the place where the fact of a question breaks."""
     construct: str = ""
-    """What it is a figure of, in a word that the gate puts before its label ("firmness")."""
+    """The measured quantity, a word that the gate puts before its label ("firmness")."""
     setting: str = ""
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""
     comparison: ComparisonView | None = None
-    """How it is shown beside those of other runs; without it in the common tables alone."""
+    """Display beside other runs; without it in the common tables alone."""
     at_temperature: str = ""
     """The temperature in words, where it is the point of a curve."""
 
@@ -218,7 +218,7 @@ class MetricSpec:
 
     @property
     def numbered(self) -> bool:
-        """Whether it is there several times, with a number in its name."""
+        """True if it is there several times, with a number in its name."""
         return "{}" in self.name
 
     @property
@@ -229,22 +229,22 @@ class MetricSpec:
 
     @property
     def heading(self) -> str:
-        """What it is called at the head of columns that are by its number."""
+        """Heading of columns by its number."""
         return (self.comparison and self.comparison.heading) or self.label.replace("{}", "…")
 
     @property
     def title(self) -> str:
-        """What stands above its drawing and its table."""
+        """Title of its drawing and its table."""
         return f"{self.heading[:1].upper()}{self.heading[1:]}"
 
     @property
     def horizontal(self) -> str:
-        """What lies across where it is drawn beside those of other runs."""
+        """Label of the horizontal axis beside other runs."""
         return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
 
     @property
     def vertical(self) -> str:
-        """What stands along the axis of its values."""
+        """Label of the axis of its values."""
         return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
 
 

@@ -1,4 +1,4 @@
-"""How a score is shown to people, as its metric says it."""
+"""Presentation of a score to people, as declared by its metric."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class Scale:
-    """What a value is like: its place between ``low`` and ``high``, beside values that were computed for models that
+    """Scale of a value: its place between ``low`` and ``high``, beside values that were computed for models that
     everybody can imagine, each with what it is called (``anchors``).
     """
 
@@ -53,13 +53,13 @@ class Scale:
 
     @property
     def width(self) -> str:
-        """How much of the scale the interval takes, in percent."""
+        """Share of the scale that the interval takes, in percent."""
         return f"{float(self.at(self.value.high)) - float(self.at(self.value.low)):.2f}"
 
 
 @dataclass
 class Presentation:
-    """What is said of a score beside its figures.
+    """Text and columns of a score beside its figures.
 
     ``title`` is the heading of its table; ``sentence`` goes on after "12 of 20 questions were kept and asked again".
     ``claims`` are what it found in a few words each, for somebody who does not know the metric, to stand after "It";

@@ -1,4 +1,4 @@
-"""How firmly each fact is held under temperature, rewording and repetition, side by side; where there are answers, in
+"""Robustness of each fact under temperature, rewording and repetition, side by side; where there are answers, in
 other orders of choices, under doubt and after thinking as well.
 
 The methods answer one question in several ways: does what the model says withstand pressure? No paper has asked all of
@@ -29,7 +29,7 @@ from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_dege
 
 
 class PerturbationShare(NamedTuple):
-    """What n facts withstand of one kind of pressure: the ``share`` (n,) of it, in [0, 1]; NaN where that is not known.
+    """The ``share`` (n,) of one perturbation that n facts withstand, in [0, 1]; NaN where that is not known.
 
     ``held`` (n,) is 1 for a fact that withstands all of it, else 0; NaN as above.
     """
@@ -91,7 +91,7 @@ _CALLED = {
     "turns_held": "turns of doubt held",
     "thought_right": "right after thinking",
 }
-"""What is correlated, and how a person calls it."""
+"""The correlated quantities, with their labels."""
 _PAIRS = [pair for pair in combinations(_CALLED, 2) if pair != ("worst", "right_share")]
 """Of the pair left out, the one is a part of the other."""
 FIRM = MetricSpec(

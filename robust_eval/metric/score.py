@@ -1,4 +1,4 @@
-"""What a metric says of a graded answer table, and what it may read of it."""
+"""Scores: the input and the output of a metric."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -156,7 +156,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class Measured:
-    """What there is to score.
+    """The answers to score.
 
     ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
     model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says how the
@@ -179,18 +179,18 @@ class Metric(Protocol):
 
     @property
     def axis(self) -> str:
-        """What must vary between answers for the metric to say what it is meant to: temperature | rewrite | trial |
+        """Axis along which answers must vary for the metric: temperature | rewrite | trial |
         order | turn | thought.
         """
 
     @property
     def needs_clusters(self) -> bool:
-        """Whether it matters to the metric which answers mean the same; by default it does not."""
+        """True if the metric reads which answers mean the same; by default False."""
         return False
 
     @property
     def top_logprobs(self) -> int:
-        """How many of the largest log-probabilities of each greedy token the metric reads; by default none."""
+        """Number of top log-probabilities of each greedy token that the metric reads; by default 0."""
         return 0
 
     @property
@@ -202,12 +202,12 @@ class Metric(Protocol):
 
     @property
     def figures(self) -> Sequence[MetricSpec]:
-        """What the metric declares of its figures; by default nothing before they are there."""
+        """Specs of its metrics; by default none before they are there."""
         return ()
 
     @property
     def curves(self) -> Sequence[MetricSpec]:
-        """Which of them there are at each temperature, as far as that is declared; by default none."""
+        """Those of the specs that are curves over the temperature; by default none."""
         return ()
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:

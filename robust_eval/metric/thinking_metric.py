@@ -1,4 +1,4 @@
-"""What thinking does to answers, over a graded answer table: whether the thought varies or the answer after it, how
+"""Effect of reasoning on answers, over a graded answer table: whether the thought varies or the answer after it, how
 much thinking a fact needs, and what it costs (docs/thinking.md).
 """
 

@@ -65,7 +65,7 @@ _ENOUGH = MetricSpec(
     "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
 )
 OF_BUDGETS = (_ACCURACY, _TOKENS, _ENOUGH)
-"""What there is with each budget: see :func:`of_budget`."""
+"""Metrics of each budget: see :func:`of_budget`."""
 FRS = MetricSpec("thinking.frs", "mean FRS after thought", limits=SHARE, more_is_better=True)
 UNBROKEN = MetricSpec(
     "thinking.unbroken_share", "share of facts unbroken after thought", limits=SHARE, more_is_better=True

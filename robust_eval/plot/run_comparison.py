@@ -19,7 +19,7 @@ from robust_eval.stats.interval import Limits
 from robust_eval.stats.significance import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
-"""What each measurement is called, and its estimates by temperature or by d."""
+"""Label of each measurement, and its estimates by temperature or by d."""
 
 
 def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:

@@ -1,4 +1,4 @@
-"""How all figures look: sizes, fonts, and what a page does with their colours (:mod:`robust_eval.plot.colours`).
+"""Common style of all figures: sizes, fonts, and the use of colours on a page (:mod:`robust_eval.plot.colours`).
 
 Functions of this package draw into axes of any style; :func:`figure` gives them the common one. What a page may rely on
 that shows the SVG files of :func:`robust_eval.plot.files.save` as part of itself, on white or on dark:

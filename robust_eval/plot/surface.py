@@ -1,4 +1,4 @@
-"""What the Factual Robustness Score makes of an entropy and a breaking temperature (Fastowski et al., Fig. 8 and 9)."""
+"""The Factual Robustness Score over entropy and breaking temperature (Fastowski et al., Fig. 8 and 9)."""
 
 from collections.abc import Sequence
 

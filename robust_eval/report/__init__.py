@@ -1,1 +1,1 @@
-"""What a person reads: the table in the terminal, the figures, the page."""
+"""Reports for people: the table in the terminal, the figures, the page."""

@@ -22,7 +22,7 @@ LONGEST = 300
 
 
 SIGNS = {"right": "✓ right", "wrong": "✗ wrong"}
-"""How verdicts are shown; others as they are."""
+"""Signs of verdicts; others are shown as they are."""
 _QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
 
 
@@ -127,7 +127,7 @@ _COUNTED = {
     "outcomes.empty": "empty",
     "outcomes.invalid": "invalid",
 }
-"""What the table of costs shows, where it is not 0 everywhere."""
+"""Rows of the table of costs, shown where they are not 0 everywhere."""
 
 
 def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> TextTable:

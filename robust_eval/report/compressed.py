@@ -1,4 +1,4 @@
-"""What a page's script reads, in few characters."""
+"""Compressed data for the script of a page."""
 
 import base64
 import gzip

@@ -58,7 +58,7 @@ def references(question: Question) -> list[str]:
 
 
 class _LabelPages:
-    """What the page asks for."""
+    """Responses to the requests of the page."""
 
     def __init__(self, labelling: Labelling, name: str, secret: str, ended: threading.Event) -> None:
         self.labelling, self.name, self.secret, self.ended = labelling, name, secret, ended

@@ -1,4 +1,4 @@
-"""What a run left out, and why."""
+"""Exclusions of a run, with their reasons."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

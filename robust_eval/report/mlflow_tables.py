@@ -1,4 +1,4 @@
-"""What a tracker shows of a run and of a comparison by itself: a note in Markdown, and tables of a readable length."""
+"""Notes in Markdown and tables of a readable length for the tracker, of a run and of a comparison."""
 
 import math
 from collections.abc import Sequence

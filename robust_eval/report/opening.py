@@ -1,4 +1,4 @@
-"""What a comparison says first: which of two runs is ahead, or that it cannot be told; of many runs a ranking."""
+"""Opening of a comparison: the better of two runs, or that they cannot be distinguished; of many runs a ranking."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a page shows when a question is opened: its curve, its answers, the top of its answer tree."""
+"""Details of an opened question: its curve, its answers, the top of its answer tree."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What a run says in the terminal before it asks, and a run, a job of a sweep, and a comparison when they end."""
+"""Terminal output before a run samples, and at the end of a run, a job of a sweep, and a comparison."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

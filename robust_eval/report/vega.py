@@ -1,4 +1,4 @@
-"""What is drawn in the reader's browser, with Vega-Lite: the library, and the two drawings that a page has."""
+"""Drawings in the reader's browser, with Vega-Lite: the library, and the two drawings of a page."""
 
 from importlib.metadata import version
 from typing import Any

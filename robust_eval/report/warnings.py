@@ -1,4 +1,4 @@
-"""What a reader must know before quoting a run: each with the setting that mends it."""
+"""Warnings before a run is quoted, each with the setting that mends it."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ CUT = 0.05
 
 
 class Warned(NamedTuple):
-    """What is wrong, and what mends it."""
+    """A problem, and its remedy."""
 
     what: str
     mend: str

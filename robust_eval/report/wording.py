@@ -1,4 +1,4 @@
-"""What is said of the figures of a run, wherever a person reads them."""
+"""Text for the metrics of a run in the terminal and the report."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     value: str
     interval: str
     questions: str
-    """How many it rests on; empty where it rests on none."""
+    """Number of questions that it rests on; empty where it rests on none."""
 
 
 def headline(score: Score) -> list[Row]:

@@ -47,7 +47,7 @@ class PartialMetric(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What was found of the questions of one scenario in one data set."""
+    """Metrics of the questions of one scenario in one data set."""
 
     scenario: str
     dataset: str

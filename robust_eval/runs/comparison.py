@@ -66,7 +66,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What several runs say together.
+    """Comparison of several runs.
 
     ``runs`` are those compared, without repetitions, and ``labels`` what each is called. ``measurements`` are the same
     with those merged that differ in nothing but a number that figures have in their names (FRS: d), and ``names`` what

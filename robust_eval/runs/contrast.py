@@ -1,4 +1,4 @@
-"""What runs differ in beside what they measured, and what that means for a comparison of them."""
+"""Settings in which runs differ, and their meaning for a comparison."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
-"""How the settings begin that decide what is made of answers, and not which answers come."""
+"""Beginnings of the settings that decide how answers are scored, and not which answers come."""
 _NUMBERS = (".trials", ".rewrites")
-"""How the settings end that say how many answers each question gets."""
+"""Endings of the settings for the number of answers to each question."""
 _TRUNCATION = (
     *("preset", "top_k", "top_p", "min_p", "top_a", "top_n_sigma", "tfs_z", "typical", "typical_p"),
     *("epsilon_cutoff", "eta_cutoff"),
@@ -20,21 +20,21 @@ _CAUTIONS = {
     "Number formats": ("model.dtype",),
     "Length limits": (".max_new_tokens", "model.max_completion_tokens"),
 }
-"""What else moves figures by itself: what it is called, and how its settings are called, or end (.x), or begin (x.)."""
+"""Other settings that move metrics by themselves: a label, and names, endings (.x) or beginnings (x.) of settings."""
 
 Differing = Mapping[str, Sequence[Any]]
 """The settings in which runs differ, with the values of each run; None where it has no such setting."""
 
 
 class Contrast(NamedTuple):
-    """What differs between two runs: ``kind`` is repeated | seed | truncated | scored | number | other."""
+    """Difference between two runs: ``kind`` is repeated | seed | truncated | scored | number | other."""
 
     kind: str
     settings: Differing
 
     @property
     def rescored(self) -> bool:
-        """Whether answers are scored differently, beside whatever else differs."""
+        """True if answers are scored differently, whatever else differs."""
         return any(name.startswith(_SCORING) for name in self.settings)
 
     @property

@@ -1,4 +1,4 @@
-"""What the figures of a run are drawn from: its estimates, settings and tables, as it ends or from its folder."""
+"""Input of the figures of a run: its estimates, settings and tables, as it ends or from its folder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from robust_eval.stats.interval import Floats
 
 @dataclass(frozen=True)
 class Findings:
-    """What a run found, as its figures need it.
+    """Results of a run, as its figures need them.
 
     ``values`` and ``curves`` are those of all its scores (:class:`robust_eval.metric.score.Score`), ``settings`` are
     flat, under the names of the configuration, ``tables`` those of its scores,

@@ -55,7 +55,7 @@ class GreedyAnswer(NamedTuple):
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a run left behind.
+    """Results of a finished run.
 
     ``settings`` are flat, with what was found in place of ``auto``, ``figures`` the summary under its MLflow names,
     ``questions`` the table of all questions asked with the figures of each, ``declared`` what the metrics say of their
@@ -368,7 +368,7 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
 
 
 class Labels:
-    """What tells runs apart, in as few words as that takes.
+    """Shortest labels that distinguish runs.
 
     ``subjects`` says for each run what was measured and how (the model first), ``datasets`` on what, ``whole`` both.
     """

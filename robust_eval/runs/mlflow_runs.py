@@ -126,7 +126,7 @@ class TrackedRuns:
 
 
 _RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
-"""What MLflow takes for the id of a run."""
+"""Pattern of the id of a run in MLflow."""
 _WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 _FINISHED = "attributes.status = 'FINISHED'"
 

@@ -1,10 +1,10 @@
-"""How each question stands: whether it was kept, whether its greedy answer is right, and if it was not kept why."""
+"""Status of each question: kept or not and why, and whether its greedy answer is right."""
 
 from robust_eval.answer import NO_REPLY, rows
 from robust_eval.record.result import Result
 
 VERDICTS = ("right", "wrong", "not judged", "no reply")
-"""What is said of an answer, in the order in which counts of answers are parted."""
+"""Verdicts on an answer, in the order of counts of answers."""
 WHY_NOT = {
     "not kept, not asked": "they have no greedy answer",
     "not kept, no reply": "no greedy answer came",

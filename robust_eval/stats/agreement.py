@@ -1,4 +1,4 @@
-"""How far the raters of a question agree: their answers' labels, with no need to know which is right.
+"""Agreement of the raters of a question in the labels of their answers, with no need to know which is right.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).
@@ -88,7 +88,7 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
 
 
 class _Mapped(NamedTuple):
-    """How many labels (n,) and categories (n,) questions have, and the share of each label (n, most labels)."""
+    """Numbers of labels (n,) and categories (n,) of questions, and the share of each label (n, most labels)."""
 
     labels: Integers
     categories: Integers

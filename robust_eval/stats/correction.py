@@ -36,7 +36,7 @@ class Corrected(NamedTuple):
 
 
 class _Stratum(NamedTuple):
-    """What the answers of one stratum say: the mean of the labels, moved by ``slope`` times what verdicts differ.
+    """Estimate of one stratum: the mean of the labels, moved by ``slope`` times the difference of the verdicts.
 
     ``influence`` (N,) is by how much each answer of the run moves the estimate. ``alike`` says whether the labels tell
     nothing of how far they scatter about the verdicts.

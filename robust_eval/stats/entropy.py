@@ -1,4 +1,4 @@
-"""What the error rate says about the entropy of the answers, in theory.
+"""Entropy of repeated answers, and its theoretical relation to the error rate.
 
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", Fig. 5.
 """

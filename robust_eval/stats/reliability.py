@@ -1,4 +1,4 @@
-"""Whether the raters' totals of right answers differ consistently: Cronbach's α, which on 0 and 1 is KR-20.
+"""Reliability and accuracy of raters: Cronbach's α (on 0 and 1 KR-20); the original question, worst and best, the vote.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).

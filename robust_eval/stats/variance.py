@@ -1,4 +1,4 @@
-"""Whether right answers vary between thoughts, or after one and the same thought (docs/methods.md, §7)."""
+"""Variance of right answers between reasoning traces, and after one and the same trace (docs/methods.md, §7)."""
 
 from typing import NamedTuple
 

@@ -16,7 +16,7 @@ from robust_eval.stats.interval import (
 )
 
 POWER = 0.9
-"""How often so many facts as a verdict names decide, where the mean lies one margin away from −margin."""
+"""Power of the number of facts named by a verdict, where the mean lies one margin away from −margin."""
 CAP = 0.5
 """The largest share of the capital that a bet can lose: the paper's c, for which it names 1/2 and 3/4."""
 _PER_UNIT = 5000  # candidate means between 0 and 1: their distance is a hundredth of the default margin
