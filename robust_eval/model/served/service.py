@@ -100,7 +100,7 @@ class UnansweredError(Exception):
 
 
 class Answering(Protocol):
-    """What prompts are sent to: a service, or the processes that ask it."""
+    """A service that answers prompts."""
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
         """Return the answers to a prompt, with these settings of a request; raises UnansweredError."""
