@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked, with_added
+from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
 from robust_eval.config.config import Config
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
@@ -83,7 +83,7 @@ class LabelledRun(NamedTuple):
         if not (folder / GRADED).is_file():
             raise UserError(f"{folder} has no {GRADED}, whose answers could be labelled")
         try:
-            graded = with_added(read_parquet(folder / GRADED))
+            graded = read_parquet(folder / GRADED)
         except (OSError, pa.ArrowException) as problem:
             raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
         lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]

@@ -11,10 +11,8 @@ from robust_eval.report.finished_runs import KEY, FinishedRun
 def read_questions(run: FinishedRun) -> list[Question]:
     """Return all questions that a run asked, in its order, with what is right; passages and rewrites are not in it.
 
-    Raises UserError for a run of an earlier version, which does not say what is right, and where that is damaged.
+    Raises UserError where a key is damaged.
     """
-    if KEY not in run.questions.column_names:
-        raise UserError("the run does not say what is right (questions.parquet has no column key): measure it again")
     return [_question(row) for row in run.questions.to_pylist()]
 
 
