@@ -2,12 +2,10 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
 from robust_eval.error import UserError
-from robust_eval.record import tracker_process
 from robust_eval.runtime.command import command
 from robust_eval.runtime.gc_tuning import collect_seldom
 
@@ -60,18 +58,4 @@ def main() -> None:
                 f"{name} is no command{nearest(name, list(COMMANDS))}; there are {commands}, and settings are KEY=VALUE"
             )
     command_name = name if name in COMMANDS else "run"
-    if command_name == "run" and _is_recorded(sys.argv[1:]):
-        tracker_process.start()
-    try:
-        import_module(COMMANDS[command_name].module).main()
-    finally:
-        tracker_process.stop()
-
-
-def _is_recorded(arguments: Sequence[str]) -> bool:
-    """Tell whether a command line looks like that of a run that MLflow records.
-
-    The process for it can then begin while this one imports what a run needs. That of another run begins later.
-    """
-    others = ("-", "tracking=", "dry_run=", "cancel_batches=")
-    return "mlflow" not in sys.modules and not any(argument.startswith(others) for argument in arguments)
+    import_module(COMMANDS[command_name].module).main()

@@ -33,7 +33,6 @@ from robust_eval.config.overrides import (
 )
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.record import tracker_process
 from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.command import command, say
@@ -123,12 +122,7 @@ def main() -> None:
         if known.cfg is not None or checked.swept or checked.whole.hydra.mode == RunMode.MULTIRUN:
             launch()
             return
-        if checked.config.tracking.beside():
-            tracker_process.start()
-        try:
-            _run_composed(checked.whole)
-        finally:
-            tracker_process.stop()
+        _run_composed(checked.whole)
 
 
 def _run_composed(whole: DictConfig) -> None:

@@ -25,10 +25,6 @@ class Beginning:
             self._waiting.clear()
         return self._record
 
-    def recorded(self) -> None:
-        """Begin the run, and wait until its record has: a tracker that cannot be used stops a run before it asks."""
-        self().run_id  # noqa: B018
-
     def then(self, leave: Callable[[Run], object]) -> None:
         """Call ``leave`` with the record when the run begins; at once if it has begun."""
         if self._record is None:

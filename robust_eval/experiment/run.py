@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +31,6 @@ from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.record.origin import origin
 from robust_eval.record.result import Result
-from robust_eval.record.run_beside import recorded_beside
 from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat, found_besides
 from robust_eval.record.tracking import Run
@@ -81,8 +79,7 @@ def run(
 
         def start() -> Run:
             with watch.stage("tracking"):
-                recording = partial(recorded_beside, tracking) if tracking.beside() else tracking.run
-                record: Run = recorded.enter_context(recording(run_name(settings, swept), mlruns))
+                record = recorded.enter_context(tracking.run(run_name(settings, swept), mlruns))
                 describe(settings, composed, folder, record)
             return record
 
@@ -122,7 +119,7 @@ def _measure(
     with watch.stage("questions"):
         loaded = load(config)
         labels = labels_of(config, folder)
-    models = Models(config, entries, watch, begin.recorded)
+    models = Models(config, entries, watch, begin)
     config = models.judging(config)
     source = answering(config, models.measured)
     conditions = source.conditions()

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from robust_eval.error import UserError, first_line
-from robust_eval.record.mlflow_run import MlflowRun, RunOnServer
-from robust_eval.record.tracking import NothingRecorded, Run
+from robust_eval.record.mlflow_run import MlflowRun
+from robust_eval.record.tracking import Run
 from robust_eval.runtime.locks import kept_lock
 from robust_eval.runtime.secret_names import holds_password
 
@@ -68,13 +67,6 @@ class Mlflow:
             return None
         return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
 
-    def beside(self) -> bool:
-        """Tell whether MLflow has yet to be imported: another process can do that while this one goes on.
-
-        A job of a sweep imports it here: the next job in this process needs it as well.
-        """
-        return "mlflow" not in sys.modules and _PARENT not in os.environ
-
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
         """Record a run. An exception marks it FAILED, an interrupt KILLED.
 
@@ -95,9 +87,7 @@ class Mlflow:
                 os.environ.pop(_PARENT, None)
 
     @contextmanager
-    def _recorded(
-        self, name: str, mlruns: Path, tags: Mapping[str, str]
-    ) -> Iterator["MlflowRun | RunOnServer | NothingRecorded"]:
+    def _recorded(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> Iterator[Run]:
         errors = _errors()
         served = (self.uri or "").startswith(("http://", "https://"))
         try:
@@ -106,7 +96,7 @@ class Mlflow:
             if not served:
                 raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
             log.warning("tracking: %s cannot be used: %s", self.uri, first_line(problem))
-            yield NothingRecorded()
+            yield Run()
             log.warning(_MAKE_UP, self.uri)
             return
         if served:
@@ -129,18 +119,17 @@ class Mlflow:
             alive.release()
         reserve.unlink()
 
-    def _on_server(self, started: "MlflowRun") -> Iterator["RunOnServer"]:
-        run = RunOnServer(started)
+    def _on_server(self, started: MlflowRun) -> Iterator[Run]:
         try:
-            yield run
+            yield started
         except BaseException as problem:
             started.fail(problem)
             raise
-        run.attempt(lambda: started.end("FINISHED"))
-        if run.lost:
+        started.end("FINISHED")
+        if started.lost:
             log.warning(_MAKE_UP, self.uri)
 
-    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple["MlflowRun", FileLock]:
+    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple[MlflowRun, FileLock]:
         """Return a new run, and a lock that says as long as it is held that somebody records it."""
         mlruns.mkdir(parents=True, exist_ok=True)
         with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
@@ -152,7 +141,7 @@ class Mlflow:
             if not served:
                 _mark_killed(client, mlruns)
                 alive.acquire()
-        return MlflowRun(client, run.info.run_id), alive
+        return MlflowRun(client, run.info.run_id, served), alive
 
     @contextmanager
     def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
@@ -229,13 +218,6 @@ def mlflow_library() -> Any:
     for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
         logging.getLogger(library).setLevel(logging.WARNING)
     return mlflow
-
-
-def import_what_a_run_needs() -> None:
-    """Import all of MLflow that a run will need, of which most is imported only when it is used."""
-    mlflow_library()
-    for module in ("store.tracking.sqlalchemy_store", "data.pandas_dataset", "tracking.context.registry"):
-        import_module(f"mlflow.{module}")
 
 
 def _make_database(file: Path) -> None:

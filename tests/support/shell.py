@@ -155,9 +155,6 @@ def _load() -> None:
     import robust_eval.cli.compare
     import robust_eval.model.served.served_model  # noqa: F401
     from robust_eval.model.local.sentences import sentence_transformer
-    from robust_eval.record.mlflow_tracker import import_what_a_run_needs
-
-    import_what_a_run_needs()  # else each run would start a process that does
 
     sentence_transformer(SENTENCES)
     with tempfile.TemporaryDirectory() as scratch:

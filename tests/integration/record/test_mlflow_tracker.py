@@ -1,5 +1,6 @@
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -141,6 +142,29 @@ def test_a_store_that_cannot_be_used_is_named(tmp_path: Path):
         Mlflow(uri="nonsense://x").run("a", tmp_path),
     ):
         pass
+
+
+def test_a_server_that_is_not_there_stops_no_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    uri = "http://127.0.0.1:9"
+    with caplog.at_level(logging.WARNING), Mlflow(uri=uri).run("a", tmp_path) as record:
+        record.leave_id(tmp_path / "mlflow_run.txt")
+        record.scores([SCORE], {"questions.kept": 3})
+        assert record.run_id is None
+    assert not (tmp_path / "mlflow_run.txt").exists()
+    assert [words.partition(": ")[2].partition(uri)[0] for words in said(caplog)] == ["", "not all of this run is in "]
+
+
+def test_a_run_in_a_fresh_store_prints_nothing(tmp_path: Path):
+    code = (
+        "import sys; from pathlib import Path; from robust_eval.record.mlflow_tracker import Mlflow\n"
+        "with Mlflow().run('quiet', Path(sys.argv[1])) as run:\n"
+        "    run.parameters({'a': 1}); run.scores([], {'b': 1})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
 
 
 @pytest.fixture
