@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from robust_eval.error import UserError
 from robust_eval.runtime.command import command
-from robust_eval.runtime.gc_tuning import collect_seldom
+from robust_eval.runtime.progress import silence_tqdm
 
 
 class Command(NamedTuple):
@@ -42,7 +42,7 @@ def main() -> None:
 
     Exits with status 1 and a sentence where the first argument is a word that is no command.
     """
-    collect_seldom()
+    silence_tqdm()
     name = next(iter(sys.argv[1:]), "run")
     if name in ("--help", "-h", "--version"):
         sys.argv[1:] = []

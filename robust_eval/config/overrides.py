@@ -30,7 +30,7 @@ from robust_eval.config.schema import CONF, SCHEMAS, Schema
 from robust_eval.config.shell_signs import hint
 from robust_eval.error import UserError
 from robust_eval.record.settings import SEVERAL
-from robust_eval.runtime.announced import ANNOUNCED
+from robust_eval.runtime.registry import REGISTRY
 
 GROUPS = (*SCHEMAS, "experiment")
 """The groups of options."""
@@ -178,10 +178,10 @@ def own_folder() -> Path | None:
 
 
 def options(group: str) -> list[str]:
-    """Return the names of the options of a group: of this package, announced ones, and those in ``./conf``."""
+    """Return the names of the options of a group: of this package, registered ones, and those in ``./conf``."""
     folders = [CONF] if (own := own_folder()) is None else [CONF, own]
     files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
-    return sorted(files | set(ANNOUNCED.get(group, {})))
+    return sorted(files | set(REGISTRY.get(group, {})))
 
 
 def as_meant(line: str) -> str:

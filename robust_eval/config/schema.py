@@ -2,7 +2,7 @@
 
 The classes that do the work are their own schemas: the fields of a dataclass are its configuration, and its
 ``__post_init__`` refuses values that make no sense. A class that belongs to this package stands in :data:`SCHEMAS` and
-has a file under ``conf/``; one of a package or script of one's own is announced (docs/extend.md) and needs no file.
+has a file under ``conf/``; one of a package or script of one's own is registered (docs/extend.md) and needs no file.
 """
 
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ from robust_eval.record.tracking import Tracking, Untracked
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded
-from robust_eval.runtime.announced import ANNOUNCED
+from robust_eval.runtime.registry import REGISTRY
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.choice_orders import ChoiceOrders
@@ -160,13 +160,13 @@ class Schema:
 def register() -> None:
     """Make the schemas known to Hydra: ``schema`` for the whole, ``schema/GROUP/NAME`` for the parts.
 
-    A class that was announced is an option besides, ``GROUP=NAME``; a file of settings of the same name goes before it.
-    Raises UserError where a name that is announced is one of this package.
+    A registered class is an option besides, ``GROUP=NAME``; a file of settings of the same name goes before it.
+    Raises UserError where a registered name is one of this package.
     """
     load_plugins()
     _store(None, "schema", Schema)
     _store("model", "given", GivenModel)
-    for group, parts in ANNOUNCED.items():
+    for group, parts in REGISTRY.items():
         for name, part in parts.items():
             if name in _OWN[group]:
                 raise UserError(f"{group}={name} is an option of robust_eval: call {part.__qualname__} something else")
@@ -193,7 +193,5 @@ def own_device(devices: int) -> str:
     return str(number % devices)
 
 
-# Hydra copies the whole store at each composition, which is a sixth of the time; one store for the process is enough.
-ConfigStore.__deepcopy__ = lambda store, _: store  # type: ignore[attr-defined]
 OmegaConf.register_new_resolver("here", lambda: str(Path.cwd()), replace=True)  # also where only a job is run
 OmegaConf.register_new_resolver("own_device", own_device, replace=True)

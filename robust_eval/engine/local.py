@@ -9,7 +9,6 @@ from robust_eval.engine.base import Waves, settling
 from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
-from robust_eval.runtime.gc_tuning import collect_as_usual
 from robust_eval.runtime.progress import progress
 
 
@@ -53,7 +52,6 @@ class Local:
 
         from robust_eval.engine.thread_count import fastest_threads
 
-        collect_as_usual()
         if getattr(self, "_own", None) is None:  # before the first model of the run
             self._own = torch.get_num_threads()
         torch.set_num_threads(self.threads or fastest_threads())

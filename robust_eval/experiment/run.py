@@ -35,7 +35,7 @@ from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat, found_besides
 from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.library_bars import no_library_bars
+from robust_eval.runtime.progress import silence_tqdm
 from robust_eval.runtime.stopwatch import Stopwatch
 from robust_eval.store.base import Entries, NoStore
 
@@ -75,7 +75,8 @@ def run(
     store = config.store if repeated is None else NoStore()
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
-    with owned(folder, composed), no_library_bars(), ExitStack() as recorded:
+    silence_tqdm()
+    with owned(folder, composed), ExitStack() as recorded:
 
         def start() -> Run:
             with watch.stage("tracking"):

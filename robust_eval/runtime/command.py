@@ -13,7 +13,6 @@ from rich.text import Text
 
 from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.library_bars import no_library_bars
 from robust_eval.runtime.printable import printable, printable_lines
 
 AGAIN = 0.05
@@ -26,7 +25,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
-    """Wrap all that a command does, set its exit status, and hide the bars of other libraries.
+    """Wrap all that a command does, and set its exit status.
 
     A UserError exits with the status ``mistake`` and one sentence, Ctrl-C with 130, SIGTERM with 143, any other
     exception with the status ``failure`` and a traceback.
@@ -36,7 +35,7 @@ def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone shows κ as \u03ba
     try:
-        with no_interrupt_lost(), no_library_bars():
+        with no_interrupt_lost():
             yield
     except KeyboardInterrupt as problem:
         sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))

@@ -1,5 +1,6 @@
 """Progress bars at a terminal and in a notebook; silent anywhere else."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,6 +12,12 @@ from rich.text import Text
 
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.printable import printable
+
+
+def silence_tqdm() -> None:
+    """Switch off the progress bars of libraries that are imported from now on: this program draws its own."""
+    for switch in ("TQDM_DISABLE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS"):
+        os.environ.setdefault(switch, "1")
 
 
 @contextmanager

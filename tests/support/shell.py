@@ -95,6 +95,7 @@ def _connected(address: str) -> socket.socket:
 def _started(address: str) -> "subprocess.Popen[bytes]":
     """Start a server at an address, where connections wait until it has loaded what it loads."""
     environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    environment |= {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # the libraries are loaded before a run
     environment["TOKENIZERS_PARALLELISM"] = "false"  # else it is said in every fork that there is none
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:

@@ -15,7 +15,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import arrived, to_bytes
-from robust_eval.runtime.library_bars import no_library_bars
+from robust_eval.runtime.progress import silence_tqdm
 
 
 class Block(NamedTuple):
@@ -64,6 +64,7 @@ class Worker:
         self._curves = curves
         self._threads = threads
         self._model: LanguageModel | None = None
+        silence_tqdm()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         return one_row(pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py()))))
@@ -74,7 +75,7 @@ class Worker:
         done: list[int] = []
         problems: dict[int, str] = {}
         fatal = None
-        with no_library_bars(), _messages() as messages:
+        with _messages() as messages:
             for block in blocks:
                 try:
                     answers.extend(self._answers(block))  # one by one: what comes before a problem counts

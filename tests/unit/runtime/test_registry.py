@@ -10,13 +10,13 @@ from robust_eval.config.overrides import checked_overrides, options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
 from robust_eval.model.config import ModelConfig
-from robust_eval.runtime.announced import ANNOUNCED
+from robust_eval.runtime.registry import REGISTRY
 
 
 @pytest.fixture(autouse=True)
-def _nothing_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    for group in ANNOUNCED:
-        monkeypatch.setitem(ANNOUNCED, group, {})
+def _nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for group in REGISTRY:
+        monkeypatch.setitem(REGISTRY, group, {})
         monkeypatch.setitem(SCHEMAS, group, dict(SCHEMAS[group]))
 
 
@@ -32,9 +32,9 @@ class Dice(ModelConfig):
         raise AssertionError
 
 
-def test_an_announced_class_is_an_option_with_settings(monkeypatch: pytest.MonkeyPatch, tmp_path):
+def test_a_registered_class_is_an_option_with_settings(monkeypatch: pytest.MonkeyPatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert robust_eval.model("dice")(Dice) is Dice
+    assert robust_eval.register("model", "dice")(Dice) is Dice
     register()
     assert "dice" in options("model")
     settings = ["model=dice", "experiment=certainty", f"paths.mlruns={tmp_path}"]
@@ -46,7 +46,7 @@ def test_an_announced_class_is_an_option_with_settings(monkeypatch: pytest.Monke
 
 
 def test_a_metric_stands_under_its_name(tmp_path):
-    @robust_eval.metric("held")
+    @robust_eval.register("metric", "held")
     @dataclass
     class Held(robust_eval.Metric):
         tolerated: int = 0
@@ -63,7 +63,7 @@ def test_a_metric_stands_under_its_name(tmp_path):
     assert metrics["held"] == Held(2)
 
 
-def test_a_class_may_be_announced_again_and_then_is_the_later_one():
+def test_a_class_may_be_registered_again_and_then_is_the_later_one():
     def made() -> type:
         @dataclass
         class Dice(ModelConfig):
@@ -74,11 +74,11 @@ def test_a_class_may_be_announced_again_and_then_is_the_later_one():
 
             def load(self) -> Any: ...
 
-        return robust_eval.model("dice")(Dice)
+        return robust_eval.register("model", "dice")(Dice)
 
     made()
     later = made()
-    assert ANNOUNCED["model"]["dice"] is later
+    assert REGISTRY["model"]["dice"] is later
 
 
 @dataclass
@@ -101,14 +101,19 @@ class Plain(Dice):
 )
 def test_a_class_that_can_be_no_option_is_refused(part: Any, name: str, sentence: str):
     with pytest.raises(UserError) as raised:
-        robust_eval.model(name)(part)
+        robust_eval.register("model", name)(part)
     assert str(raised.value) == sentence
 
 
 def test_a_name_that_is_taken_is_refused():
-    robust_eval.model("dice")(Dice)
+    robust_eval.register("model", "dice")(Dice)
     with pytest.raises(UserError, match=r"model=dice is .*Dice already, and cannot be .*Plain as well"):
-        robust_eval.model("dice")(Plain)
-    robust_eval.model("recorded")(Dice)
+        robust_eval.register("model", "dice")(Plain)
+    robust_eval.register("model", "recorded")(Dice)
     with pytest.raises(UserError, match="model=recorded is an option of robust_eval: call Dice something else"):
         register()
+
+
+def test_a_group_that_does_not_exist_is_refused():
+    with pytest.raises(UserError, match=r"^register\('metrics', 'held'\): the group must be one of model, dataset, "):
+        robust_eval.register("metrics", "held")
