@@ -27,7 +27,6 @@ COMMANDS = {
     "grade": Command("robust_eval.cli.grade", "grade one reply, and show why it is right or wrong"),
     "graders": Command("robust_eval.cli.graders", "compare graders with what people say of answers"),
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
-    "train-question-types": Command("robust_eval.cli.train_question_types", "train the classifier of question types"),
     "import": Command("robust_eval.cli.import_logs", "score logs of other harnesses, or lists of letters"),
     "export": Command("robust_eval.cli.export_run", "write a run for other harnesses, or as CSV"),
     "help": Command("robust_eval.cli.help", "say what can be chosen and set: help model=recorded"),

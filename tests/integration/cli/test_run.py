@@ -67,7 +67,7 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         (["-p", "model"], "--package works only with --cfg: add --cfg job"),
         (["--config-name", "mine"], "--config-name and --config-path are not taken: repeat=FOLDER runs"),
         (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
-        (["train-question-type"], "train-question-type is no command (did you mean train-question-types?); there are"),
+        (["import-log"], "import-log is no command (did you mean import?); there are"),
         (["help", "comapre"], "there is no group comapre (did you mean compare?); there are"),
         (["-sc", "install=bash"], "what makes Tab work is printed by robust-eval completion bash, zsh or fish"),
     ],
