@@ -179,7 +179,6 @@ def _generated(
     mark = record["doc"].get(MARK)
     key = Key() if mark is not None else generated_key(record, task.config, prompt)
     question = _question(record, named, prompt, key, where)
-    own_columns = of_kind(mark, "answers", list, where, []) if mark is not None else []
     for number, ((_, drawn), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
         temperature = _temperature(drawn, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
@@ -197,7 +196,7 @@ def _generated(
                 scores=scores,
                 ungraded=key.unknown,
             )
-            yield marked(answer, mark, own_columns[trial] if trial < len(own_columns) else {})
+            yield marked(answer, mark)
 
 
 def _temperature(settings: Any, where: str) -> float:
