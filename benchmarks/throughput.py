@@ -32,7 +32,7 @@ from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 

@@ -38,10 +38,9 @@ from robust_eval.report.comparison import compare as compare_runs
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.wording import few
-from robust_eval.runtime.file_limits import read_parquet
-from robust_eval.runtime.logs import Formatter
-from robust_eval.runtime.printable import printable
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.console import Formatter
+from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.text import number, printable
 
 OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""

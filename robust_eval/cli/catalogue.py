@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.runtime.cache import cache_folder, keep, kept
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.files import parsed_json
 from robust_eval.runtime.registry import REGISTRY
 
 

@@ -12,7 +12,7 @@ from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import print_comparison
-from robust_eval.runtime.command import command
+from robust_eval.runtime.process import command
 
 
 def main() -> None:

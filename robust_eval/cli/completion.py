@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from robust_eval.cli.catalogue import Catalogue, catalogue
 from robust_eval.cli.main import COMMANDS
-from robust_eval.runtime.command import command
+from robust_eval.runtime.process import command
 
 SCRIPTS = {
     "bash": """\

@@ -15,8 +15,8 @@ from robust_eval.exchange.inspect_writer import write_inspect
 from robust_eval.gate.baselines import folder_of
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal
-from robust_eval.runtime.command import command
-from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import command
 
 WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
     "inspect": write_inspect,

@@ -33,8 +33,8 @@ from robust_eval.record.settings import flat
 from robust_eval.report.finished_runs import kept_nothing
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.command import command
-from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import command
 from robust_eval.sampler.base import NothingKeptError
 
 log = logging.getLogger(__name__)

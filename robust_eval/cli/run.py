@@ -32,7 +32,7 @@ from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.record.run_folder import CONFIG
 from robust_eval.record.settings import SEVERAL
-from robust_eval.runtime.command import command, say
+from robust_eval.runtime.process import command, say
 
 log = logging.getLogger(__name__)
 

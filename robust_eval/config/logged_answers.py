@@ -14,7 +14,7 @@ from robust_eval.answer import temperatures_of
 from robust_eval.dataset.data_frame import KeptTable
 from robust_eval.error import UserError
 from robust_eval.harness.collected import SCORE, Collected, collect, harness_of
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from robust_eval.model.base import Item, Memory, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 
 class Waves(Protocol):

@@ -9,7 +9,7 @@ from robust_eval.engine.base import Waves, settling
 from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 
 @dataclass

@@ -23,7 +23,7 @@ from robust_eval.error import UserError
 from robust_eval.experiment.undecided import refuse_undecided
 from robust_eval.harness.collected import SCORE, Collected, collect
 from robust_eval.prompt.prompt import prompt_for
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 _PLACE = ["question_id", "rewrite", "temperature", "trial"]
 

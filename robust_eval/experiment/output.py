@@ -30,7 +30,7 @@ from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.environment import environment
+from robust_eval.runtime.process import environment
 
 DRAWN = "drawn"
 """The folder under mlruns/ that says where the figures lie that were drawn before."""

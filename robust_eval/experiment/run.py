@@ -35,8 +35,8 @@ from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
 from robust_eval.record.settings import flat, found_besides
 from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.progress import silence_tqdm
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.console import silence_tqdm
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries, NoStore
 
 log = logging.getLogger(__name__)

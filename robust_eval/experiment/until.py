@@ -13,7 +13,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.interval import ROUNDING, UNKNOWN, Limits
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 FEWEST = 30
 """Questions, or groups of them, below which no interval ends a run."""

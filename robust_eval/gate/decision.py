@@ -16,7 +16,7 @@ from robust_eval.metric.interval import independent
 from robust_eval.metric.paired import mcnemar
 from robust_eval.metric.score import Floats
 from robust_eval.metric.verdict import FEWEST, Outcome, confidence_sequence, facts_needed, outcome_of, verdict
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """The exit status of each outcome; 2 is a mistake in the call."""

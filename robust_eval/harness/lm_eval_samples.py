@@ -18,9 +18,7 @@ from robust_eval.harness.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, shown, texts
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.file_limits import read_json
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.text_lines import json_lines
+from robust_eval.runtime.files import json_lines, parsed_json, read_json
 
 _IDS = ("id", "question_id", "_id", "qid")
 _NO_REPLIES = "leave the file out, or log the task with output_type: generate_until"

@@ -8,7 +8,7 @@ from robust_eval.metric.figure import DETAIL, Figure, at_words, nearest_to_one, 
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 _KAPPA = (-math.inf, 1.0)
 """No κ and no α is above 1; below, none has a bound."""

@@ -9,7 +9,7 @@ from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Score
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 ENTROPY = Figure(
     "certainty.entropy",

@@ -9,7 +9,7 @@ from robust_eval.metric.figure import DETAIL, RUN, Figure, at_words, nearest_to_
 from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Floats, Score
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 BREAKING = Figure(
     "challenge.breaking_turn",

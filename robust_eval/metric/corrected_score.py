@@ -8,7 +8,7 @@ from robust_eval.metric.figure import Figure, at_words, curve_and_temperature, d
 from robust_eval.metric.judged import labels_to_halve
 from robust_eval.metric.presentation import PaperTable, Presentation
 from robust_eval.metric.score import Correction, Score
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 NAME = "corrected"
 """What the score is called among those of a run."""

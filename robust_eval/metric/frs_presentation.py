@@ -17,7 +17,7 @@ from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Floats, Score
 from robust_eval.metric.told_apart import LEVEL, holm
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 UNDECIDED = (
     "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "

@@ -15,7 +15,7 @@ from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Correction, Floats, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 FIGURE = Figure(
     "accuracy.greedy",

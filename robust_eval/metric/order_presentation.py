@@ -7,7 +7,7 @@ from robust_eval.metric.interval import SHARE
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 ONE_CHOICE = Figure(
     "order.one_choice",

@@ -25,7 +25,7 @@ from robust_eval.metric.pressure import Pressure, breaks_first, share_of_steps
 from robust_eval.metric.score import Floats, Score, question_groups
 from robust_eval.metric.thinking_presentation import ACCURACY as AFTER_THOUGHT
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 METHODS = ("frs", "agreement", "certainty")
 """The metrics that are joined."""

@@ -12,7 +12,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, root
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 
 def accuracy_by_temperature(axes: Axes, accuracy: Mapping[float, Estimate]) -> Axes:

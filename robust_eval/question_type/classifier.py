@@ -11,7 +11,7 @@ from robust_eval.model.local.fingerprint import folder_hash
 from robust_eval.model.local.memory import cuda_is_there
 from robust_eval.model.local.sentences import located
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from robust_eval.question import Question
 from robust_eval.record.logged_values import metric_points, question_columns
 from robust_eval.record.run_folder import ERROR
 from robust_eval.record.tracking import Run
-from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.text import printable_lines
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from filelock import FileLock, Timeout
 from robust_eval.error import UserError, first_line
 from robust_eval.record.mlflow_run import MlflowRun
 from robust_eval.record.tracking import Run
-from robust_eval.runtime.locks import kept_lock
-from robust_eval.runtime.secret_names import holds_password
+from robust_eval.runtime.process import kept_lock
+from robust_eval.runtime.text import holds_password
 
 log = logging.getLogger(__name__)
 

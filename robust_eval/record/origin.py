@@ -5,7 +5,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from robust_eval.runtime.environment import environment
+from robust_eval.runtime.process import environment
 
 
 def origin(run_id: str | None) -> dict[str, str]:

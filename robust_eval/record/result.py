@@ -21,7 +21,7 @@ from robust_eval.question import Question
 from robust_eval.record.repetition import MANY, equal_in_a_row
 from robust_eval.record.run_folder import FIGURES, SUMMARY
 from robust_eval.rewriter.base import FATES, Rewritten
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 
 
 @dataclass(frozen=True)

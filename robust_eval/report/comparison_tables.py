@@ -14,7 +14,7 @@ from robust_eval.record.run_folder import QUESTIONS
 from robust_eval.report.comparison import Comparison, Pair
 from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import type_name
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 
 MOST = 25
 """Questions in each table of those that differ most."""

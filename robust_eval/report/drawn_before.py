@@ -12,7 +12,7 @@ import pyarrow as pa
 import robust_eval
 from robust_eval.report.findings import Findings
 from robust_eval.runtime.cache import keep, kept
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.files import parsed_json
 
 
 class DrawnBefore:

@@ -16,7 +16,7 @@ from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Floats
 from robust_eval.record.result import Result
 from robust_eval.report.finished_runs import read_run
-from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.runtime.files import read_parquet
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from robust_eval.report.comparison import MARGIN, Comparison, Pair
 from robust_eval.report.contrast import cautions, contrast, differing, truncation
 from robust_eval.report.finished_runs import scoring_settings
 from robust_eval.report.wording import FEWEST
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 
 FEW = 3
 """Pairs that have a sentence each; of more there is a ranking."""

@@ -36,8 +36,7 @@ from robust_eval.report.question_table import as_data, chosen, number_columns
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
-from robust_eval.runtime.printable import printable_lines
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number, printable_lines
 
 SMALLEST = 9
 """Pixels of the height of the smallest text: of smaller ones a phone shows too little."""

@@ -20,8 +20,7 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.record.result import Result
 from robust_eval.report.branches import Path, top_branches
 from robust_eval.report.question_status import VERDICTS, verdict
-from robust_eval.runtime.printable import printable_lines
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number, printable_lines
 
 ANSWERS = 12
 """Different answers to one wording that are shown; the others are counted."""

@@ -19,7 +19,7 @@ from robust_eval.report.uncertain import remedy, uncertain
 from robust_eval.report.warnings import of_draws, of_letters
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 WORD = 40
 """Characters of a word in a label that is not broken."""

@@ -11,7 +11,7 @@ from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.record.result import Result
 from robust_eval.report.question_status import standings
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 
 class Row(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 Shared = TypeVar("Shared")
 Part = TypeVar("Part")

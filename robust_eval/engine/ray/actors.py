@@ -19,7 +19,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 log = logging.getLogger(__name__)
 

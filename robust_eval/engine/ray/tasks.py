@@ -13,8 +13,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from robust_eval.error import UserError, first_line
+from robust_eval.runtime.console import progress, silence_tqdm
 from robust_eval.runtime.parallel import Done, Part, Shared
-from robust_eval.runtime.progress import progress, silence_tqdm
 
 log = logging.getLogger(__name__)
 

@@ -47,8 +47,8 @@ from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
-from robust_eval.runtime.open_files import allow_connections
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.process import allow_connections
+from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request

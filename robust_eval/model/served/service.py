@@ -18,7 +18,7 @@ from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
 from robust_eval.model.served.seen_tokens import Position, seen_positions
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 CHAT, PLAIN = "/chat/completions", "/completions"
 """Where a server is asked, below its address."""

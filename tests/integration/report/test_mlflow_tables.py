@@ -19,7 +19,7 @@ from robust_eval.report.comparison_page import sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table
 from robust_eval.report.mlflow_tables import LONGEST, comparison_note, comparison_tables, run_note, run_tables
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 
 
 def rendered(note):

@@ -20,7 +20,7 @@ from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import number_columns
 from robust_eval.report.terminal import print_comparison, print_summary
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 POINTS = ["held.t0.5", "held.t1", "held.t3"]
 LABELS = [

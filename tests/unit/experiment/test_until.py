@@ -11,7 +11,7 @@ from robust_eval.experiment.until import BLOCK, FEWEST, Taking
 from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 ALL = [Question(f"q{place}", f"Question {place}?") for place in range(1000)]
 

@@ -20,7 +20,7 @@ from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
-from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.text import printable_lines
 
 
 def rendered(markdown):

@@ -22,8 +22,8 @@ from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import of_letters
 from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.rounding import number
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
+from robust_eval.runtime.text import number
 
 QUESTIONS = [
     Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type=kind)

@@ -18,7 +18,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Completion, Curve, Enumeration, Item, LanguageModel, Reply, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.keys import answers_key, curve_key
 from robust_eval.store.sqlite import FILE, SqliteStore

@@ -1,9 +1,13 @@
-"""Limits of files that somebody else wrote: rows, bytes when unpacked, and bytes of one text.
+"""Files that somebody else wrote: regular files, lines of text, JSON and Parquet tables, and their limits.
 
-What a file holds may take :data:`UNPACKED` bytes of memory, and more in proportion to its size. Tables of millions of
-rows are so read, and a file of some kilobytes that would fill the memory is not.
+The content of a file may take :data:`UNPACKED` bytes of memory, and more in proportion to its size: tables of millions
+of rows are read, and a file of some kilobytes that would fill the memory is not.
 """
 
+import errno
+import io
+import json
+import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from mmap import ACCESS_READ, mmap
@@ -15,10 +19,113 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from robust_eval.error import UserError
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.error import UserError, first_line
 from robust_eval.runtime.parquet_pages import Pages, pages
-from robust_eval.runtime.regular_file import regular
+
+PARSED = 96 * 2**20
+"""Bytes that the values of any JSON text may take."""
+PARSED_EACH = 12
+"""Bytes that each byte of it may take beyond these; those of tables of questions and of log-probabilities take less."""
+_COSTS = {"[": 64, "{": 184, ",": 58, ":": 50}
+"""Bytes that a list, a mapping, an entry and its name take, without their texts."""
+
+
+def parsed_json(text: str | bytes, **settings: Any) -> Any:
+    """Parse JSON with these settings of ``json.loads``; ValueError where it is not JSON, is nested too deeply, or holds
+    so many values that it takes far more memory than a text of its size does.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    values = sum(text.count(sign) * cost for sign, cost in _COSTS.items()) if len(text) > 2**20 else 0
+    if values > PARSED + PARSED_EACH * len(text):
+        raise json.JSONDecodeError("more values than a text of its size has", "", 0)
+    try:
+        return json.loads(text, **settings)
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deep", "", 0) from None
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def regular(file: Path) -> Path:
+    """Return the file; OSError where it does not exist, or is a pipe or a device, which might never end."""
+    kind = stat.S_IFMT(file.stat().st_mode)
+    if kind in _KINDS:
+        raise OSError(errno.EINVAL, f"it is {_KINDS[kind]}, and no file", str(file))
+    return file
+
+
+def text_lines(file: Path, encoding: str = "utf-8", called: object = None) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers, without the mark that may open it; only a line feed ends a line.
+
+    A mark (of UTF-8, UTF-16 or UTF-32), or zeros between the first letters, say more than ``encoding``. UserError, in
+    which the file is ``called`` as a person knows it, where it cannot be read.
+    """
+    called = file if called is None else called
+    try:
+        with open(regular(file), "rb") as raw:
+            yield from _decoded(raw, file_encoding(raw, encoding), called)
+    except OSError as problem:
+        raise UserError(f"{called} cannot be read: {problem.strerror or first_line(problem)}") from problem
+
+
+def file_encoding(raw: io.BufferedReader, default: str = "utf-8") -> str:
+    """Return the encoding that the first bytes of a file prove, or else the default."""
+    encoding = json.detect_encoding(raw.peek(4)[:4])
+    return default if encoding == "utf-8" else encoding
+
+
+def _decoded(raw: io.BufferedReader, encoding: str, called: object) -> Iterator[tuple[int, str]]:
+    if "\n".encode(encoding) != b"\n" and encoding != "utf-8-sig":  # a line feed has several bytes
+        try:
+            with io.TextIOWrapper(raw, encoding, newline="\n") as lines:
+                yield from enumerate(lines, start=1)
+        except UnicodeDecodeError as problem:
+            raise UserError(f"{called}: not {encoding.upper()} ({problem.reason})") from problem
+        return
+    for number, line in enumerate(raw, start=1):
+        try:
+            yield number, line.decode(encoding if number == 1 else encoding.removesuffix("-sig"))
+        except UnicodeDecodeError as problem:
+            reason = f"{problem.reason} at byte {problem.start + 1}"
+            raise UserError(
+                f"{called}, line {number}: not {encoding.removesuffix('-sig').upper()} ({reason})"
+                + (_as_windows(line, problem.start) if encoding.startswith("utf-8") else "")
+            ) from problem
+
+
+def _as_windows(line: bytes, place: int) -> str:
+    """Return the text around a byte in the encoding of most tables that are not UTF-8, and the remedy."""
+    excerpt = line[max(place - 20, 0) : place + 20].decode("cp1252", "replace").strip()
+    return f"; as cp1252 it reads {excerpt!r}: save the file as UTF-8"
+
+
+def json_lines(file: Path, called: object = None, **settings: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield where each line stands that is not empty, for a person, the line, and what its JSON says.
+
+    The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and where a line is no JSON.
+    """
+    for number, line in text_lines(file, called=called):
+        if line.strip():
+            where = f"{file if called is None else called}, line {number}"
+            yield where, line, json_line(line, where, **settings)
+
+
+def json_line(line: str, where: str, **settings: Any) -> Any:
+    """Return what the JSON of a line says; UserError that begins with ``where`` if it is broken."""
+    try:
+        return parsed_json(line.rstrip("\r\n"), **settings)
+    except json.JSONDecodeError as problem:
+        raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
+    except ValueError as problem:
+        raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
+
 
 UNPACKED = 192 * 2**20
 """Bytes that the content of any packed file may take."""
