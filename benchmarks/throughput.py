@@ -26,7 +26,7 @@ import psutil
 from support.command import Command, write_figures
 from support.stub_server import stub_server
 
-from robust_eval.engine.local import Here, Local
+from robust_eval.engine.local import Local, LocalRunner
 from robust_eval.model.base import LanguageModel, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
@@ -123,11 +123,11 @@ class Watching(Local):
         super().__init__()
         self.memory: list[int] = []
 
-    def load(self, config: ModelConfig) -> Here:
+    def load(self, config: ModelConfig) -> LocalRunner:
         return Watched(config.load(), self.memory)
 
 
-class Watched(Here):
+class Watched(LocalRunner):
     def __init__(self, model: LanguageModel, memory: list[int]) -> None:
         super().__init__(model)
         self._memory = memory

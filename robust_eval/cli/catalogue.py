@@ -1,4 +1,4 @@
-"""What can be chosen and set, read from a file in the cache: the classes themselves take seconds to import."""
+"""Options and settings, read from a file in the cache: the classes themselves take seconds to import."""
 
 import json
 import sys

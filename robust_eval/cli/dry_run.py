@@ -1,4 +1,4 @@
-"""What a run, or the jobs of a sweep, would ask (``dry_run=true``)."""
+"""Requests that a run, or the jobs of a sweep, would send (``dry_run=true``)."""
 
 from collections.abc import Mapping, Sequence
 

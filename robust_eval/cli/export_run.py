@@ -23,7 +23,7 @@ WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
     "every-eval-ever": write_every_eval_ever,
     "csv": write_csv,
 }
-"""What writes each format; each returns the files."""
+"""Writer of each format; each returns the files."""
 
 
 def main() -> None:

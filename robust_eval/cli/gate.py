@@ -45,7 +45,7 @@ MISTAKE = 2
 
 
 class Called(NamedTuple):
-    """What the words of the call ask for: the settings of the gate, a finished candidate or overrides of one."""
+    """Parsed arguments: the settings of the gate, a finished candidate or overrides of one."""
 
     settings: GateSettings
     candidate: str | None

@@ -18,7 +18,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from robust_eval.answer import answer_table, rows
-from robust_eval.cli.words import files_and_settings
+from robust_eval.cli.arguments import split_arguments
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
@@ -63,7 +63,7 @@ def main() -> None:
     arguments = _parser().parse_intermixed_args()
     log_plainly()
     with command():
-        sources, settings = files_and_settings(arguments.words)
+        sources, settings = split_arguments(arguments.words)
         if not sources:
             raise UserError("name a run that was labelled, or a file of verdicts; see --help")
         records = records_of(sources)

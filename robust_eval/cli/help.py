@@ -1,4 +1,4 @@
-"""What can be chosen and set: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
+"""Help on options and settings: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
 
 import argparse
 import shutil

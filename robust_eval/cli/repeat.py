@@ -35,7 +35,7 @@ READ = (
 _OF_MODELS = ("aggregator.model", "grader.model")
 """The same, where the value is a text: elsewhere a model is an option, and what a server calls it."""
 _STORE = "${paths.mlruns}/store"
-"""Where the answers are kept by default."""
+"""Default store of answers."""
 _BUILTIN = re.compile(r"builtin:[\w-][\w.-]*")
 
 

@@ -37,9 +37,9 @@ from robust_eval.runtime.process import command, say
 log = logging.getLogger(__name__)
 
 DRY_RUN = "dry_run="
-"""What the command line says for a run that only shows what it would ask."""
+"""Override of a run that only shows its requests."""
 CANCEL = "cancel_batches="
-"""What it says for one that only cancels what it has sent."""
+"""Override of a run that only cancels its batches."""
 _FLAGS = (
     *(("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",)),
     *(("--run", "-r"), ("--multirun", "-m"), ("--shell-completion", "-sc")),

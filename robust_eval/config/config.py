@@ -25,7 +25,7 @@ from robust_eval.store.base import Store
 
 @dataclass
 class Paths:
-    """Where a run leaves what it makes."""
+    """Folders for the results of a run."""
 
     mlruns: str = MISSING
     """Folder of the MLflow database, its artifacts, and the folders of the runs."""
@@ -77,7 +77,7 @@ class Config:
 
     @property
     def judge(self) -> Judge:
-        """What reads and grades the replies of the model.
+        """Reader and grader of the replies of the model.
 
         A reply ends with its first line where no more is read, but for a conversation with a server, which answers
         whole: what was paid for can so be read in another way later. A file of recorded answers that a run left

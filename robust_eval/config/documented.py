@@ -1,4 +1,4 @@
-"""Which groups, options and settings there are, and what the files under conf/ and the classes say of them."""
+"""Documentation of all groups, options and settings, from the files under conf/ and the classes."""
 
 import ast
 import inspect
@@ -25,7 +25,7 @@ NEEDED = "…"
 
 
 class Group(NamedTuple):
-    """What a group decides, in a few words, and the options that are chosen where a command line chooses none."""
+    """Purpose of a group, in a few words, and its default options."""
 
     says: str
     chosen: list[str]

@@ -133,7 +133,7 @@ def _as_profile(config: Config) -> Config:
 
 
 _OF_CONVERSATIONS = {TURN: "goes on with a conversation", THOUGHT: "has the model think as in a conversation"}
-"""What samplers do that need a model which is asked as in a conversation, by what they vary."""
+"""Activities of samplers that need a conversational model, by what they vary."""
 
 
 def _check_asked(config: Config, asked: str) -> None:

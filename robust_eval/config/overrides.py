@@ -23,11 +23,11 @@ from yaml import YAMLError
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
-from robust_eval.config.logged_answers import of_log
+from robust_eval.config.log_as_answers import of_log
 from robust_eval.config.objects import leave_out_unchosen, to_config
-from robust_eval.config.own_data import offer, without_slash
+from robust_eval.config.path_as_dataset import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
-from robust_eval.config.shell_signs import hint
+from robust_eval.config.shell_quoting import hint
 from robust_eval.error import UserError
 from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.registry import REGISTRY
@@ -35,7 +35,7 @@ from robust_eval.runtime.registry import REGISTRY
 GROUPS = (*SCHEMAS, "experiment")
 """The groups of options."""
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
-"""What ends a value that begins so, in Hydra's grammar."""
+"""Closing sign of a value that begins so, in Hydra's grammar."""
 
 
 class Checked(NamedTuple):

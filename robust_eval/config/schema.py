@@ -132,12 +132,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 _OWN = {group: {*schemas, *(file.stem for file in (CONF / group).glob("*.yaml"))} for group, schemas in SCHEMAS.items()}
-"""What is taken of the names of options."""
+"""Names of options that are taken."""
 
 
 @dataclass
 class Schema:
-    """What Hydra checks of a whole run, which has no protocols; see :class:`robust_eval.config.config.Config`."""
+    """Schema of a whole run for Hydra, which has no protocols; see :class:`robust_eval.config.config.Config`."""
 
     seed: int = MISSING
     model: Any = MISSING
@@ -178,7 +178,7 @@ def register() -> None:
 
 
 _stored: dict[tuple[str | None, str], type] = {}
-"""What is registered already: registering all of it again takes a third as long as composing a configuration."""
+"""Registered schemas: registering all of it again takes a third as long as composing a configuration."""
 
 
 def _store(group: str | None, name: str, schema: type, package: str | None = None) -> None:

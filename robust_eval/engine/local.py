@@ -40,11 +40,11 @@ class Local:
         """Return the settings as they are."""
         return config
 
-    def load(self, config: ModelConfig) -> "Here":
+    def load(self, config: ModelConfig) -> "LocalRunner":
         """See :class:`robust_eval.engine.base.Engine`."""
         if not config.remote:
             self.prepare()
-        return Here(config.load())
+        return LocalRunner(config.load())
 
     def prepare(self) -> None:
         """Set what must be set before a model is loaded."""
@@ -57,8 +57,8 @@ class Local:
         torch.set_num_threads(self.threads or fastest_threads())
 
 
-class Here:
-    """A model that is loaded in this process; see :class:`robust_eval.engine.base.Workplace`."""
+class LocalRunner:
+    """A model that is loaded in this process; see :class:`robust_eval.engine.base.ModelRunner`."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

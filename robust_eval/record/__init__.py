@@ -1,1 +1,1 @@
-"""What a run leaves: its result, the files in its folder, its entry in MLflow."""
+"""Records of a run: its result, the files in its folder, its entry in MLflow."""

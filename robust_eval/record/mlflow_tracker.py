@@ -29,9 +29,9 @@ SWEEP_FOLDER = "sweep.folder"
 RESERVE = 1 << 20
 """Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
 _RESERVE, _ALIVE = "reserve-", "alive-"
-"""What the names of two files of a run that is being recorded begin with; the second is locked."""
+"""Prefixes of the names of two files of a run that is being recorded; the second is locked."""
 GONE = "the process that measured was ended from outside"
-"""Why a run is KILLED whose process has ended without a word."""
+"""Reason of a run that is KILLED because its process has ended without a word."""
 LONG = 60.0
 """Seconds after which the use of processor, memory, disk and GPU is recorded with a run, in a store of this machine."""
 _MAKE_UP = (

@@ -118,7 +118,7 @@ class _Rate(ProgressColumn):
 
 
 class _TimeLeft(ProgressColumn):
-    """How long the rest takes at this rate; known when the first block is done."""
+    """Time left at this rate; known when the first block is done."""
 
     def render(self, task: Task) -> Text:
         if not task.completed or task.remaining is None or task.elapsed is None:

@@ -3,6 +3,7 @@
 import io
 import os
 import platform
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -181,6 +183,21 @@ def git_commit(folder: Path) -> str:
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def origin(run_id: str | None) -> dict[str, str]:
+    """Return the command of this process, the time, the id of the run, and the versions; unknown ones are left out."""
+    versions = {name: value for name, value in environment().items() if value not in ("none", "not installed")}
+    found = {"command": typed_command(), "time": f"{datetime.now().astimezone():%d %B %Y, %H:%M %Z}"}
+    return found | ({} if run_id is None else {"run id": run_id}) | versions
+
+
+def typed_command() -> str:
+    """Return the command that started this process, with programs called by their names."""
+    first, *words = sys.orig_argv
+    named = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
+    program = [] if named and not named[0].startswith("-") and not named[0].endswith(".py") else [Path(first).name]
+    return shlex.join([*program, *named, *words[1:]])
 
 
 class Stopwatch:

@@ -79,7 +79,7 @@ def signed(value: float) -> str:
 
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
-"""Where a word of a name ends: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three."""
+"""End of a word of a name: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three."""
 _SECRETS = frozenset(
     (
         *("apikey", "apitoken", "accesskey", "accesstoken", "auth", "authorization", "bearer", "cookie", "credential"),

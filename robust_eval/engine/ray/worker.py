@@ -1,4 +1,4 @@
-"""What an actor does: it holds a model, and answers blocks of requests."""
+"""Work of an actor: it holds a model, and answers blocks of requests."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a request: tables as bytes, and the share of it; see
+    """Answers to a request: tables as bytes, and the share of it; see
     :class:`robust_eval.model.reply_tables.Arrived`.
     """
 
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of some blocks: what was answered, why others were not, and what there is to tell.
+    """Outcome of some blocks: answers, reasons why others have none, and messages.
 
     ``problems`` has the reason for each block that failed; ``fatal`` is one that a person has to mend.
     """

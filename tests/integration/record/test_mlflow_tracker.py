@@ -24,7 +24,7 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import DETAIL, Figure
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.logged_values import integer_steps
+from robust_eval.record.mlflow_run import integer_steps
 from robust_eval.record.mlflow_tracker import Mlflow
 from robust_eval.record.run_folder import ERROR
 from robust_eval.record.tracking import Untracked

@@ -1,4 +1,4 @@
-"""What a shell took from a command line before it arrived, where that can be seen."""
+"""Hints at quotes, for command lines that a shell has changed."""
 
 import re
 import shlex
