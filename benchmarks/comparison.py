@@ -22,10 +22,10 @@ from experiments import without_figures
 from recorded_run import recorded_run
 from support.command import Command, write_figures
 
-from robust_eval.record.run_folder import CONFIG, QUESTIONS
 from robust_eval.report.comparison import compare
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.finished_runs import DESCRIBING, read_run
+from robust_eval.tracking.run_folder import CONFIG, QUESTIONS
 
 MODEL = "made-up"
 """What recorded_run calls its model."""

@@ -33,7 +33,6 @@ from robust_eval.metric.estimate import interval
 from robust_eval.metric.interval import independent
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.function_model import FunctionModel
-from robust_eval.record.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 from robust_eval.report.comparison import compare as compare_runs
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.finished_runs import FinishedRun, read_run
@@ -41,6 +40,7 @@ from robust_eval.report.wording import few
 from robust_eval.runtime.console import Formatter
 from robust_eval.runtime.files import read_parquet
 from robust_eval.runtime.text import number, printable
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 
 OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""

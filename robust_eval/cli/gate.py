@@ -26,16 +26,16 @@ from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings, gate_settings
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
-from robust_eval.record.mlflow_run import MlflowRun
-from robust_eval.record.mlflow_tracker import mlflow_library, store_at
-from robust_eval.record.run_folder import CONFIG
-from robust_eval.record.settings import flat
 from robust_eval.report.finished_runs import kept_nothing
 from robust_eval.report.mlflow_runs import TrackedRuns
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
 from robust_eval.runtime.process import command
 from robust_eval.sampler.base import NothingKeptError
+from robust_eval.tracking.mlflow_run import MlflowRun
+from robust_eval.tracking.mlflow_tracker import mlflow_library, store_at
+from robust_eval.tracking.run_folder import CONFIG
+from robust_eval.tracking.settings import flat
 
 log = logging.getLogger(__name__)
 

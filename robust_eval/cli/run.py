@@ -30,9 +30,9 @@ from robust_eval.config.overrides import (
 )
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.record.run_folder import CONFIG
-from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.process import command, say
+from robust_eval.tracking.run_folder import CONFIG
+from robust_eval.tracking.settings import SEVERAL
 
 log = logging.getLogger(__name__)
 

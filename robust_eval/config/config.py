@@ -16,11 +16,11 @@ from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.reader.base import Reader
 from robust_eval.reader.prompt_style import ByPromptStyle
-from robust_eval.record.tracking import Tracking
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.base import Store
+from robust_eval.tracking.base import Tracking
 
 
 @dataclass

@@ -14,9 +14,9 @@ from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import names_of, sources
 from robust_eval.metric.figure import Figure, is_name
-from robust_eval.record.settings import SEVERAL
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.tracking.settings import SEVERAL
 
 
 def to_config(composed: DictConfig) -> Config:

@@ -29,8 +29,8 @@ from robust_eval.config.path_as_dataset import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
 from robust_eval.config.shell_quoting import hint
 from robust_eval.error import UserError
-from robust_eval.record.settings import SEVERAL
 from robust_eval.runtime.registry import REGISTRY
+from robust_eval.tracking.settings import SEVERAL
 
 GROUPS = (*SCHEMAS, "experiment")
 """The groups of options."""

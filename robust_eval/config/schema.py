@@ -49,9 +49,6 @@ from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.prompt_style import ByPromptStyle
 from robust_eval.reader.reply import Reply
-from robust_eval.record.mlflow_tracker import Mlflow
-from robust_eval.record.settings import SEVERAL
-from robust_eval.record.tracking import Tracking, Untracked
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded
@@ -68,6 +65,9 @@ from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
+from robust_eval.tracking.base import Tracking, Untracked
+from robust_eval.tracking.mlflow_tracker import Mlflow
+from robust_eval.tracking.settings import SEVERAL
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The folder that holds the package; of a clone it holds run.py and conf/ as well."""

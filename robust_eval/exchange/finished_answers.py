@@ -14,9 +14,9 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import form_of_all
 from robust_eval.question import LETTERS, Question
-from robust_eval.record.run_folder import ANSWERS
 from robust_eval.report.finished_runs import settings_that_count
 from robust_eval.runtime.text import printable
+from robust_eval.tracking.run_folder import ANSWERS
 
 
 class Condition(NamedTuple):

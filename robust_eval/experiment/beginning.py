@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from robust_eval.record.tracking import Run
+from robust_eval.tracking.base import Run
 
 
 class Beginning:

@@ -19,10 +19,10 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.greedy import greedy_correction
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
-from robust_eval.record.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 from robust_eval.report.finished_runs import FinishedRun, read_run
 from robust_eval.report.kept_questions import read_questions
 from robust_eval.runtime.files import read_parquet
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 
 log = logging.getLogger(__name__)
 

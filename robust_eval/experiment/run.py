@@ -29,14 +29,14 @@ from robust_eval.experiment.until import Takes, Taking
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
-from robust_eval.record.result import Result
-from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
-from robust_eval.record.settings import flat, found_besides
-from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.console import silence_tqdm
 from robust_eval.runtime.process import Stopwatch, origin
 from robust_eval.store.base import Entries, NoStore
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.run_folder import ANSWERS, GRADED, VERDICTS
+from robust_eval.tracking.settings import flat, found_besides
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
 from robust_eval.error import OutageError, UserError
 from robust_eval.metric.score import Floats
-from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 from robust_eval.report.finished_runs import KEY, FinishedRun, kept_nothing, read_run
 from robust_eval.runtime.files import read_parquet
 from robust_eval.runtime.text import printable
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from robust_eval.answer import write_parquet
 from robust_eval.metric.paired import Difference, LogRank
-from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.comparison_tables import Cell, Table, comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS
 
 
 def write_comparison(compared: Comparison, folder: Path) -> None:

@@ -10,11 +10,11 @@ from robust_eval.metric.estimate import Estimate, bounds, interval
 from robust_eval.metric.figure import Figure
 from robust_eval.metric.paired import Difference
 from robust_eval.metric.type_shares import PAPER_N, taken
-from robust_eval.record.run_folder import QUESTIONS
 from robust_eval.report.comparison import Comparison, Pair
 from robust_eval.report.shared_questions import SharedQuestions
 from robust_eval.report.wording import type_name
 from robust_eval.runtime.text import number, signed
+from robust_eval.tracking.run_folder import QUESTIONS
 
 MOST = 25
 """Questions in each table of those that differ most."""

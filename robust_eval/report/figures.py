@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.drawn_before import DrawnBefore
 from robust_eval.report.findings import Findings, findings
+from robust_eval.tracking.result import Result
 
 
 @dataclass(frozen=True)

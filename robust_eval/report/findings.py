@@ -14,9 +14,9 @@ from robust_eval.metric.figure import HEADLINE, Figure, curve_and_temperature, n
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Floats
-from robust_eval.record.result import Result
 from robust_eval.report.finished_runs import read_run
 from robust_eval.runtime.files import read_parquet
+from robust_eval.tracking.result import Result
 
 
 @dataclass(frozen=True)

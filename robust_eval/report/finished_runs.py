@@ -29,11 +29,11 @@ from robust_eval.metric.interval import Limits
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.limits import limits_of
 from robust_eval.metric.score import Floats
-from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
-from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.report.question_status import verdict
 from robust_eval.runtime.files import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
 from robust_eval.runtime.files import QUESTIONS as TABLE_OF_QUESTIONS
+from robust_eval.tracking.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
+from robust_eval.tracking.settings import AUTO, SEVERAL, read_settings
 
 KEY = "key"
 """The column with the accepted answers (:attr:`robust_eval.question.Question.key`)."""

@@ -24,8 +24,6 @@ from robust_eval.model.base import INDEPENDENT
 from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
-from robust_eval.record.result import Result
-from robust_eval.record.settings import effective
 from robust_eval.report.compressed import packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
@@ -37,6 +35,8 @@ from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
 from robust_eval.runtime.text import number, printable_lines
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.settings import effective
 
 SMALLEST = 9
 """Pixels of the height of the smallest text: of smaller ones a phone shows too little."""

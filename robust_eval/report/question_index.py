@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from robust_eval.metric.presentation import Column
-from robust_eval.record.result import Result
 from robust_eval.report.compressed import packed
 from robust_eval.report.question_details import cut
 from robust_eval.report.question_table import as_data, word_columns
 from robust_eval.runtime.text import printable_lines
+from robust_eval.tracking.result import Result
 
 INDEX_LIMIT = 8_000_000
 """Characters that the index may take of a page, compressed: 100,000 questions take 3 to 7 million."""

@@ -1,7 +1,7 @@
 """How each question stands: whether it was kept, whether its greedy answer is right, and if it was not kept why."""
 
 from robust_eval.answer import NO_REPLY, rows
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 VERDICTS = ("right", "wrong", "not judged", "no reply")
 """What is said of an answer, in the order in which counts of answers are parted."""

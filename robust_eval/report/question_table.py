@@ -10,9 +10,9 @@ import numpy as np
 from robust_eval.metric.figure import HEADLINE, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
-from robust_eval.record.result import Result
 from robust_eval.report.question_sample import sample
 from robust_eval.report.question_status import standings
+from robust_eval.tracking.result import Result
 
 
 def number_columns(result: Result) -> list[Column]:

@@ -10,8 +10,6 @@ from robust_eval.metric.estimate import interval
 from robust_eval.metric.figure import point
 from robust_eval.metric.presentation import PaperTable
 from robust_eval.metric.score import Score
-from robust_eval.record.result import Result
-from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.comparison import Comparison
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
@@ -20,6 +18,8 @@ from robust_eval.report.warnings import of_draws, of_letters
 from robust_eval.report.wording import few_kept, headline, sentence
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.text import number
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
 WORD = 40
 """Characters of a word in a label that is not broken."""

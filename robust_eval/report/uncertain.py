@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from robust_eval.answer import NO_REPLY, OUTCOMES, rows
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 
 def uncertain(counts: Mapping[str, float]) -> str:

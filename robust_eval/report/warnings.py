@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from robust_eval.answer import in_short
 from robust_eval.metric.greedy import dominant_letter
-from robust_eval.record.result import Result
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.uncertain import remedy, uncertain
 from robust_eval.report.wording import few_kept
+from robust_eval.tracking.result import Result
 
 CUT = 0.05
 """The share of replies that the length limit ended from which on it matters."""

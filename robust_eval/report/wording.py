@@ -9,9 +9,9 @@ from robust_eval.metric.interval import independent
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.record.result import Result
 from robust_eval.report.question_status import standings
 from robust_eval.runtime.text import number
+from robust_eval.tracking.result import Result
 
 
 class Row(NamedTuple):

@@ -19,7 +19,7 @@ from robust_eval.cli.main import COMMANDS
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import CONF, PROJECT, SCHEMAS, register
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.record.settings import SEVERAL
+from robust_eval.tracking.settings import SEVERAL
 
 DOCS = PROJECT / "docs"
 FRONT = "../README.md"

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 import robust_eval
 from robust_eval.answer import GRADED_COLUMNS, NO_REPLY, SAMPLER
 from robust_eval.cli.export_run import WRITERS, main
-from robust_eval.record.run_folder import GRADED
+from robust_eval.tracking.run_folder import GRADED
 
 PLACE = ["question_id", SAMPLER, "rewrite", "temperature", "trial"]
 

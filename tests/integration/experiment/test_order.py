@@ -13,7 +13,7 @@ import robust_eval
 from robust_eval.cli.export_run import main
 from robust_eval.metric.interval import SHARE, alike_interval
 from robust_eval.prompt.arrangement import FORMS, arrangement_told
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 QUESTIONS = 6
 RATERS = 5 + len(FORMS)

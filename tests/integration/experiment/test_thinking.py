@@ -21,9 +21,9 @@ from robust_eval.experiment.plan import stages_of
 from robust_eval.metric.trace_variance import breaking_budget
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.prompt.thought import thought_told
-from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE
 from robust_eval.report.gallery import snippet
+from robust_eval.tracking.result import Result
 
 QUESTIONS, K = 8, 3
 EFFORTS = list(THOUGHT)

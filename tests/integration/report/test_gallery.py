@@ -21,11 +21,11 @@ from tiny_model import save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.metric.frs_presentation import FRS
 from robust_eval.plot.files import save
-from robust_eval.record.result import Result
 from robust_eval.report.catalogue import CATALOGUE, Entry
 from robust_eval.report.figures import SavedFigure, save_entries, save_figures
 from robust_eval.report.findings import findings, read_findings
 from robust_eval.report.gallery import snippet, write_gallery
+from robust_eval.tracking.result import Result
 
 OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
 OF_CONVERSATIONS = {"facts_under_doubt", "accuracy_by_budget", "variance_of_questions"}

@@ -9,10 +9,10 @@ import pytest
 from experiments import without_figures
 from recorded_run import recorded_run
 
-from robust_eval.record.result import Result
 from robust_eval.report import question_index as module
 from robust_eval.report.question_index import TEXT, TEXTS, Index, question_index
 from robust_eval.report.question_table import number_columns
+from robust_eval.tracking.result import Result
 
 LONG = ["".join(random.Random(number).choices("abcdefghijklmnop", k=500)) for number in range(8)]
 SHOWN = [1, 3]

@@ -14,7 +14,6 @@ from robust_eval.metric.frs_presentation import FIGURES, presentation
 from robust_eval.metric.score import Score
 from robust_eval.metric.type_shares import type_shares
 from robust_eval.question import Question
-from robust_eval.record.result import Result
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import as_data, number_columns
@@ -24,6 +23,7 @@ from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import number
+from robust_eval.tracking.result import Result
 
 QUESTIONS = [
     Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type=kind)

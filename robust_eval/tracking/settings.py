@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_eval.record.run_folder import read_configuration
+from robust_eval.tracking.run_folder import read_configuration
 
 SEVERAL = ("sampler", "metric")
 """Groups that take several options at once, each under its own name."""

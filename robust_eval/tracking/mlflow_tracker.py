@@ -14,10 +14,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from robust_eval.error import UserError, first_line
-from robust_eval.record.mlflow_run import MlflowRun
-from robust_eval.record.tracking import Run
 from robust_eval.runtime.process import kept_lock
 from robust_eval.runtime.text import holds_password
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.mlflow_run import MlflowRun
 
 log = logging.getLogger(__name__)
 

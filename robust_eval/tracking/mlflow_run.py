@@ -15,9 +15,9 @@ from robust_eval.error import first_line
 from robust_eval.metric.figure import HEADLINE
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.run_folder import ERROR
-from robust_eval.record.tracking import Run
 from robust_eval.runtime.text import printable_lines
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.run_folder import ERROR
 
 log = logging.getLogger(__name__)
 

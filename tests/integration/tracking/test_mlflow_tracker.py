@@ -24,10 +24,10 @@ from robust_eval.metric.estimate import Estimate
 from robust_eval.metric.figure import DETAIL, Figure
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.mlflow_run import integer_steps
-from robust_eval.record.mlflow_tracker import Mlflow
-from robust_eval.record.run_folder import ERROR
-from robust_eval.record.tracking import Untracked
+from robust_eval.tracking.base import Untracked
+from robust_eval.tracking.mlflow_run import integer_steps
+from robust_eval.tracking.mlflow_tracker import Mlflow
+from robust_eval.tracking.run_folder import ERROR
 
 CURVE = "curve/accuracy by t in hundredths"
 SCORE = Score(
@@ -115,7 +115,7 @@ def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):
 
 def test_several_processes_can_start_a_fresh_store(shell: Shell, tmp_path: Path):
     code = (
-        "import os, sys; from pathlib import Path; from robust_eval.record.mlflow_tracker import Mlflow\n"
+        "import os, sys; from pathlib import Path; from robust_eval.tracking.mlflow_tracker import Mlflow\n"
         "children = []\n"
         "for i in range(3):\n"
         "    children.append(os.fork())\n"
@@ -159,7 +159,7 @@ def test_a_server_that_is_not_there_stops_no_run(
 
 def test_a_run_in_a_fresh_store_prints_nothing(tmp_path: Path):
     code = (
-        "import sys; from pathlib import Path; from robust_eval.record.mlflow_tracker import Mlflow\n"
+        "import sys; from pathlib import Path; from robust_eval.tracking.mlflow_tracker import Mlflow\n"
         "with Mlflow().run('quiet', Path(sys.argv[1])) as run:\n"
         "    run.parameters({'a': 1}); run.scores([], {'b': 1})\n"
     )
@@ -240,7 +240,7 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell,
     """As on a full disk: from some point on, no file of this process may grow beyond a size that the database has."""
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.record.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
+        "from robust_eval.tracking.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
         "mlruns = Path(sys.argv[1])\n"
         "with Mlflow().run('full', mlruns):\n"
         "    size = (mlruns / 'mlflow.db').stat().st_size\n"
@@ -257,7 +257,7 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell,
 def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell: Shell, tmp_path: Path):
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.record import mlflow_tracker\n"
+        "from robust_eval.tracking import mlflow_tracker\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 24, resource.RLIM_INFINITY))\n"
         "mlflow_tracker.RESERVE = 1 << 25\n"
         "with mlflow_tracker.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell:
 def test_a_disk_that_is_full_while_the_database_is_made_is_one_sentence(tmp_path: Path):
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.record.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
+        "from robust_eval.tracking.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, resource.RLIM_INFINITY))\n"
         "try:\n"
         "    with Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
@@ -289,7 +289,7 @@ def test_a_disk_that_is_full_while_the_database_is_made_is_one_sentence(tmp_path
 
 def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shell: Shell, tmp_path: Path):
     code = (
-        "import os, signal, sys; from pathlib import Path; from robust_eval.record.mlflow_tracker import Mlflow\n"
+        "import os, signal, sys; from pathlib import Path; from robust_eval.tracking.mlflow_tracker import Mlflow\n"
         "mlruns = Path(sys.argv[1])\n"
         "with Mlflow().sweep('sweep', mlruns, mlruns / 'jobs'):\n"
         "    with Mlflow().run('whole', mlruns): pass\n"
@@ -316,7 +316,7 @@ def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shel
 
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
     code = (
-        "import sys; from pathlib import Path; from robust_eval.record.tracking import Untracked\n"
+        "import sys; from pathlib import Path; from robust_eval.tracking.base import Untracked\n"
         "with Untracked().run('x', Path(sys.argv[1])) as run:\n    run.parameters({'a': 1}); run.scores([], {})\n"
         "    run.note('x'); run.tables({})\n"
         "assert 'mlflow' not in sys.modules"
@@ -342,7 +342,7 @@ def test_of_declared_figures_those_that_a_person_wants_first_are_metrics(tmp_pat
 
 
 def test_a_run_that_takes_long_records_what_the_machine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("robust_eval.record.mlflow_tracker.LONG", 0.0)
+    monkeypatch.setattr("robust_eval.tracking.mlflow_tracker.LONG", 0.0)
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
     with Mlflow().run("long", tmp_path):
         while "system/cpu_utilization_percentage" not in runs(tmp_path)["long"].data.metrics:

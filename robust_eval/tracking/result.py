@@ -18,10 +18,10 @@ from robust_eval.metric.figure import as_json
 from robust_eval.metric.limits import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
-from robust_eval.record.repetition import MANY, equal_in_a_row
-from robust_eval.record.run_folder import FIGURES, SUMMARY
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.process import Stopwatch
+from robust_eval.tracking.repetition import MANY, equal_in_a_row
+from robust_eval.tracking.run_folder import FIGURES, SUMMARY
 
 
 @dataclass(frozen=True)
