@@ -22,10 +22,10 @@ from experiments import without_figures
 from recorded_run import recorded_run
 from support.command import Command, write_figures
 
-from robust_eval.record.run_folder import CONFIG, QUESTIONS
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.finished_runs import DESCRIBING, KEY, read_run
+from robust_eval.runs.finished_runs import DESCRIBING, read_run
+from robust_eval.tracking.run_folder import CONFIG, QUESTIONS
 
 MODEL = "made-up"
 """What recorded_run calls its model."""
@@ -60,7 +60,7 @@ def _another(first: Path, folder: Path, place: int) -> Path:
     settings = folder / CONFIG
     settings.write_text(settings.read_text(encoding="utf-8").replace(MODEL, f"{MODEL}-{place}"), encoding="utf-8")
     table = pq.read_table(folder / QUESTIONS)
-    for column in set(table.column_names) - {*DESCRIBING, KEY}:
+    for column in set(table.column_names) - {*DESCRIBING}:
         values = table[column].combine_chunks()
         moved = pa.concat_arrays([values.slice(place), values.slice(0, place)])
         table = table.set_column(table.schema.get_field_index(column), table.schema.field(column), moved)

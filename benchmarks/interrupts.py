@@ -29,8 +29,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.command import AGAIN, no_interrupt_lost
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import AGAIN, Stopwatch, no_interrupt_lost
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel

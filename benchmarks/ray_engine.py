@@ -40,7 +40,7 @@ from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats.interval import bootstrap
 from robust_eval.store.parquet import ParquetStore

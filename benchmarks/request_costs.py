@@ -28,7 +28,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.served.client import BoundedClient
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.service import Service
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel

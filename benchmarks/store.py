@@ -21,7 +21,7 @@ from robust_eval.engine.local import Local
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.sqlite import FILE, SqliteStore
 from robust_eval.store.stored_model import StoredModel
 

@@ -1,14 +1,12 @@
 """How many answers a second come from a server, of those that it could give, and in how much memory.
 
-    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--processes 2]
-                                    [--quick] [--json FILE]
+    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--quick]
+                                    [--json FILE]
 
 The server (benchmarks/support/stub_server.py, in a process of its own on this machine) has no model: it answers each
 request after so many seconds and refuses what is beyond its limit with 429, so that it could give limit / seconds
 answers a second. The program is not told the limit. Each question is a request of one answer of three words; half of
 the answers come with log-probabilities. Everything is as in a run: found in the store or not, asked, kept in the store.
-It is measured with one process that does all, and with so many more that send the requests (engine.processes); they
-have begun before. Processor time is that of all of them, and of the one that keeps the answers.
 
 For comparison a bare client (the same library for HTTP, the same requests, ``limit`` at once, replies not read) says
 what this machine could do at best. Memory is that of this process when a tenth of the answers is there and at the end;
@@ -28,13 +26,13 @@ import psutil
 from support.command import Command, write_figures
 from support.stub_server import stub_server
 
-from robust_eval.engine.local import Here, Local
+from robust_eval.engine.local import Local, LocalRunner
 from robust_eval.model.base import LanguageModel, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
@@ -45,38 +43,32 @@ def main() -> None:
     command.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
     command.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
     command.add_argument("--at-once", type=int, default=256, help="requests that the program sends at once at most")
-    command.add_argument("--processes", type=int, default=2, help="processes that send, in the second column")
     options = command.options(requests=100, seconds=0.01, limit=20, at_once=16)
     columns = measured(options)
-    print(f"{'':44} {'bare client':>12} {'alone':>12} {f'{options.processes} sending':>12}")
+    print(f"{'':44} {'bare client':>12} {'here':>12}")
     for name in dict.fromkeys(name for column in columns.values() for name in column):
         cells = [f"{column[name]:12.2f}" if name in column else " " * 12 for column in columns.values()]
         print(f"{name:44} {' '.join(cells)}")
     flat = {f"{column}: {name}": value for column, found in columns.items() for name, value in found.items()}
-    write_figures(options.json, {"processes": options.processes, **flat})
+    write_figures(options.json, flat)
 
 
 def measured(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """The figures of the bare client, of one process, and of several that send."""
+    """The figures of the bare client, and of the program."""
     possible = options.limit / options.seconds
     with stub_server(options.seconds, options.limit) as url:
         asked = questions(options.requests)
         bare = options.requests / asyncio.run(bare_client(url, asked, options.limit))
-        found = {"bare client": {"answers a second": bare, "share of what the server could give": bare / possible}}
-        for name, processes in (("alone", 1), ("several", options.processes)):
-            found[name] = figures_of(program(url, asked, options.at_once, processes), possible, bare)
-    return found
+        client = {"answers a second": bare, "share of what the server could give": bare / possible}
+        return {"bare client": client, "here": figures_of(program(url, asked, options.at_once), possible, bare)}
 
 
 class Ran(NamedTuple):
-    """Seconds, processor seconds of all processes and of this one, memory as answers come, the size of their table, and
-    what the model says of itself.
-    """
+    """Seconds, processor seconds, memory as answers come, the size of their table, and the description of the model."""
 
     answers: int
     seconds: float
     processor: float
-    own_processor: float
     memory: list[int]
     table: int
     stats: dict[str, Any]
@@ -89,7 +81,6 @@ def figures_of(ran: Ran, possible: float, bare: float) -> dict[str, float]:
         "share of what the server could give": rate / possible,
         "share of the bare client": rate / bare,
         "processor milliseconds for an answer": 1000 * ran.processor / ran.answers,
-        "of these in this process": 1000 * ran.own_processor / ran.answers,
         "most in flight": ran.stats["pace.most_in_flight"],
         "refused": ran.stats["pace.refusals"],
         "memory after a tenth (MB)": ran.memory[len(ran.memory) // 10] / 1e6,
@@ -108,43 +99,35 @@ def questions(number: int) -> list[Request]:
     ]
 
 
-def program(url: str, asked: Sequence[Request], at_once: int, processes: int) -> Ran:
-    """What it takes to answer all but the first, with which the processes begin."""
+def program(url: str, asked: Sequence[Request], at_once: int) -> Ran:
+    """The cost of all answers but the first, with which connections begin."""
     settings = OpenAI(name="stub", model="stub", base_url=url, key_variable=None, at_once=at_once)
-    watching = Watching(processes)
+    watching = Watching()
     with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries, watching.open():
         model = StoredModel(settings, watching, entries, Stopwatch())
         model.check(asked)
         model.answers(asked[:1], "begin")
         watching.memory.clear()
-        before, start = processor_seconds(), time.perf_counter()
+        before, start = time.process_time(), time.perf_counter()
         table = model.answers(asked[1:], "answers").table
-        seconds, after = time.perf_counter() - start, processor_seconds()
+        seconds, processor = time.perf_counter() - start, time.process_time() - before
         if table["outcome"].to_pylist() != ["ok"] * (len(asked) - 1):
             raise RuntimeError("not every request was answered")
-        whole, own = (sum(after) - sum(before), after[0] - before[0])
-        return Ran(len(asked) - 1, seconds, whole, own, watching.memory, table.nbytes, model.description())
-
-
-def processor_seconds() -> list[float]:
-    """Of this process, and of each that sends for it."""
-    process = psutil.Process()
-    sending = [each for each in process.children() if "robust_eval.model.served.sending_process" in each.cmdline()]
-    return [each.cpu_times().user + each.cpu_times().system for each in (process, *sending)]
+        return Ran(len(asked) - 1, seconds, processor, watching.memory, table.nbytes, model.description())
 
 
 class Watching(Local):
     """Notes how much memory is in use as replies come."""
 
-    def __init__(self, processes: int) -> None:
-        super().__init__(processes=processes)
+    def __init__(self) -> None:
+        super().__init__()
         self.memory: list[int] = []
 
-    def load(self, config: ModelConfig) -> Here:
-        return Watched(self.begun(config), self.memory)
+    def load(self, config: ModelConfig) -> LocalRunner:
+        return Watched(config.load(), self.memory)
 
 
-class Watched(Here):
+class Watched(LocalRunner):
     def __init__(self, model: LanguageModel, memory: list[int]) -> None:
         super().__init__(model)
         self._memory = memory

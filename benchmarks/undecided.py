@@ -26,7 +26,7 @@ from robust_eval.engine.local import Local
 from robust_eval.model.base import Request
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel

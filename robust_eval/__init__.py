@@ -31,20 +31,17 @@ _HOMES = {
     "model.config": ("ModelConfig",),
     "model.function_model": ("FunctionModel",),
     "question": ("QUESTION_TYPES", "Question"),
+    "runtime.registry": ("register",),
     "sampler.base": ("Judge", "Sampler"),
     "sampler.repetition": ("Repetition",),
 }
 """The module of each public name; ``__init__.pyi`` says the same to type checkers."""
-_DECORATORS = ("dataset", "grader", "metric", "model", "sampler")
-"""Packages that announce classes of one's own when they are called: ``@robust_eval.metric("always_right")``."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted([*_MODULES, *_DECORATORS, "__version__"])
+__all__ = sorted([*_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _DECORATORS:
-        return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,8 +1,5 @@
 """The public names with their types; ``__init__.py`` imports each when it is first used."""
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from .api import ComparedRuns as ComparedRuns
 from .api import Evaluation as Evaluation
 from .api import compare as compare
@@ -38,17 +35,10 @@ from .model.config import ModelConfig as ModelConfig
 from .model.function_model import FunctionModel as FunctionModel
 from .question import QUESTION_TYPES as QUESTION_TYPES
 from .question import Question as Question
+from .runtime.registry import register as register
 from .sampler.base import Judge as Judge
 from .sampler.base import Sampler as Sampler
 from .sampler.repetition import Repetition as Repetition
 from .stats.interval import SHARE as SHARE
 
 __version__: str
-
-_Part = TypeVar("_Part", bound=type)
-
-def dataset(name: str) -> Callable[[_Part], _Part]: ...
-def grader(name: str) -> Callable[[_Part], _Part]: ...
-def metric(name: str) -> Callable[[_Part], _Part]: ...
-def model(name: str) -> Callable[[_Part], _Part]: ...
-def sampler(name: str) -> Callable[[_Part], _Part]: ...

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
-from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.runtime.files import read_parquet
 
 OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
 """The possible outcomes of a request (docs/methods.md, §0)."""
@@ -65,10 +65,6 @@ SCHEMA = pa.schema(
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
 SERVED = ("served_model", "system_fingerprint")
 """Columns with a service's names for what answered; null where it gives none, and of a model that is loaded here."""
-ADDED = ("reasoning", "reasoning_tokens", "answer", "rule", "reason", "cached_tokens", "form", "uncertain", *SERVED)
-"""The last columns, which tables of earlier versions lack."""
-ADDED_TO_CURVES = ("how",)
-"""The same of tables of curves."""
 
 GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason", "uncertain")
 """What an answer means and whether it is right: columns that readers and graders fill."""
@@ -184,20 +180,8 @@ def temperature_name(temperature: float) -> str:
     return "own" if math.isnan(temperature) else f"{temperature:g}"
 
 
-def with_added(table: pa.Table) -> pa.Table:
-    """Return the table with the columns that earlier versions had not, null where they are missing."""
-    for name in ADDED:
-        if name not in table.schema.names:
-            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
-    return table
-
-
 def validated(table: pa.Table) -> pa.Table:
-    """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it.
-
-    Columns that earlier versions had not are null where they are missing.
-    """
-    table = with_added(table)
+    """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it."""
     missing = [name for name in SCHEMA.names if name not in table.schema.names]
     if missing:
         raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")

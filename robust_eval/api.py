@@ -31,17 +31,16 @@ from robust_eval.error import UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.function_model import FunctionModel
-from robust_eval.record.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import compare as compare_runs
 from robust_eval.runs.finished_runs import FinishedRun, read_run
-from robust_eval.runtime.file_limits import read_parquet
-from robust_eval.runtime.logs import Formatter
-from robust_eval.runtime.printable import printable
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.console import Formatter
+from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.text import number, printable
 from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 
 OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_eval.record.origin import origin
-from robust_eval.runtime.gc_tuning import collect_seldom
+from robust_eval.runtime.process import origin
 
 UNDEFINED = "undefined"
 """In place of a figure that is NaN, which JSON does not know."""
@@ -28,11 +27,7 @@ class Command(argparse.ArgumentParser):
         self.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
 
     def options(self, **quick: Any) -> argparse.Namespace:
-        """The arguments; with ``--quick`` those that are not given have the values of ``quick``.
-
-        Garbage is collected as seldom as in a run of the program. Usual collection takes 4 % of the time of exact.
-        """
-        collect_seldom()
+        """The arguments; with ``--quick`` those that are not given have the values of ``quick``."""
         if self.parse_args().quick:
             self.set_defaults(**quick)
             print("--quick: this shows that the code runs, and no more", file=sys.stderr)

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.text_lines import text_lines
+from robust_eval.runtime.files import parsed_json, text_lines
+from robust_eval.runtime.process import command
 
 MOST_CHARACTERS = 10_000
 """Of one line: some two thousand answers."""

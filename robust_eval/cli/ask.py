@@ -29,10 +29,9 @@ from robust_eval.metric.score import Measured, proportion
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.command import command, say
-from robust_eval.runtime.logs import log_plainly
-from robust_eval.runtime.rounding import number
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import Stopwatch, command, say
+from robust_eval.runtime.text import number
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.store.base import Entries

@@ -9,7 +9,7 @@ from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
 from robust_eval.gate.measured_run import read_measured
 from robust_eval.report.terminal import terminal
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.command import command
+from robust_eval.runtime.process import command
 
 
 def main() -> None:

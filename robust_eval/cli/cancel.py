@@ -3,7 +3,7 @@
 from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import stages_of
 from robust_eval.report.terminal import terminal
-from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.console import log_plainly
 
 
 def cancel_batches(checked: Checked, multirun: bool) -> None:

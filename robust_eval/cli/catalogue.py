@@ -1,4 +1,4 @@
-"""What can be chosen and set, read from a file in the cache: the classes themselves take seconds to import."""
+"""Options and settings, read from a file in the cache: the classes themselves take seconds to import."""
 
 import json
 import sys
@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from robust_eval.runtime.announced import ANNOUNCED
 from robust_eval.runtime.cache import cache_folder, keep, kept
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.files import parsed_json
+from robust_eval.runtime.registry import REGISTRY
 
 
 @dataclass
@@ -42,9 +42,9 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed.
 
-    What a script announces is known to that script alone, and is not kept.
+    Parts that a script registers are known to that script alone, and are not cached.
     """
-    if any(ANNOUNCED.values()):
+    if any(REGISTRY.values()):
         return _made()
     own = Path("conf").resolve()  # which may bring options, too
     key = sha256(f"{__file__} {sys.prefix} {own if own.is_dir() else ''}".encode()).hexdigest()[:16]
@@ -84,7 +84,7 @@ def _made() -> Catalogue:
     from robust_eval.config import documented
     from robust_eval.config.overrides import options
     from robust_eval.config.schema import register
-    from robust_eval.record.settings import SEVERAL
+    from robust_eval.tracking.settings import SEVERAL
 
     register()
     groups = {}

@@ -6,13 +6,13 @@ from datetime import datetime
 from pathlib import Path
 
 from robust_eval.error import UserError, first_line
-from robust_eval.record.run_folder import finished_jobs
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.command import command
+from robust_eval.runtime.process import command
+from robust_eval.tracking.run_folder import finished_jobs
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from robust_eval.cli.catalogue import Catalogue, catalogue
 from robust_eval.cli.main import COMMANDS
-from robust_eval.runtime.command import command
+from robust_eval.runtime.process import command
 
 SCRIPTS = {
     "bash": """\
@@ -48,11 +48,11 @@ end
 complete -c robust-eval -f -n __robust_eval -a '$__robust_eval_found'
 """,
 }
-"""What each shell reads; it calls the program that stands on its line."""
+"""Script of each shell; it calls the program that stands on its line."""
 _OPTIONS = ("--cfg", "--help", "--hydra-help", "--multirun", "-m")
 _WITH_OVERRIDES = ("run", "ask")
 _OF_A_RUN = ("cancel_batches", "dry_run", "repeat")
-"""What a command line of a run may say beside settings."""
+"""Words of a command line of a run beside settings."""
 
 
 def main() -> None:

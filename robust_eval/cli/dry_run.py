@@ -1,4 +1,4 @@
-"""What a run, or the jobs of a sweep, would ask (``dry_run=true``)."""
+"""Requests that a run, or the jobs of a sweep, would send (``dry_run=true``)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import Stage, asking_less, duration, in_words, stages_of, total, unplanned
 from robust_eval.model.workload import Terms, Workload
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.console import log_plainly
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:

@@ -1,4 +1,4 @@
-"""Write a finished run for other harnesses: ``robust-eval export RUN --to inspect|every-eval-ever|lm-eval|csv``."""
+"""Write a finished run for other harnesses: ``robust-eval export RUN --to inspect|every-eval-ever|csv``."""
 
 import argparse
 import shlex
@@ -12,20 +12,18 @@ from robust_eval.exchange.csv_writer import write_csv
 from robust_eval.exchange.every_eval_ever_writer import write_every_eval_ever
 from robust_eval.exchange.finished_answers import FinishedAnswers
 from robust_eval.exchange.inspect_writer import write_inspect
-from robust_eval.exchange.lm_eval_writer import write_lm_eval
 from robust_eval.gate.baselines import folder_of
 from robust_eval.report.terminal import terminal
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.command import command
-from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import command
 
 WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
     "inspect": write_inspect,
     "every-eval-ever": write_every_eval_ever,
-    "lm-eval": write_lm_eval,
     "csv": write_csv,
 }
-"""What writes each format; each returns the files."""
+"""Writer of each format; each returns the files."""
 
 
 def main() -> None:

@@ -26,16 +26,16 @@ from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.gate.settings import GateSettings, gate_settings
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
-from robust_eval.record.mlflow_run import MlflowRun
-from robust_eval.record.mlflow_tracker import mlflow_library, store_at
-from robust_eval.record.run_folder import CONFIG
-from robust_eval.record.settings import flat
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runs.finished_runs import kept_nothing
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.command import command
-from robust_eval.runtime.logs import log_plainly
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import command
 from robust_eval.sampler.base import NothingKeptError
+from robust_eval.tracking.mlflow_run import MlflowRun
+from robust_eval.tracking.mlflow_tracker import mlflow_library, store_at
+from robust_eval.tracking.run_folder import CONFIG
+from robust_eval.tracking.settings import flat
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ MISTAKE = 2
 
 
 class Called(NamedTuple):
-    """What the words of the call ask for: the settings of the gate, a finished candidate or overrides of one."""
+    """Parsed arguments: the settings of the gate, a finished candidate or overrides of one."""
 
     settings: GateSettings
     candidate: str | None

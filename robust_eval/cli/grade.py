@@ -12,9 +12,9 @@ from robust_eval.grader.base import Grader
 from robust_eval.grader.graded_reply import GRADERS, READERS, GradedReply, grade_reply, question_of
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.process import command
+from robust_eval.runtime.text import printable
 
 LONGEST = 1_000_000
 """Bytes of a reply on standard input at most."""

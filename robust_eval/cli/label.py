@@ -19,16 +19,15 @@ from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
 from robust_eval.labels.labeller_agreement import agreements
 from robust_eval.labels.labelling import Item, Labelling
 from robust_eval.metric.score import Score
-from robust_eval.record.mlflow_run import MlflowRun
-from robust_eval.record.mlflow_tracker import mlflow_library, store_at
-from robust_eval.record.run_folder import LABELS_FILE, TRACKED
 from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected
 from robust_eval.report.terminal import print_tables, terminal
-from robust_eval.runtime.command import Terminated, command
-from robust_eval.runtime.locks import kept_lock
-from robust_eval.runtime.logs import log_plainly
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.process import Terminated, command, kept_lock
+from robust_eval.runtime.text import number
+from robust_eval.tracking.mlflow_run import MlflowRun
+from robust_eval.tracking.mlflow_tracker import mlflow_library, store_at
+from robust_eval.tracking.run_folder import LABELS_FILE, TRACKED
 
 log = logging.getLogger(__name__)
 

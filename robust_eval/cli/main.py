@@ -2,14 +2,12 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
 from robust_eval.error import UserError
-from robust_eval.record import tracker_process
-from robust_eval.runtime.command import command
-from robust_eval.runtime.gc_tuning import collect_seldom
+from robust_eval.runtime.console import silence_tqdm
+from robust_eval.runtime.process import command
 
 
 class Command(NamedTuple):
@@ -29,7 +27,6 @@ COMMANDS = {
     "grade": Command("robust_eval.cli.grade", "grade one reply, and show why it is right or wrong"),
     "graders": Command("robust_eval.cli.graders", "compare graders with what people say of answers"),
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
-    "train-question-types": Command("robust_eval.cli.train_question_types", "train the classifier of question types"),
     "import": Command("robust_eval.cli.import_logs", "score logs of other harnesses, or lists of letters"),
     "export": Command("robust_eval.cli.export_run", "write a run for other harnesses, or as CSV"),
     "help": Command("robust_eval.cli.help", "say what can be chosen and set: help model=recorded"),
@@ -44,7 +41,7 @@ def main() -> None:
 
     Exits with status 1 and a sentence where the first argument is a word that is no command.
     """
-    collect_seldom()
+    silence_tqdm()
     name = next(iter(sys.argv[1:]), "run")
     if name in ("--help", "-h", "--version"):
         sys.argv[1:] = []
@@ -60,18 +57,4 @@ def main() -> None:
                 f"{name} is no command{nearest(name, list(COMMANDS))}; there are {commands}, and settings are KEY=VALUE"
             )
     command_name = name if name in COMMANDS else "run"
-    if command_name == "run" and _is_recorded(sys.argv[1:]):
-        tracker_process.start()
-    try:
-        import_module(COMMANDS[command_name].module).main()
-    finally:
-        tracker_process.stop()
-
-
-def _is_recorded(arguments: Sequence[str]) -> bool:
-    """Tell whether a command line looks like that of a run that MLflow records.
-
-    The process for it can then begin while this one imports what a run needs. That of another run begins later.
-    """
-    others = ("-", "tracking=", "dry_run=", "cancel_batches=")
-    return "mlflow" not in sys.modules and not any(argument.startswith(others) for argument in arguments)
+    import_module(COMMANDS[command_name].module).main()

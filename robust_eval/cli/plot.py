@@ -7,8 +7,8 @@ from robust_eval.error import UserError, first_line
 from robust_eval.plot.registry import registered
 from robust_eval.report.figures import save_entries
 from robust_eval.runs.findings import read_findings
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ from robust_eval.config.repeatable import configuration_file
 from robust_eval.config.schema import CONF, SCHEMAS
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.record.run_folder import ANSWERS, CONFIG, read_configuration
-from robust_eval.record.settings import SEVERAL, flat
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, read_configuration
+from robust_eval.tracking.settings import SEVERAL, flat
 
 _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""
@@ -35,7 +35,7 @@ READ = (
 _OF_MODELS = ("aggregator.model", "grader.model")
 """The same, where the value is a text: elsewhere a model is an option, and what a server calls it."""
 _STORE = "${paths.mlruns}/store"
-"""Where the answers are kept by default."""
+"""Default store of answers."""
 _BUILTIN = re.compile(r"builtin:[\w-][\w.-]*")
 
 

@@ -1,22 +1,19 @@
 """Check a command line, run what it asks for, and say in one sentence what is wrong."""
 
 import logging
+import os
 import re
 import sys
-from argparse import ArgumentError, Namespace
+from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hydra
-from hydra._internal.callbacks import Callbacks
-from hydra._internal.utils import get_args_parser
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.utils import configure_log, run_job
-from hydra.types import HydraContext, RunMode
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from robust_eval.cli.help import chosen_words, print_overview
@@ -33,27 +30,31 @@ from robust_eval.config.overrides import (
 )
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
-from robust_eval.record import tracker_process
-from robust_eval.record.run_folder import CONFIG
-from robust_eval.record.settings import SEVERAL
-from robust_eval.runtime.command import command, say
+from robust_eval.runtime.process import command, say
+from robust_eval.tracking.run_folder import CONFIG
+from robust_eval.tracking.settings import SEVERAL
 
 log = logging.getLogger(__name__)
 
 DRY_RUN = "dry_run="
-"""What the command line says for a run that only shows what it would ask."""
+"""Override of a run that only shows its requests."""
 CANCEL = "cancel_batches="
-"""What it says for one that only cancels what it has sent."""
+"""Override of a run that only cancels its batches."""
+_FLAGS = (
+    *(("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",)),
+    *(("--run", "-r"), ("--multirun", "-m"), ("--shell-completion", "-sc")),
+)
+_VALUES = (
+    *(("--cfg", "-c"), ("--package", "-p"), ("--config-path", "-cp"), ("--config-name", "-cn")),
+    *(("--config-dir", "-cd"), ("--experimental-rerun",)),
+)
+_INFO = ("--info", "-i")
+"""Hydra's options: without a value, with one, and with one that may be left out."""
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def launch(composed: DictConfig) -> None:
     """Run the experiment that Hydra composes from the command line, or each of a sweep."""
-    _job(composed)
-
-
-def _job(composed: DictConfig) -> None:
-    """Run an experiment whose settings Hydra has made its own (``HydraConfig``)."""
     hydra_config = HydraConfig.get()
     swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
     run(composed, hydra_config.runtime.output_dir, swept, repeated_run(hydra_config.runtime.config_sources))
@@ -120,33 +121,14 @@ def main() -> None:
             return
         if checked.swept and checked.whole.hydra.mode != RunMode.MULTIRUN:
             raise several_values(checked)
-        if known.cfg is not None or checked.swept or checked.whole.hydra.mode == RunMode.MULTIRUN:
+        if known.cfg is None:
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions come as they are
+        try:
             launch()
-            return
-        if checked.config.tracking.beside():
-            tracker_process.start()
-        try:
-            _run_composed(checked.whole)
-        finally:
-            tracker_process.stop()
-
-
-def _run_composed(whole: DictConfig) -> None:
-    """Run what was composed for the check, as ``launch`` does, which would compose it twice more: half a second."""
-    with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
-        whole.hydra.mode = RunMode.RUN
-        configure_log(whole.hydra.hydra_logging, whole.hydra.verbose)
-        callbacks = Callbacks(whole)
-        callbacks.on_run_start(config=whole, config_name="config")
-        context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
-        try:
-            done = run_job(_job, whole, "hydra.run.dir", None, context)
-        except OSError as problem:  # of the folder: what goes wrong in the job is raised below
+        except OSError as problem:  # of the folder: what goes wrong in a run has been said
             raise UserError(
                 f"hydra.run.dir: {problem.filename} cannot be made ({problem.strerror}); choose another folder"
             ) from problem
-        callbacks.on_run_end(config=whole, config_name="config", job_return=done)
-        _ = done.return_value  # raises what the job has raised
 
 
 def _print_choices(checked: Checked) -> None:
@@ -163,7 +145,7 @@ def _print_choices(checked: Checked) -> None:
 
 def _refuse_options(arguments: Sequence[str]) -> None:
     """Raise UserError for a setting with dashes before it: Hydra would read ``--experiment`` as its own option."""
-    known = get_args_parser()._option_string_actions
+    known = {name for names in (*_FLAGS, *_VALUES, _INFO) for name in names}
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name in known or not re.match(r"--[a-zA-Z]|-[abd-oq-z][a-zA-Z]", name):  # -cjob is -c job, and so is -p
@@ -179,8 +161,13 @@ def _refuse_options(arguments: Sequence[str]) -> None:
 
 def _known_options(arguments: Sequence[str]) -> Namespace:
     """Return what Hydra's own options say. Raises UserError where one cannot be read, or would skip every check."""
-    parser = get_args_parser()
-    parser.exit_on_error = False
+    parser = ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("overrides", nargs="*")
+    for flag in _FLAGS:
+        parser.add_argument(*flag, action="store_true")
+    for option in _VALUES:
+        parser.add_argument(*option, choices=("job", "hydra", "all") if "--cfg" in option else None)
+    parser.add_argument(*_INFO, nargs="?", const="all")
     try:
         known, _ = parser.parse_known_args(arguments)
     except ArgumentError as problem:

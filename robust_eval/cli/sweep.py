@@ -7,9 +7,9 @@ from pathlib import Path
 
 from robust_eval.config.config import Config
 from robust_eval.error import UserError, first_line
-from robust_eval.record.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
-from robust_eval.record.tracking import Run, Tracking
-from robust_eval.runtime.printable import printable, printable_lines
+from robust_eval.runtime.text import printable, printable_lines
+from robust_eval.tracking.base import Run, Tracking
+from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
 
 
 def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:

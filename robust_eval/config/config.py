@@ -16,16 +16,16 @@ from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.reader.base import Reader
 from robust_eval.reader.prompt_style import ByPromptStyle
-from robust_eval.record.tracking import Tracking
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.base import Store
+from robust_eval.tracking.base import Tracking
 
 
 @dataclass
 class Paths:
-    """Where a run leaves what it makes."""
+    """Folders for the results of a run."""
 
     mlruns: str = MISSING
     """Folder of the MLflow database, its artifacts, and the folders of the runs."""
@@ -70,14 +70,14 @@ class Config:
         if self.question_types is not None and not Path(self.question_types).is_dir():
             raise ValueError(
                 f"question_types={self.question_types}: there is no such folder; it must be one where "
-                "robust-eval train-question-types saved a classifier"
+                "examples/train_question_types.py saved a classifier"
             )
         if self.labels is not None and not Path(self.labels).is_file():
             raise ValueError(f"labels={self.labels}: there is no such file; it must be labels.parquet of a run")
 
     @property
     def judge(self) -> Judge:
-        """What reads and grades the replies of the model.
+        """Reader and grader of the replies of the model.
 
         A reply ends with its first line where no more is read, but for a conversation with a server, which answers
         whole: what was paid for can so be read in another way later. A file of recorded answers that a run left

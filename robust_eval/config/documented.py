@@ -1,4 +1,4 @@
-"""Which groups, options and settings there are, and what the files under conf/ and the classes say of them."""
+"""Documentation of all groups, options and settings, from the files under conf/ and the classes."""
 
 import ast
 import inspect
@@ -18,14 +18,14 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.config.overrides import own_folder, with_own_options
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
 from robust_eval.error import UserError, first_line
-from robust_eval.record.settings import SEVERAL, flat
+from robust_eval.tracking.settings import SEVERAL, flat
 
 NEEDED = "…"
 """The value of a setting that must be given."""
 
 
 class Group(NamedTuple):
-    """What a group decides, in a few words, and the options that are chosen where a command line chooses none."""
+    """Purpose of a group, in a few words, and its default options."""
 
     says: str
     chosen: list[str]

@@ -14,9 +14,9 @@ from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import names_of, sources
 from robust_eval.metric.metric_spec import MetricSpec, is_name
-from robust_eval.record.settings import SEVERAL
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.tracking.settings import SEVERAL
 
 
 def to_config(composed: DictConfig) -> Config:
@@ -133,7 +133,7 @@ def _as_profile(config: Config) -> Config:
 
 
 _OF_CONVERSATIONS = {TURN: "goes on with a conversation", THOUGHT: "has the model think as in a conversation"}
-"""What samplers do that need a model which is asked as in a conversation, by what they vary."""
+"""Activities of samplers that need a conversational model, by what they vary."""
 
 
 def _check_asked(config: Config, asked: str) -> None:

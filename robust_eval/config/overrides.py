@@ -23,19 +23,19 @@ from yaml import YAMLError
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
-from robust_eval.config.logged_answers import of_log
+from robust_eval.config.log_as_answers import of_log
 from robust_eval.config.objects import leave_out_unchosen, to_config
-from robust_eval.config.own_data import offer, without_slash
+from robust_eval.config.path_as_dataset import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
-from robust_eval.config.shell_signs import hint
+from robust_eval.config.shell_quoting import hint
 from robust_eval.error import UserError
-from robust_eval.record.settings import SEVERAL
-from robust_eval.runtime.announced import ANNOUNCED
+from robust_eval.runtime.registry import REGISTRY
+from robust_eval.tracking.settings import SEVERAL
 
 GROUPS = (*SCHEMAS, "experiment")
 """The groups of options."""
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
-"""What ends a value that begins so, in Hydra's grammar."""
+"""Closing sign of a value that begins so, in Hydra's grammar."""
 
 
 class Checked(NamedTuple):
@@ -178,10 +178,10 @@ def own_folder() -> Path | None:
 
 
 def options(group: str) -> list[str]:
-    """Return the names of the options of a group: of this package, announced ones, and those in ``./conf``."""
+    """Return the names of the options of a group: of this package, registered ones, and those in ``./conf``."""
     folders = [CONF] if (own := own_folder()) is None else [CONF, own]
     files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
-    return sorted(files | set(ANNOUNCED.get(group, {})))
+    return sorted(files | set(REGISTRY.get(group, {})))
 
 
 def as_meant(line: str) -> str:

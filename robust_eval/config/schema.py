@@ -2,7 +2,7 @@
 
 The classes that do the work are their own schemas: the fields of a dataclass are its configuration, and its
 ``__post_init__`` refuses values that make no sense. A class that belongs to this package stands in :data:`SCHEMAS` and
-has a file under ``conf/``; one of a package or script of one's own is announced (docs/extend.md) and needs no file.
+has a file under ``conf/``; one of a package or script of one's own is registered (docs/extend.md) and needs no file.
 """
 
 from dataclasses import dataclass, field
@@ -49,13 +49,10 @@ from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.prompt_style import ByPromptStyle
 from robust_eval.reader.reply import Reply
-from robust_eval.record.mlflow_tracker import Mlflow
-from robust_eval.record.settings import SEVERAL
-from robust_eval.record.tracking import Tracking, Untracked
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import Recorded
-from robust_eval.runtime.announced import ANNOUNCED
+from robust_eval.runtime.registry import REGISTRY
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.choice_orders import ChoiceOrders
@@ -68,6 +65,9 @@ from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
+from robust_eval.tracking.base import Tracking, Untracked
+from robust_eval.tracking.mlflow_tracker import Mlflow
+from robust_eval.tracking.settings import SEVERAL
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The folder that holds the package; of a clone it holds run.py and conf/ as well."""
@@ -132,12 +132,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 _OWN = {group: {*schemas, *(file.stem for file in (CONF / group).glob("*.yaml"))} for group, schemas in SCHEMAS.items()}
-"""What is taken of the names of options."""
+"""Names of options that are taken."""
 
 
 @dataclass
 class Schema:
-    """What Hydra checks of a whole run, which has no protocols; see :class:`robust_eval.config.config.Config`."""
+    """Schema of a whole run for Hydra, which has no protocols; see :class:`robust_eval.config.config.Config`."""
 
     seed: int = MISSING
     model: Any = MISSING
@@ -160,13 +160,13 @@ class Schema:
 def register() -> None:
     """Make the schemas known to Hydra: ``schema`` for the whole, ``schema/GROUP/NAME`` for the parts.
 
-    A class that was announced is an option besides, ``GROUP=NAME``; a file of settings of the same name goes before it.
-    Raises UserError where a name that is announced is one of this package.
+    A registered class is an option besides, ``GROUP=NAME``; a file of settings of the same name goes before it.
+    Raises UserError where a registered name is one of this package.
     """
     load_plugins()
     _store(None, "schema", Schema)
     _store("model", "given", GivenModel)
-    for group, parts in ANNOUNCED.items():
+    for group, parts in REGISTRY.items():
         for name, part in parts.items():
             if name in _OWN[group]:
                 raise UserError(f"{group}={name} is an option of robust_eval: call {part.__qualname__} something else")
@@ -178,7 +178,7 @@ def register() -> None:
 
 
 _stored: dict[tuple[str | None, str], type] = {}
-"""What is registered already: registering all of it again takes a third as long as composing a configuration."""
+"""Registered schemas: registering all of it again takes a third as long as composing a configuration."""
 
 
 def _store(group: str | None, name: str, schema: type, package: str | None = None) -> None:
@@ -193,7 +193,5 @@ def own_device(devices: int) -> str:
     return str(number % devices)
 
 
-# Hydra copies the whole store at each composition, which is a sixth of the time; one store for the process is enough.
-ConfigStore.__deepcopy__ = lambda store, _: store  # type: ignore[attr-defined]
 OmegaConf.register_new_resolver("here", lambda: str(Path.cwd()), replace=True)  # also where only a job is run
 OmegaConf.register_new_resolver("own_device", own_device, replace=True)

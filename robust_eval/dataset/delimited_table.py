@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.regular_file import regular
-from robust_eval.runtime.text_lines import text_lines
+from robust_eval.runtime.files import regular, text_lines
 
 Row = tuple[int, list[str]]
 """The line in which a row begins, and its fields."""

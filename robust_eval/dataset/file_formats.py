@@ -10,9 +10,7 @@ import pyarrow.parquet as pq
 from robust_eval.dataset.delimited_table import DelimitedTable
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.file_limits import refuse_bomb
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.text_lines import json_line, text_lines
+from robust_eval.runtime.files import json_line, parsed_json, refuse_bomb, text_lines
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """How the names of files that can be read end."""

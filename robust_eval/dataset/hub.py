@@ -7,7 +7,7 @@ from functools import cache
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.file_limits import UNPACKED
+from robust_eval.runtime.files import UNPACKED
 
 log = logging.getLogger(__name__)
 

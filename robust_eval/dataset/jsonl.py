@@ -8,7 +8,7 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.text_lines import json_line, text_lines
+from robust_eval.runtime.files import json_line, text_lines
 
 FOLDER = Path(__file__).with_name("builtin")
 """Where the sets lie that come with the package."""

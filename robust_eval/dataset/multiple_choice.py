@@ -25,7 +25,7 @@ from robust_eval.dataset.record import (
 )
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.text_lines import text_lines
+from robust_eval.runtime.files import text_lines
 
 SUBJECTS = (
     *("abstract_algebra", "anatomy", "astronomy", "business_ethics", "clinical_knowledge", "college_biology"),

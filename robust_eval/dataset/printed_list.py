@@ -8,7 +8,7 @@ import re
 import warnings
 from typing import Any
 
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.files import parsed_json
 
 _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ENTRY = rf"(?:{_TEXT}|[-+.\w]+)"

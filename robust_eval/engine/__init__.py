@@ -1,1 +1,1 @@
-"""Where the work runs."""
+"""Engines: local, or on Ray."""

@@ -1,4 +1,4 @@
-"""The protocols of engines and of the places where a model answers."""
+"""The protocols of engines and of the runners of a model."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from robust_eval.model.base import Item, Memory, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 
 class Waves(Protocol):
@@ -15,14 +15,14 @@ class Waves(Protocol):
 
     @property
     def settled(self) -> int:
-        """How many of the items need no more answers."""
+        """Number of the items that need no more answers."""
 
     def next(self) -> list[Request]:
         """Return the requests that follow from the answers that were taken since the call before."""
 
 
-class Workplace(Protocol):
-    """Where a model answers: a :class:`robust_eval.model.base.LanguageModel`, or several of them elsewhere."""
+class ModelRunner(Protocol):
+    """Runner of a :class:`robust_eval.model.base.LanguageModel`, in this process or in several others."""
 
     def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; of a model that is loaded elsewhere, UserError may come with its first answers instead."""
@@ -55,7 +55,7 @@ class Engine(Protocol):
     def place(self, config: ModelConfig) -> ModelConfig:
         """Return the settings of a model, with those that the engine decides filled in."""
 
-    def load(self, config: ModelConfig) -> Workplace:
+    def load(self, config: ModelConfig) -> ModelRunner:
         """Load the model, or have it loaded when the first answers are wanted; UserError if that is not possible."""
 
 

@@ -1,7 +1,7 @@
 """Everything on this machine: a model is in this process, and so is what decides about requests to a server."""
 
 from collections.abc import Iterator, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,7 @@ from robust_eval.engine.base import Waves, settling
 from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
-from robust_eval.runtime.gc_tuning import collect_as_usual
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 
 @dataclass
@@ -20,26 +19,17 @@ class Local:
     threads: int | None = None
     """CPU threads of torch; null: as many as are fastest on this machine, measured once. Set it when several runs share
     a machine."""
-    processes: int = 1
-    """Processes that send the requests to a server, with the limits, the pace and the budget of one; the store and all
-    else is in this one. 1: this one sends as well."""
 
     def __post_init__(self) -> None:
-        for name in ("threads", "processes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        self._sending = ExitStack()
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """End at the end what sends requests, and give torch its own number of threads again, where models were loaded
-        in between.
-        """
+        """Give torch its own number of threads again at the end, where models were loaded in between."""
         self._own: int | None = None
         try:
-            with self._sending:
-                yield
+            yield
         finally:
             if self._own is not None:
                 import torch
@@ -50,17 +40,11 @@ class Local:
         """Return the settings as they are."""
         return config
 
-    def load(self, config: ModelConfig) -> "Here":
+    def load(self, config: ModelConfig) -> "LocalRunner":
         """See :class:`robust_eval.engine.base.Engine`."""
-        return Here(self.begun(config))
-
-    def begun(self, config: ModelConfig) -> LanguageModel:
-        """Return the model, loaded; of one behind a server, with the processes that send for it until the end."""
         if not config.remote:
             self.prepare()
-        model = config.load()
-        self._sending.enter_context(model.sent_by(self.processes))
-        return model
+        return LocalRunner(config.load())
 
     def prepare(self) -> None:
         """Set what must be set before a model is loaded."""
@@ -68,14 +52,13 @@ class Local:
 
         from robust_eval.engine.thread_count import fastest_threads
 
-        collect_as_usual()
         if getattr(self, "_own", None) is None:  # before the first model of the run
             self._own = torch.get_num_threads()
         torch.set_num_threads(self.threads or fastest_threads())
 
 
-class Here:
-    """A model that is loaded in this process; see :class:`robust_eval.engine.base.Workplace`."""
+class LocalRunner:
+    """A model that is loaded in this process; see :class:`robust_eval.engine.base.ModelRunner`."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

@@ -13,7 +13,7 @@ from robust_eval.exchange.finished_answers import FinishedAnswers
 from robust_eval.question import LETTERS
 
 _COMPUTED = tuple("=+-@＝＋－＠'")
-"""What a cell begins with that a spreadsheet computes, and the apostrophe itself."""
+"""First characters of cells that a spreadsheet computes, and the apostrophe itself."""
 _UNSEEN = ("Zs", "Cf")
 """The categories of characters that a program may leave out before it looks: spaces and marks without a width."""
 

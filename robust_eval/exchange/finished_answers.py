@@ -13,10 +13,10 @@ from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import form_of_all
 from robust_eval.question import LETTERS, Question
-from robust_eval.record.run_folder import ANSWERS
 from robust_eval.runs.finished_runs import settings_that_count
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.run_folder import ANSWERS
 
 
 class Condition(NamedTuple):
@@ -28,7 +28,7 @@ class Condition(NamedTuple):
     temperature: float
     rows: list[dict[str, Any]]
     name: str
-    """What tells it from all others, in printable characters; the id of the question where it is its first one."""
+    """Unique name in printable characters; the id of the question where it is its first one."""
 
     @property
     def wording(self) -> str:
@@ -66,17 +66,17 @@ class FinishedAnswers:
 
     @property
     def model(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return str(self.labelled.run.settings["model.name"])
 
     @property
     def task(self) -> str:
-        """What the questions are called."""
+        """Name of the data set."""
         return str(self.labelled.run.settings["dataset.name"])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the results depend on, flat."""
+        """Settings that results depend on, flat."""
         return settings_that_count(self.labelled.run)
 
     @cached_property
@@ -134,7 +134,7 @@ class FinishedAnswers:
 
     @property
     def enumerated(self) -> bool:
-        """Whether answers weigh what they are likely, and are no trials."""
+        """True if answers are weighted by their probabilities, and are no trials."""
         return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
 
 

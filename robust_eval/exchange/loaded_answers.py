@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import temperatures_of
 from robust_eval.api import Evaluation, run
-from robust_eval.config.logged_answers import logs, no_key, scored_by, ungraded_sentences
+from robust_eval.config.log_as_answers import logs, no_key, scored_by, ungraded_sentences
 from robust_eval.config.overrides import as_override, composed_run
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
 from robust_eval.experiment.undecided import refuse_undecided
 from robust_eval.harness.collected import SCORE, Collected, collect
 from robust_eval.prompt.prompt import prompt_for
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 _PLACE = ["question_id", "rewrite", "temperature", "trial"]
 
@@ -51,7 +51,7 @@ class LoadedAnswers:
 
     @cached_property
     def differences(self) -> list[str]:
-        """How these answers were asked for otherwise than ours: prompt, stop strings, truncation; a sentence each."""
+        """Differences from our sampling: prompt, stop strings, truncation; a sentence each."""
         return _differences(self.collected)
 
     @cached_property

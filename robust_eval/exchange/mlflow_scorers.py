@@ -83,7 +83,7 @@ def breaking_temperature(inputs: Any, outputs: Any, expectations: Any) -> Feedba
 
 @scorer(aggregations=_SHARE)
 def firmness(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Whether at least half of the replies are right at every temperature."""
+    """True if at least half of the replies are right at every temperature."""
     at, graded = _breaking(inputs, outputs, expectations)
     return Feedback(value=math.isinf(at), rationale=_shown(graded))
 

@@ -15,7 +15,7 @@ from robust_eval.experiment.models import Models
 from robust_eval.experiment.output import write_answers, write_rewrites
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import NothingKeptError
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from robust_eval.record.tracking import Run
+from robust_eval.tracking.base import Run
 
 
 class Beginning:
@@ -24,10 +24,6 @@ class Beginning:
                 leave(self._record)
             self._waiting.clear()
         return self._record
-
-    def recorded(self) -> None:
-        """Begin the run, and wait until its record has: a tracker that cannot be used stops a run before it asks."""
-        self().run_id  # noqa: B018
 
     def then(self, leave: Callable[[Run], object]) -> None:
         """Call ``leave`` with the record when the run begins; at once if it has begun."""

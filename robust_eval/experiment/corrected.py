@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked, with_added
+from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
 from robust_eval.config.config import Config
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
@@ -18,10 +18,10 @@ from robust_eval.metric.greedy import greedy_correction
 from robust_eval.metric.label_correction import corrected_score
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
-from robust_eval.record.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
-from robust_eval.runtime.file_limits import read_parquet
+from robust_eval.runtime.files import read_parquet
 from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class LabelledRun(NamedTuple):
         if not (folder / GRADED).is_file():
             raise UserError(f"{folder} has no {GRADED}, whose answers could be labelled")
         try:
-            graded = with_added(read_parquet(folder / GRADED))
+            graded = read_parquet(folder / GRADED)
         except (OSError, pa.ArrowException) as problem:
             raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
         lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]

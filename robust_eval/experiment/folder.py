@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 
 from robust_eval.config.repeatable import repeatable
 from robust_eval.error import UserError
-from robust_eval.record.run_folder import CONFIG, LOG
-from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.process import kept_lock
+from robust_eval.tracking.run_folder import CONFIG, LOG
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from robust_eval.config.config import Config
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
 

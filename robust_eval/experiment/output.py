@@ -12,8 +12,14 @@ from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_ask
 from robust_eval.config.repeatable import repeatable
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.result import Result, by_question, write_summary
-from robust_eval.record.run_folder import (
+from robust_eval.report.figures import save_figures
+from robust_eval.report.mlflow_tables import run_note, run_tables
+from robust_eval.report.page import write_page
+from robust_eval.rewriter.base import Rewritten
+from robust_eval.runtime.process import environment
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.result import Result, by_question, write_summary
+from robust_eval.tracking.run_folder import (
     ANSWERS,
     CONFIG,
     CURVES_FILE,
@@ -24,13 +30,7 @@ from robust_eval.record.run_folder import (
     SUMMARY,
     TRACKED,
 )
-from robust_eval.record.settings import SEVERAL, decided, effective
-from robust_eval.record.tracking import Run
-from robust_eval.report.figures import save_figures
-from robust_eval.report.mlflow_tables import run_note, run_tables
-from robust_eval.report.page import write_page
-from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.environment import environment
+from robust_eval.tracking.settings import SEVERAL, decided, effective
 
 COUNTED = (
     *("questions.asked", "questions.kept", "prompts.asked", "prompts.found"),

@@ -20,7 +20,7 @@ from robust_eval.grader.judge import Judge
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import THOUGHT, TURN
 from robust_eval.store.keys import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel

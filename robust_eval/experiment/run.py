@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,16 +29,14 @@ from robust_eval.experiment.until import Takes, Taking
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
-from robust_eval.record.origin import origin
-from robust_eval.record.result import Result
-from robust_eval.record.run_beside import recorded_beside
-from robust_eval.record.run_folder import ANSWERS, GRADED, VERDICTS
-from robust_eval.record.settings import flat, found_besides
-from robust_eval.record.tracking import Run
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.library_bars import no_library_bars
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.console import silence_tqdm
+from robust_eval.runtime.process import Stopwatch, origin
 from robust_eval.store.base import Entries, NoStore
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.run_folder import ANSWERS, GRADED, VERDICTS
+from robust_eval.tracking.settings import flat, found_besides
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +74,12 @@ def run(
     store = config.store if repeated is None else NoStore()
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
-    with owned(folder, composed), no_library_bars(), ExitStack() as recorded:
+    silence_tqdm()
+    with owned(folder, composed), ExitStack() as recorded:
 
         def start() -> Run:
             with watch.stage("tracking"):
-                recording = partial(recorded_beside, tracking) if tracking.beside() else tracking.run
-                record: Run = recorded.enter_context(recording(run_name(settings, swept), mlruns))
+                record = recorded.enter_context(tracking.run(run_name(settings, swept), mlruns))
                 describe(settings, composed, folder, record)
             return record
 
@@ -122,7 +119,7 @@ def _measure(
     with watch.stage("questions"):
         loaded = load(config)
         labels = labels_of(config, folder)
-    models = Models(config, entries, watch, begin.recorded)
+    models = Models(config, entries, watch, begin)
     config = models.judging(config)
     source = answering(config, models.measured)
     conditions = source.conditions()

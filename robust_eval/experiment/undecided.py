@@ -14,7 +14,7 @@ from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.metric.answer_sources import sources
 from robust_eval.runtime.measured_choices import recalled, remember
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.temperature_sweep import asks_undecided, why_whole

@@ -11,7 +11,7 @@ from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import MIN_UNITS, ROUNDING, UNKNOWN, Limits
 

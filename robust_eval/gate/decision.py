@@ -12,7 +12,7 @@ from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS, Floats, independent
 from robust_eval.stats.significance import mcnemar
 from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_needed, outcome_of, verdict

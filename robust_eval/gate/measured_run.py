@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
 from robust_eval.error import OutageError, UserError
-from robust_eval.record.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
-from robust_eval.runtime.file_limits import read_parquet
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.text import printable
 from robust_eval.stats.interval import Floats
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
 
@@ -82,11 +82,6 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
         raise
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"{name} cannot be read: a file of its answers is damaged") from problem
-    if KEY not in run.questions.column_names:
-        raise UserError(
-            f"{name} cannot be gated: an earlier version measured it, and did not write down which answers are right; "
-            "run it again, which takes seconds from the store"
-        )
     keys = dict(zip(run.keys(), run.questions[KEY].to_pylist(), strict=True))
     return MeasuredRun(name, folder, run, graded, curves, asked, run_id, keys)
 

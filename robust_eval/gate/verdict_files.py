@@ -12,8 +12,7 @@ from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.report.comparison_tables import Cell, TextTable
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import template
-from robust_eval.runtime.printable import printable
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, printable, signed
 
 VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"
 MOST = 50

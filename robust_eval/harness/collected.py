@@ -20,9 +20,8 @@ from robust_eval.harness.logged import AskedWith, LoggedAnswer
 from robust_eval.harness.openai_batch import is_output, is_request, read_batch
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
-from robust_eval.runtime.printable import printable
-from robust_eval.runtime.regular_file import regular
-from robust_eval.runtime.text_lines import json_line, text_lines
+from robust_eval.runtime.files import json_line, regular, text_lines
+from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
 

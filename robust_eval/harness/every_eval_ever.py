@@ -11,9 +11,7 @@ from robust_eval.answer import OWN
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, question_of, texts
 from robust_eval.harness.own_mark import MARK, marked
-from robust_eval.runtime.file_limits import read_json
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.text_lines import json_lines
+from robust_eval.runtime.files import json_lines, parsed_json, read_json
 
 
 def is_instance(first: Any) -> bool:

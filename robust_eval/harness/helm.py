@@ -10,7 +10,7 @@ from typing import Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, logprobs_columns, of_kind, question_of, texts
-from robust_eval.runtime.file_limits import read_json
+from robust_eval.runtime.files import read_json
 from robust_eval.runtime.finish_reasons import end_of
 
 

@@ -25,10 +25,9 @@ from robust_eval.harness.logged import (
 )
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.file_limits import WHOLE, member, read_json, refuse_members
+from robust_eval.runtime.files import WHOLE, member, parsed_json, read_json, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 _BROKEN = (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, RuntimeError, NotImplementedError)
 """What inspect_ai and the standard library raise for logs that are not whole."""

@@ -18,9 +18,7 @@ from robust_eval.harness.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, shown, texts
 from robust_eval.harness.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.file_limits import read_json
-from robust_eval.runtime.json_text import parsed_json
-from robust_eval.runtime.text_lines import json_lines
+from robust_eval.runtime.files import json_lines, parsed_json, read_json
 
 _IDS = ("id", "question_id", "_id", "qid")
 _NO_REPLIES = "leave the file out, or log the task with output_type: generate_until"
@@ -179,7 +177,6 @@ def _generated(
     mark = record["doc"].get(MARK)
     key = Key() if mark is not None else generated_key(record, task.config, prompt)
     question = _question(record, named, prompt, key, where)
-    own_columns = of_kind(mark, "answers", list, where, []) if mark is not None else []
     for number, ((_, drawn), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
         temperature = _temperature(drawn, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
@@ -197,7 +194,7 @@ def _generated(
                 scores=scores,
                 ungraded=key.unknown,
             )
-            yield marked(answer, mark, own_columns[trial] if trial < len(own_columns) else {})
+            yield marked(answer, mark)
 
 
 def _temperature(settings: Any, where: str) -> float:

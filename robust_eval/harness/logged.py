@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from robust_eval.answer import HowAsked
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 
 class AskedWith(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any
 from robust_eval.answer import OWN
 from robust_eval.error import UserError
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, openai_logprobs, question_of, texts
+from robust_eval.runtime.files import json_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
-from robust_eval.runtime.text_lines import json_lines
 
 
 def is_request(first: Any) -> bool:

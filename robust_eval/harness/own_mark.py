@@ -57,17 +57,16 @@ def columns_of(row: Mapping[str, Any], *held: str) -> dict[str, Any]:
     return found | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
 
 
-def marked(answer: LoggedAnswer, mark: Any, columns: Any = None) -> LoggedAnswer:
+def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
     """Return an answer as its mark has it; as it is where there is none.
 
-    ``columns`` are what the mark says of this one answer, by default under ``answer``. UserError names the answer
-    where the mark is damaged.
+    UserError names the answer where the mark is damaged.
     """
     if mark is None:
         return answer
     where = f"{answer.where}, {MARK}"
-    found = of_kind(mark, "answer", dict, where, {}) if columns is None else columns
-    if not isinstance(found, Mapping) or not found.keys() <= set(_COLUMNS):
+    found = of_kind(mark, "answer", dict, where, {})
+    if not found.keys() <= set(_COLUMNS):
         raise UserError(f"{where}: 'answer' must hold columns of an answer")
     whole = dict(answer.columns) | dict(found)
     if SAMPLER in mark:

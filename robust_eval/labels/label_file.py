@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from robust_eval.dataset.file_formats import KINDS, read_records
 from robust_eval.error import UserError
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 RIGHT, WRONG, UNCLEAR = "right", "wrong", "unclear"
 SAID = (RIGHT, WRONG, UNCLEAR)

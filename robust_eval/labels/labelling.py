@@ -13,7 +13,7 @@ from robust_eval.error import UserError
 from robust_eval.labels.label_file import LABELS, SAID, label_places, place_of, read_labels
 from robust_eval.labels.label_sample import Drawn
 from robust_eval.question import Question
-from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.process import kept_lock
 
 
 class Item(NamedTuple):

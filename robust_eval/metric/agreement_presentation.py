@@ -6,7 +6,7 @@ from robust_eval.answer import temperature_name
 from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.interval import SHARE
 
 _KAPPA = (-math.inf, 1.0)

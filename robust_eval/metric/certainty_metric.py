@@ -28,7 +28,7 @@ from robust_eval.metric.score import (
     question_groups,
 )
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.entropy import answer_entropy, miller_madow
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, Limits

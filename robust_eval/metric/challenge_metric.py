@@ -19,7 +19,7 @@ from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.sampler.base import TURN
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature

@@ -12,7 +12,7 @@ from robust_eval.metric.metric_spec import DETAIL, RUN, STEPS, ComparisonView, M
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import bounds
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats

@@ -13,7 +13,7 @@ from robust_eval.metric.metric_spec import RUN, MetricSpec
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats
 

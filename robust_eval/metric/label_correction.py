@@ -20,7 +20,7 @@ from robust_eval.metric.score import (
     verdicts,
 )
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.correction import Corrected, corrected_curve, corrected_mean, labels_to_halve
 from robust_eval.stats.estimate import Estimate, interval
 from robust_eval.stats.interval import Floats

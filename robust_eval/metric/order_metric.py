@@ -24,7 +24,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.sampler.base import ORDER
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, share_of

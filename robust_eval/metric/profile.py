@@ -22,7 +22,7 @@ from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.metric.thinking_presentation import ACCURACY as AFTER_THOUGHT
 from robust_eval.question import Question
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.correlation import spearman
 from robust_eval.stats.estimate import Estimate, bounds
 from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_degenerate

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -281,10 +280,6 @@ class LanguageModel(Protocol):
         raise UserError(
             "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
         )
-
-    def sent_by(self, processes: int) -> AbstractContextManager[None]:
-        """Return a context in which so many processes send the requests to a server; by default there is none."""
-        return nullcontext()
 
     def pass_through(self, gate: Any) -> None:
         """Send no request that this :class:`robust_eval.model.served.admission.Gate` does not admit, which other

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import ADDED, ADDED_TO_CURVES, CURVES, SCHEMA, answer_table
+from robust_eval.answer import CURVES, answer_table
 from robust_eval.model.base import Item, Reply, Request
 
 
@@ -45,32 +45,22 @@ def _one(parts: Sequence[Arrived]) -> Arrived:
     return Arrived(parts[0].request, answers, curve, sum(part.share for part in parts))
 
 
-_LENGTH = 7
-"""Bytes for the length of a batch. The next one says how many columns it has; 0: as many as in the first version."""
+_LENGTH = 8
+"""Bytes for the length of a batch."""
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as bytes: the length of its Arrow record batch, the number of columns, and the batch, compressed.
-
-    The schema is left out.
-    """
+    """Return a table as bytes: the length of its Arrow record batch, and the batch, compressed, without the schema."""
     (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     raw = batch.serialize()
-    head = len(raw).to_bytes(_LENGTH, "little") + bytes([table.num_columns])
-    return head + bytes(pa.compress(raw, codec="zstd", asbytes=True))
+    return len(raw).to_bytes(_LENGTH, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
 
 
 def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
-    """Return the table that :func:`to_bytes` serialized; columns that were added to the schema since are null."""
-    length, columns = int.from_bytes(value[:_LENGTH], "little"), value[_LENGTH]
-    raw = pa.decompress(value[_LENGTH + 1 :], decompressed_size=length, codec="zstd")
-    if not columns:
-        columns = len(schema.names) - len(ADDED if schema is SCHEMA else ADDED_TO_CURVES)
-    written = pa.schema([schema.field(place) for place in range(columns)])
-    table = pa.Table.from_batches([pa.ipc.read_record_batch(raw, written)])
-    for field in list(schema)[columns:]:
-        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-    return table
+    """Return the table that :func:`to_bytes` serialized."""
+    length = int.from_bytes(value[:_LENGTH], "little")
+    raw = pa.decompress(value[_LENGTH:], decompressed_size=length, codec="zstd")
+    return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
 
 
 def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:

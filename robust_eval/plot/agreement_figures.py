@@ -13,7 +13,7 @@ from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENT
 from robust_eval.plot.registry import picture
 from robust_eval.plot.style import ink, legend_below, root
 from robust_eval.runs.findings import Findings
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 BINS = 10
 """Of the certainty from 0 to 1; both ends belong to a bin."""

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
-from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.text import printable_lines
 
 _RULE = re.compile(
     r'<defs>\s*<style type="text/css">\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>'

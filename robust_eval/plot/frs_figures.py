@@ -20,7 +20,7 @@ from robust_eval.plot.registry import picture
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_beside, panels, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.interval import Floats
 
 BIN = 0.1

@@ -12,7 +12,7 @@ import yaml
 
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS, Scenario
-from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.files import regular
 
 FOLDER = Path(__file__).parent
 BUILTIN = "builtin:"

@@ -11,7 +11,7 @@ from robust_eval.model.local.fingerprint import folder_hash
 from robust_eval.model.local.memory import cuda_is_there
 from robust_eval.model.local.sentences import located
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def read_classifier(folder: Path) -> TypeClassifier:
     if labels != list(QUESTION_TYPES):
         raise UserError(
             f"classifier of question types {folder} tells {', '.join(labels)} apart, and not "
-            f"{', '.join(QUESTION_TYPES)}: train one with robust-eval train-question-types"
+            f"{', '.join(QUESTION_TYPES)}: train one with examples/train_question_types.py"
         )
     return classifier
 

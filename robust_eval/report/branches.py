@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from robust_eval.runs.question_status import VERDICTS, verdict
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 BRANCHES = 24
 """Beginnings shown of one question at most."""

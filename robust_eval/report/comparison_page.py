@@ -10,7 +10,6 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
-from robust_eval.record.run_folder import COMPARISON_PAGE, QUESTIONS
 from robust_eval.report.comparison_tables import Cell, TextTable, comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
@@ -18,6 +17,7 @@ from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import Comparison
 from robust_eval.stats.significance import Difference, LogRank
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS
 
 
 def write_comparison(compared: Comparison, folder: Path) -> None:

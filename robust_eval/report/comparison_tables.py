@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from robust_eval.metric.frs_tables import PAPER_N, taken
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
-from robust_eval.record.run_folder import QUESTIONS
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
 from robust_eval.runs.shared_questions import SharedQuestions
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 from robust_eval.stats.estimate import Estimate, bounds, interval
 from robust_eval.stats.significance import Difference
+from robust_eval.tracking.run_folder import QUESTIONS
 
 MOST = 25
 """Questions in each table of those that differ most."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robust_eval.plot.registry import CATALOGUE, Picture, registered
-from robust_eval.record.result import Result
 from robust_eval.runs.findings import Findings, findings
+from robust_eval.tracking.result import Result
 
 
 @dataclass(frozen=True)

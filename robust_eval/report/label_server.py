@@ -17,7 +17,7 @@ from robust_eval.labels.label_file import SAID
 from robust_eval.labels.labelling import Item, Labelling
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.page import template
-from robust_eval.runtime.printable import printable, printable_lines
+from robust_eval.runtime.text import printable, printable_lines
 
 ENOUGH = "All replies are labelled, and everything is saved: you may close this page."
 STOPPED = "Everything is saved, and labelling has stopped: you may close this page."

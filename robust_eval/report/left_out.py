@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from robust_eval.answer import rows
 from robust_eval.reader.base import NOT_ENDED
-from robust_eval.record.result import Result
 from robust_eval.report.question_details import cut
 from robust_eval.runs.question_status import WHY_NOT, standings
 from robust_eval.stats.interval import MIN_UNITS
+from robust_eval.tracking.result import Result
 
 LONGEST = 100
 """Characters of a question and of an answer in the list of what is not known."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from robust_eval.report.comparison_tables import Cell, TextTable
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 
 def escaped(text: str) -> str:

@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.metric.metric_spec import curve_and_temperature
-from robust_eval.record.result import Result
-from robust_eval.record.run_folder import COMPARISON_PAGE
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import Cell, TextTable, pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
@@ -17,6 +15,8 @@ from robust_eval.report.question_table import sample
 from robust_eval.report.wording import few, few_kept, headline, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.run_folder import COMPARISON_PAGE
 
 LONGEST = 8000
 """Characters of a note that MLflow keeps; it cuts off the others without a word."""

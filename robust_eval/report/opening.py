@@ -8,7 +8,7 @@ from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import cautions, contrast, differing, truncation
 from robust_eval.runs.finished_runs import scoring_settings
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.significance import LEVEL, compact_letter_display
 

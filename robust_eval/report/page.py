@@ -23,9 +23,6 @@ from robust_eval.metric.score import Score
 from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
-from robust_eval.record.result import Result
-from robust_eval.record.run_folder import FIGURES, REPORT, SUMMARY
-from robust_eval.record.settings import effective
 from robust_eval.report.compressed import packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
@@ -35,10 +32,12 @@ from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
 from robust_eval.runs.question_status import verdict
-from robust_eval.runtime.file_limits import OF_RUN, read_json
-from robust_eval.runtime.printable import printable_lines
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.files import OF_RUN, read_json
+from robust_eval.runtime.text import number, printable_lines
 from robust_eval.stats.estimate import bounds
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.run_folder import FIGURES, REPORT, SUMMARY
+from robust_eval.tracking.settings import effective
 
 SMALLEST = 9
 """Pixels of the height of the smallest text: of smaller ones a phone shows too little."""

@@ -17,11 +17,10 @@ from robust_eval.normalization import normalize
 from robust_eval.prompt.challenge import form_of_all
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import LETTERS, Question
-from robust_eval.record.result import Result
 from robust_eval.report.branches import Path, top_branches
 from robust_eval.runs.question_status import VERDICTS, verdict
-from robust_eval.runtime.printable import printable_lines
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number, printable_lines
+from robust_eval.tracking.result import Result
 
 ANSWERS = 12
 """Different answers to one wording that are shown; the others are counted."""

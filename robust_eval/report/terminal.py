@@ -9,16 +9,16 @@ from rich.table import Table
 from robust_eval.metric.metric_spec import point
 from robust_eval.metric.presentation import PaperTable
 from robust_eval.metric.score import Score
-from robust_eval.record.result import Result
-from robust_eval.record.run_folder import COMPARISON_PAGE, GRADED
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
 from robust_eval.report.wording import few, few_kept, headline, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import interval
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
 WORD = 40
 """Characters of a word in a label that is not broken."""

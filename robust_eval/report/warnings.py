@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from robust_eval.answer import NO_REPLY, OUTCOMES, in_short, rows
 from robust_eval.metric.greedy import dominant_letter
-from robust_eval.record.result import Result
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.wording import few_kept
+from robust_eval.tracking.result import Result
 
 CUT = 0.05
 """The share of replies that the length limit ended from which on it matters."""

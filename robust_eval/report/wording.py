@@ -7,11 +7,11 @@ from robust_eval.metric.metric_spec import DETAIL
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.record.result import Result
 from robust_eval.runs.question_status import standings
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import MIN_UNITS, independent
+from robust_eval.tracking.result import Result
 
 
 class Row(NamedTuple):

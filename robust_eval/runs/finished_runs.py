@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
-from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
+from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import (
     HEADLINE,
     MetricSpec,
@@ -28,22 +28,20 @@ from robust_eval.metric.metric_spec import (
     point,
 )
 from robust_eval.question import Question
-from robust_eval.record.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
-from robust_eval.record.settings import AUTO, SEVERAL, read_settings
 from robust_eval.runs.question_status import verdict
-from robust_eval.runtime.file_limits import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
-from robust_eval.runtime.file_limits import QUESTIONS as TABLE_OF_QUESTIONS
+from robust_eval.runtime.files import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
+from robust_eval.runtime.files import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
+from robust_eval.tracking.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
+from robust_eval.tracking.settings import AUTO, SEVERAL, read_settings
 
-DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept")
-"""Columns of the questions that are no figures."""
 KEY = "key"
-"""The column that says what is right (:attr:`robust_eval.question.Question.key`); runs of earlier versions lack it."""
+"""The column with the accepted answers (:attr:`robust_eval.question.Question.key`)."""
+DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept", KEY)
+"""Columns of the questions that are no figures."""
 _ELSEWHERE = ("paths.", "store.", "tracking.")
 """Settings that say where things lie, and change no result."""
-_ADDED = {"labels": None}
-"""Settings that runs of earlier versions lack, with the value that changes nothing."""
 
 
 class GreedyAnswer(NamedTuple):
@@ -80,7 +78,7 @@ class FinishedRun:
     @property
     def question_metrics(self) -> list[str]:
         """The figures that are means over questions."""
-        return [name for name in self.questions.column_names if name not in (*DESCRIBING, KEY)]
+        return [name for name in self.questions.column_names if name not in DESCRIBING]
 
     @cached_property
     def headline(self) -> list[str]:
@@ -102,9 +100,7 @@ class FinishedRun:
         return self.questions.num_rows if told is None else int(told.value)
 
     def n(self, figure: str) -> int | None:
-        """Return how many questions a figure rests on; None where it rests on none, or a run of an earlier version does
-        not say it.
-        """
+        """Return how many questions a figure rests on; None where it rests on none."""
         if figure in self.question_metrics:
             return int(np.count_nonzero(~np.isnan(self.values(figure))))
         return self.of_questions.get(figure)
@@ -215,22 +211,20 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     Raises UserError where it has not finished, or a file of it is damaged.
     """
     called = name or str(folder)
-    needed = (CONFIG, QUESTIONS) if without_summary else (CONFIG, SUMMARY, QUESTIONS)
+    needed = [CONFIG, *([] if without_summary else [SUMMARY]), QUESTIONS, FIGURES, LOADED]
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         if name is None and not folder.is_dir():
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{called} is no finished run that can be compared: there is no {missing[0]}")
     settings = _damaged(called, CONFIG, lambda: read_settings(folder / CONFIG))
-    if (folder / LOADED).is_file():
-        found = _damaged(called, LOADED, lambda: dict(read_json(folder / LOADED, OF_RUN)))
-        settings |= {name: value for name, value in found.items() if settings.get(name) == AUTO}
+    found = _damaged(called, LOADED, lambda: dict(read_json(folder / LOADED, OF_RUN)))
+    settings |= {name: value for name, value in found.items() if settings.get(name) == AUTO}
     numbers: dict[str, float] = {}
     if not without_summary:
         numbers = _damaged(called, SUMMARY, lambda: _numbers(read_json(folder / SUMMARY, OF_RUN)))
     figures, of_questions = _figures(numbers), _damaged(called, SUMMARY, lambda: _of_questions(numbers))
     questions = _damaged(called, QUESTIONS, lambda: read_parquet(folder / QUESTIONS, None, TABLE_OF_QUESTIONS))
-    questions = questions.rename_columns([*map(present_name, questions.column_names)])
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
             raise UserError(f"{called} cannot be read: {CONFIG} does not say {setting}")
@@ -238,9 +232,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         if column not in questions.column_names:
             raise UserError(f"{called} cannot be read: {QUESTIONS} has no column {column}")
     greedy = _damaged(called, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
-    declarations: Sequence[MetricSpec] = KNOWN_FIGURES
-    if (folder / FIGURES).is_file():
-        declarations = _damaged(called, FIGURES, lambda: completed(from_json(read_json(folder / FIGURES, OF_RUN))))
+    declarations = _damaged(called, FIGURES, lambda: from_json(read_json(folder / FIGURES, OF_RUN)))
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
     certain = None
     if (folder / REPLY_CERTAINTY).is_file():
@@ -264,8 +256,8 @@ def _damaged(called: str, file: str, read: Callable[[], Any]) -> Any:
 
 
 def _numbers(summary: dict[str, float | None]) -> dict[str, float]:
-    """Return the numbers of a summary, NaN where it has none, under the names that they have by now."""
-    return {present_name(name): math.nan if number is None else float(number) for name, number in summary.items()}
+    """Return the numbers of a summary, NaN where it has none."""
+    return {name: math.nan if number is None else float(number) for name, number in summary.items()}
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
@@ -280,7 +272,7 @@ def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
 
 
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
-    """Return how many questions the figures of a summary rest on; those of earlier versions do not say it."""
+    """Return how many questions the figures of a summary rest on."""
     return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
 
 
@@ -344,7 +336,7 @@ def settings_that_count(run: FinishedRun) -> dict[str, Any]:
         for group in SEVERAL
     }
     counting = {name: value for name, value in run.settings.items() if not name.startswith(_ELSEWHERE)}
-    return chosen | {name: value for name, value in counting.items() if (name, value) not in _ADDED.items()}
+    return chosen | counting
 
 
 def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:

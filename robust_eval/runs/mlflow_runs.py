@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import OutageError, UserError, first_line
-from robust_eval.record.mlflow_tracker import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
-from robust_eval.record.run_folder import (
+from robust_eval.runs.finished_runs import FinishedRun, kept_nothing, read_run
+from robust_eval.tracking.mlflow_tracker import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
+from robust_eval.tracking.run_folder import (
     ANSWERS,
     CONFIG,
     CURVES_FILE,
@@ -21,7 +22,6 @@ from robust_eval.record.run_folder import (
     SUMMARY,
     TRACKED,
 )
-from robust_eval.runs.finished_runs import FinishedRun, kept_nothing, read_run
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Status of each question: kept or not and why, and whether its greedy answer is right."""
 
 from robust_eval.answer import NO_REPLY, rows
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 VERDICTS = ("right", "wrong", "not judged", "no reply")
 """Verdicts on an answer, in the order of counts of answers."""

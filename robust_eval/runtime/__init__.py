@@ -1,1 +1,1 @@
-"""What any program needs: terminal, log, cache, locks, progress. Nothing here knows about language models."""
+"""General tools: terminal, files, processes, cache, registry. Nothing here knows about language models."""

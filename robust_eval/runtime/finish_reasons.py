@@ -33,7 +33,7 @@ _SPELLINGS: Mapping[str, tuple[str, ...]] = {
         *("image_other", "no_image"),
     ),
 }
-"""What servers call each, by the documentation of OpenAI, Anthropic, Google, Mistral, DeepSeek, Zhipu, Cohere, Bedrock,
+"""Spellings of each, by the documentation of OpenAI, Anthropic, Google, Mistral, DeepSeek, Zhipu, Cohere, Bedrock,
 xAI, OpenRouter, Together, Fireworks, vLLM, SGLang, TGI, TensorRT-LLM, llama.cpp, LM Studio, Ollama and watsonx.
 ``load`` and ``unload`` are Ollama's, of a request that the model was not there for."""
 

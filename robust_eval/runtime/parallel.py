@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 Shared = TypeVar("Shared")
 Part = TypeVar("Part")
@@ -34,7 +34,7 @@ def one_by_one(stage: str, work: Callable[[Shared, Part], Done], shared: Shared,
 
 
 SPREAD: ContextVar[Spread] = ContextVar("spread", default=one_by_one)
-"""What has parts done: an engine may have it done elsewhere."""
+"""Function that runs the parts; an engine may run them elsewhere."""
 
 
 def in_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 
 class Estimate(NamedTuple):

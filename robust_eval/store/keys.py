@@ -9,9 +9,6 @@ from typing import Any
 from robust_eval.model.base import Choices, Item, Matcher, Request
 from robust_eval.model.calls import FURTHER_DRAWS
 
-EXACT = 2
-"""Version of the trees of models that are loaded here; those of a server are known by how often they draw."""
-
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
     """Return the key of the answers to each of several requests."""
@@ -36,12 +33,11 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "max_new_tokens": request.max_new_tokens,
             "top_logprobs": request.top_logprobs,
             "judge": judge and judge.identity,
-            **({} if request.first_line else {"first_line": False}),  # as others had it not, and keep their keys
-            **({} if request.thought is None else {"thought": asdict(request.thought)}),
+            "first_line": request.first_line,
+            "thought": request.thought and asdict(request.thought),
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
             **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),
             **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and served else {}),
-            **({"exact": EXACT} if enumeration and not enumeration.choices and not served else {}),
         }
     )
 

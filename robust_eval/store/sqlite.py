@@ -20,7 +20,7 @@ from typing import TypeVar
 from filelock import Timeout
 
 from robust_eval.error import UserError
-from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.process import kept_lock
 from robust_eval.store.base import PLACES, Entries, tell_of_others
 from robust_eval.store.sqlite_file import (
     AT_ONCE,

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import CURVES, SCHEMA, SERVED, Answers, in_short, served_as
-from robust_eval.engine.base import Engine, Workplace
+from robust_eval.engine.base import Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
 from robust_eval.store.base import Entries
 from robust_eval.store.compact_tables import Tables
@@ -71,7 +71,7 @@ class StoredModel:
         self._closed = closed
         self._begin = begin
         self.identity = self.config.identity()
-        self._loaded: Workplace | None = None
+        self._loaded: ModelRunner | None = None
         self._planned: dict[tuple[bytes, ...], _Found] = {}
         """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
@@ -222,7 +222,7 @@ class StoredModel:
         if asked < requests:
             log.info("%s: the answers to %d of %d prompts are in the store", stage, requests - asked, requests)
 
-    def _ready(self, requests: Sequence[Request]) -> Workplace:
+    def _ready(self, requests: Sequence[Request]) -> ModelRunner:
         """Return the model, which can answer these requests, once the run has begun."""
         self._served.refuse_another()
         model = self._model()
@@ -243,7 +243,7 @@ class StoredModel:
             return known
         return {"name": self.config.name, **self.identity}
 
-    def _model(self) -> Workplace:
+    def _model(self) -> ModelRunner:
         if self._loaded is None:
             with self._watch.stage("model"):
                 self._loaded = self._engine.load(self.config)

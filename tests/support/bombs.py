@@ -18,7 +18,7 @@ ZSTANDARD = 93
 """What ZIP archives call it; Python does not yet, and zipfile_zstd adds it."""
 _CONFIG = {"seed": 3, "model": {"name": "small"}, "dataset": {"name": "facts"}, "sampler": {}, "metric": {}}
 _QUESTION = {"question_id": ["a"], "question": ["A?"], "scenario": ["abstractive"], "kept": [True]}
-_QUESTION |= {name: [""] for name in ("type", "category", "group")}
+_QUESTION |= {name: [""] for name in ("type", "category", "group", "key")}
 _ANSWER = {"question_id": ["a"], "rewrite": [0], "temperature": [0.0], "trial": [0], "text": ["A"], "correct": [True]}
 _ANSWER |= {"outcome": ["ok"], "sampler": ["greedy"]}
 
@@ -39,6 +39,7 @@ def run_folder(folder: Path, **files: Callable[[Path], object]) -> Path:
     (folder / "config.yaml").write_text(yaml.safe_dump(_CONFIG))
     (folder / "summary.json").write_text("{}")
     (folder / "figures.json").write_text("[]")
+    (folder / "loaded.json").write_text("{}")
     table(folder / "questions.parquet", _QUESTION)
     table(folder / "graded.parquet", _ANSWER)
     for name, write in files.items():

@@ -18,8 +18,8 @@ from robust_eval.config.objects import to_config
 from robust_eval.config.schema import CONF, register
 from robust_eval.experiment.run import run
 from robust_eval.metric.score import Metric
-from robust_eval.record.result import Result
 from robust_eval.report.terminal import print_summary
+from robust_eval.tracking.result import Result
 
 RUN_WITHOUT_FIGURES = """
 import runpy

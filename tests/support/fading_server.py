@@ -16,7 +16,7 @@ from dialects import ANSWERS
 from experiments import run_experiment
 from scripted_server import Body, ScriptedServer
 
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 FACTS, GRID, TRIALS = 6, 10, 10
 Asked = tuple[str, float, int]

@@ -10,6 +10,8 @@ import yaml
 
 from robust_eval.answer import GREEDY, SAMPLER
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
+from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.metric_spec import as_json
 
 TEMPERATURES = (0.2, 0.6, 1.0, 1.4)
 TRIALS = 10
@@ -52,6 +54,8 @@ def gated_run(
     else:
         del figures["frs.d1"]
     pq.write_table(pa.table(described | figures), folder / "questions.parquet")
+    (folder / "figures.json").write_text(json.dumps(as_json(KNOWN_FIGURES)))
+    (folder / "loaded.json").write_text("{}")
     own: dict[str, object] = {"model": {"name": "m"}, "dataset": {"name": "facts"}, "seed": 0}
     own["sampler"] = {"temperature_sweep": {"trials": TRIALS, "selection": "exact_match"}}
     for name, value in settings.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from robust_eval.record import mlflow_tracker
+from robust_eval.tracking import mlflow_tracker
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from experiments import run_experiment
 
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 TEMPERATURES = (0.5, 1.0, 1.5)
 TRIALS = 4

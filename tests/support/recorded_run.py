@@ -10,7 +10,7 @@ import pyarrow as pa
 from experiments import run_experiment
 
 from robust_eval.answer import SAMPLER, SCHEMA, write_parquet
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 TEMPERATURES = (0.2, 0.6, 1.0, 1.4, 2.0)
 PLACES = ("LOC", "HUM", "NUM", "ENTY")

@@ -95,6 +95,7 @@ def _connected(address: str) -> socket.socket:
 def _started(address: str) -> "subprocess.Popen[bytes]":
     """Start a server at an address, where connections wait until it has loaded what it loads."""
     environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    environment |= {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # the libraries are loaded before a run
     environment["TOKENIZERS_PARALLELISM"] = "false"  # else it is said in every fork that there is none
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -155,9 +156,6 @@ def _load() -> None:
     import robust_eval.cli.compare
     import robust_eval.model.served.served_model  # noqa: F401
     from robust_eval.model.local.sentences import sentence_transformer
-    from robust_eval.record.mlflow_tracker import import_what_a_run_needs
-
-    import_what_a_run_needs()  # else each run would start a process that does
 
     sentence_transformer(SENTENCES)
     with tempfile.TemporaryDirectory() as scratch:

@@ -19,7 +19,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
-from robust_eval.runtime.progress import progress
+from robust_eval.runtime.console import progress
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 class Room(Protocol):
-    """What actors may take of a cluster; see :class:`robust_eval.engine.ray.engine.Ray`."""
+    """Resources of a cluster that actors may take; see :class:`robust_eval.engine.ray.engine.Ray`."""
 
     num_cpus: int
     num_gpus: float
@@ -38,7 +38,7 @@ class Room(Protocol):
 
 
 class Actors:
-    """Actors that load a model and answer; see :class:`robust_eval.engine.base.Workplace`."""
+    """Actors that load a model and answer; see :class:`robust_eval.engine.base.ModelRunner`."""
 
     def __init__(self, engine: Room, config: ModelConfig) -> None:
         self._engine = engine
@@ -70,7 +70,7 @@ class Actors:
                 advance(sum(each.share for each in came), self._status())
 
     def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
-        """See Workplace; in rounds."""
+        """See ModelRunner; in rounds."""
         with settling(stage, waves, items) as advance:
             while requests:
                 yield from self._answers(requests, {request.item for request in requests}, stage)

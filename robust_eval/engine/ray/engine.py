@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.config import ModelConfig
-from robust_eval.runtime.gc_tuning import collect_as_usual
 from robust_eval.runtime.parallel import SPREAD, Done, Part, Shared, one_by_one
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ class Ray:
         """
         from robust_eval.engine.ray.actors import Actors
 
-        collect_as_usual()
         self._connect()
         self.room()
         return Actors(self, config)

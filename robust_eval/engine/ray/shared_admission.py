@@ -12,7 +12,7 @@ from robust_eval.model.served.service_settings import ServiceSettings
 
 @dataclass
 class Noted:
-    """What an actor notes of a request that it was let send, for the gate."""
+    """Report of an actor on a request that the gate admitted."""
 
     tokens: int | None = None
     kind: str | None = None

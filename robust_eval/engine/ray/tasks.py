@@ -13,9 +13,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.library_bars import no_library_bars
+from robust_eval.runtime.console import progress, silence_tqdm
 from robust_eval.runtime.parallel import Done, Part, Shared
-from robust_eval.runtime.progress import progress
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +67,9 @@ def _hand(given: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int)
     """Do a part of the work and return its result as bytes: arrays would be views into Ray's store, and
     keep it full.
     """
+    silence_tqdm()
     import torch
 
     torch.set_num_threads(threads)
     work, shared = given
-    with no_library_bars():
-        return pickle.dumps(work(shared, part))
+    return pickle.dumps(work(shared, part))

@@ -1,4 +1,4 @@
-"""What an actor does: it holds a model, and answers blocks of requests."""
+"""Work of an actor: it holds a model, and answers blocks of requests."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import arrived, to_bytes
-from robust_eval.runtime.library_bars import no_library_bars
+from robust_eval.runtime.console import silence_tqdm
 
 
 class Block(NamedTuple):
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a request: tables as bytes, and the share of it; see
+    """Answers to a request: tables as bytes, and the share of it; see
     :class:`robust_eval.model.reply_tables.Arrived`.
     """
 
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of some blocks: what was answered, why others were not, and what there is to tell.
+    """Outcome of some blocks: answers, reasons why others have none, and messages.
 
     ``problems`` has the reason for each block that failed; ``fatal`` is one that a person has to mend.
     """
@@ -63,6 +63,7 @@ class Worker:
         self._batch_context = batch_context
         self._threads = threads
         self._model: LanguageModel | None = None
+        silence_tqdm()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         return one_row(pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py()))))
@@ -73,7 +74,7 @@ class Worker:
         done: list[int] = []
         problems: dict[int, str] = {}
         fatal = None
-        with no_library_bars(), _messages() as messages:
+        with _messages() as messages:
             for block in blocks:
                 try:
                     answers.extend(self._answers(block))  # one by one: what comes before a problem counts

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from robust_eval.error import UserError
 from robust_eval.runtime.cache import cache_folder, kept_folder, place
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from robust_eval.model.served.service import (
 from robust_eval.model.served.token_logprobs import Token, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import end_of
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 _FIELDS = {

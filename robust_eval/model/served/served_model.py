@@ -7,7 +7,7 @@ import queue
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
@@ -41,14 +41,13 @@ from robust_eval.model.served.refusals import (
     unfaithful,
 )
 from robust_eval.model.served.request_body import extra_body, request_body, truncation
-from robust_eval.model.served.senders import Senders
 from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
-from robust_eval.runtime.open_files import allow_connections
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.process import allow_connections
+from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
@@ -76,11 +75,11 @@ class ServedModel(LanguageModel):
     """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
 
     def __init__(self, settings: ServiceSettings, key: str | None) -> None:
+        allow_connections(settings.at_once, "model.at_once")
         self.settings = settings
         self.spending = settings.spending()
         self._attempts = Attempts(settings, OwnGate(settings, self.spending))
         self._key = key
-        self._senders: Senders | None = None
         self._capabilities: Capabilities | None = None
         self._answered: set[Item] = set()
         self._failed: set[Item] = set()
@@ -276,17 +275,6 @@ class ServedModel(LanguageModel):
                 want(more() if more else [])
             work.result()
 
-    @contextmanager
-    def sent_by(self, processes: int) -> Iterator[None]:
-        """See LanguageModel; with one process it is this one. UserError where too few files may be open."""
-        allow_connections(self.settings.at_once, "model.at_once")  # processes that begin after this inherit the limit
-        self._senders = Senders(processes, self.settings, self._key) if processes > 1 else None
-        try:
-            yield
-        finally:
-            if self._senders is not None:
-                self._senders.close()
-
     def pass_through(self, gate: Gate) -> None:
         """See LanguageModel."""
         self._attempts.gate = gate
@@ -315,10 +303,6 @@ class ServedModel(LanguageModel):
     def _service(self) -> AbstractAsyncContextManager[Answering]:
         return self.settings.service(self._key)
 
-    def _asked(self) -> AbstractAsyncContextManager[Answering]:
-        """Return what requests are sent to: the service, or the processes that ask it."""
-        return self._service() if self._senders is None else self._senders.opened()
-
     async def _answer_all(
         self, wanted: deque[Request | None], exactly: bool, give: Callable[[Reply], None], given: Callable[[], int]
     ) -> None:
@@ -338,7 +322,7 @@ class ServedModel(LanguageModel):
                 service = await services.enter_async_context(settings.showing(self._key))
                 answer = partial(self._answer_exactly, service)
             else:
-                answer = partial(self._answer, await services.enter_async_context(self._asked()))
+                answer = partial(self._answer, await services.enter_async_context(self._service()))
             async for call in self._calls(wanted):
                 await room.acquire()
                 while given() > _GIVEN and not self._attempts.ended:

@@ -18,7 +18,7 @@ from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
 from robust_eval.model.served.token_logprobs import Position, Token, read_positions, read_tokens, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
-from robust_eval.runtime.printable import printable
+from robust_eval.runtime.text import printable
 
 CHAT, PLAIN = "/chat/completions", "/completions"
 """Where a server is asked, below its address."""
@@ -92,7 +92,7 @@ class UnansweredError(Exception):
 
 
 class Answering(Protocol):
-    """What prompts are sent to: a service, or the processes that ask it."""
+    """A service that answers prompts."""
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
         """Return the answers to a prompt, with these settings of a request; raises UnansweredError."""

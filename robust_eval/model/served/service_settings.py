@@ -13,7 +13,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.spending import Spending
 from robust_eval.model.workload import Terms
 from robust_eval.runtime.measured_choices import recalled
-from robust_eval.runtime.secret_names import secret_setting
+from robust_eval.runtime.text import secret_setting
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

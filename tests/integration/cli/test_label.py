@@ -30,11 +30,11 @@ from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import sample
 from robust_eval.labels.labelling import Labelling
-from robust_eval.record.run_folder import TRACKED
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.label_server import label_server
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
+from robust_eval.tracking.run_folder import TRACKED
 
 HOSTILE = [
     "<script>window.hacked = true; alert(1)</script>",

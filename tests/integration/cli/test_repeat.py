@@ -14,7 +14,7 @@ from robust_eval.cli import repeat as cli_repeat
 from robust_eval.cli.repeat import repeating_overrides
 from robust_eval.config.schema import SCHEMAS
 from robust_eval.error import UserError
-from robust_eval.record.run_folder import ANSWERS, CONFIG, LARGEST
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, LARGEST
 
 SETTINGS: dict[str, object] = {
     "seed": 0,

@@ -67,7 +67,7 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         (["-p", "model"], "--package works only with --cfg: add --cfg job"),
         (["--config-name", "mine"], "--config-name and --config-path are not taken: repeat=FOLDER runs"),
         (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
-        (["train-question-type"], "train-question-type is no command (did you mean train-question-types?); there are"),
+        (["import-log"], "import-log is no command (did you mean import?); there are"),
         (["help", "comapre"], "there is no group comapre (did you mean compare?); there are"),
         (["-sc", "install=bash"], "what makes Tab work is printed by robust-eval completion bash, zsh or fish"),
     ],
@@ -103,27 +103,8 @@ def test_settings_of_hydra_hold_in_a_run(shell: Shell, tmp_path: Path):
     assert set(written) == {"config", "hydra", "overrides"}
     assert written["overrides"] == overrides
     settings = written["hydra"]["hydra"]
-    assert (settings["mode"], settings["overrides"]["hydra"]) == ("RUN", of_hydra)
+    assert (settings["mode"], settings["overrides"]["hydra"]) == ("RUN", [*of_hydra, "hydra.mode=RUN"])
     assert settings["runtime"]["output_dir"] == str(folder)
-
-
-COUNTED = """
-import runpy, sys
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-load = ConfigLoaderImpl.load_configuration
-def counted(*arguments, **settings):
-    print("composed", file=sys.stderr)
-    return load(*arguments, **settings)
-ConfigLoaderImpl.load_configuration = counted
-runpy.run_path("run.py", run_name="__main__")
-"""
-
-
-def test_a_run_composes_its_settings_once(shell: Shell, tmp_path: Path):
-    words = ["experiment=smoke", "dataset.limit=6", "tracking=none", f"paths.mlruns={tmp_path}"]
-    ran = shell.python(["-c", COUNTED, *words], figures=False)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.splitlines().count("composed") == 1
 
 
 def test_a_folder_of_a_run_that_cannot_be_made_is_named(shell: Shell, tmp_path: Path):

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 import robust_eval
 from robust_eval.answer import GRADED_COLUMNS, NO_REPLY, SAMPLER
 from robust_eval.cli.export_run import WRITERS, main
-from robust_eval.record.run_folder import GRADED
+from robust_eval.tracking.run_folder import GRADED
 
 PLACE = ["question_id", SAMPLER, "rewrite", "temperature", "trial"]
 
@@ -61,7 +61,7 @@ def test_the_answers_come_back_to_the_last_digit(
     monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
     graded = pq.read_table(run.folder / GRADED).drop_columns(["ensemble"]).to_pandas().sort_values(PLACE)
     ours = run.figures[~run.figures["name"].str.contains("time|seconds")].set_index("name")[["value", "low", "high"]]
-    for to in ("inspect", "every-eval-ever", "lm-eval"):
+    for to in ("inspect", "every-eval-ever"):
         folders = {file.parent for file in (exported / to).rglob("*") if file.is_file()}
         (loaded,) = robust_eval.load_answers(*folders)
         again = loaded.score(tracking="none")
@@ -99,9 +99,7 @@ def test_the_viewer_of_inspect_opens_the_log_with_our_scores_and_figures(run: ro
     assert len(shown["samples"]) == len(graded)
 
 
-def test_the_validator_of_every_eval_ever_takes_the_record(
-    exported: Path, every_eval_ever: dict[str, str], tmp_path: Path
-):
+def test_the_validator_of_every_eval_ever_takes_the_record(exported: Path, every_eval_ever: dict[str, str]):
     folder = exported / "every-eval-ever"
     files = [str(file.relative_to(folder)) for file in folder.rglob("*.json*")]
     program = [sys.executable, "-m", "every_eval_ever"]
@@ -120,10 +118,6 @@ def test_the_validator_of_every_eval_ever_takes_the_record(
     record = json.loads(next(folder.rglob("*[!s].json")).read_text())
     results = {each["evaluation_result_id"]: each["score_details"] for each in record["evaluation_results"]}
     assert results["frs"]["uncertainty"]["confidence_interval"]["lower"] < results["frs"]["score"]
-    # its reader of lm-eval's logs takes those that we write
-    convert = [*program, "convert", "lm_eval", "--log_path", str(exported / "lm-eval"), "--include_samples"]
-    ran = subprocess.run([*convert, "--output_dir", str(tmp_path)], env=every_eval_ever, capture_output=True, text=True)
-    assert ran.stdout.splitlines()[-1:] == ["Converted 7 evaluation log(s)."], ran.stderr
 
 
 def test_tables_hold_no_formula_and_every_text(run: robust_eval.Evaluation, exported: Path):
@@ -175,9 +169,8 @@ def test_probabilities_of_answers_go_where_there_is_a_place_for_them(
         [question],
         tracking="none",
     )
-    for to in ("every-eval-ever", "lm-eval"):
-        said = refused(monkeypatch, capsys, str(run.folder), "--to", to, "--output", to)
-        assert said.endswith("has no place: export it --to inspect or --to csv")
+    said = refused(monkeypatch, capsys, str(run.folder), "--to", "every-eval-ever", "--output", "record")
+    assert said.endswith("has no place: export it --to inspect or --to csv")
     monkeypatch.setattr("sys.argv", ["export", str(run.folder), "--to", "inspect", "--output", "inspect"])
     main()
     (loaded,) = robust_eval.load_answers("inspect")

@@ -18,9 +18,9 @@ from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
 from robust_eval.prompt.challenge import challenge_told
-from robust_eval.record.result import Result
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
+from robust_eval.tracking.result import Result
 
 QUESTIONS, TURNS, K = 12, 4, 3
 

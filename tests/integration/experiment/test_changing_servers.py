@@ -16,8 +16,8 @@ from fading_server import asked_of
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.error import UserError
-from robust_eval.record.result import Result
 from robust_eval.report.warnings import of_draws
+from robust_eval.tracking.result import Result
 
 FEW = ["dataset=facts", "dataset.limit=6", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=4"]
 MODEL, FINGERPRINT = "served_model", "system_fingerprint"

@@ -14,7 +14,7 @@ from experiments import run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.error import UserError
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 CERTAINTY = ["experiment=certainty", "dataset=facts", "dataset.limit=3", "sampler.repetition.trials=4"]
 MULTIQA = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]

@@ -12,8 +12,8 @@ from fading_server import asked_of
 from scripted_server import ScriptedServer, scripted_server
 
 from robust_eval.error import UserError
-from robust_eval.record.result import Result
 from robust_eval.report.warnings import warnings
+from robust_eval.tracking.result import Result
 
 FRS = [
     "experiment=frs",

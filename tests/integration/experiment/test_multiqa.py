@@ -14,7 +14,7 @@ from tiny_model import save_tiny_model
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import SAMPLER, SCHEMA
 from robust_eval.error import UserError
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
 OF_QUESTIONS = [

@@ -12,8 +12,8 @@ from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted
 import robust_eval
 from robust_eval.cli.export_run import main
 from robust_eval.prompt.arrangement import FORMS, arrangement_told
-from robust_eval.record.result import Result
 from robust_eval.stats.interval import SHARE, degenerate_interval
+from robust_eval.tracking.result import Result
 
 QUESTIONS = 6
 RATERS = 5 + len(FORMS)

@@ -15,8 +15,8 @@ from robust_eval.config.overrides import Checked, checked_overrides, jobs
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
-from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
+from robust_eval.tracking.result import Result
 
 Plan = Callable[..., list[Stage]]
 Run = Callable[..., Result]

@@ -16,7 +16,7 @@ from tiny_model import save_tiny_model
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.record.result import Result
+from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
 METHODS = ("temperature_sweep", "perturbation", "repetition")

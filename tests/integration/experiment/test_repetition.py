@@ -10,8 +10,8 @@ import pytest
 from experiments import run_experiment
 from scipy import stats
 
-from robust_eval.record.result import Result
 from robust_eval.report.wording import sentence
+from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
 TRIALS = 5000

@@ -15,8 +15,8 @@ from robust_eval.error import UserError
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.prompt.prompt import prompt_for, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT
-from robust_eval.record.result import Result
 from robust_eval.rewriter.base import FATES, FOUND
+from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
 TABLES = ["rewriting.parquet", "rewrites.parquet", "graded.parquet"]

@@ -13,8 +13,8 @@ from scripted_server import Body, ScriptedServer, scripted_server
 from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.experiment.plan import stages_of, total
-from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
+from robust_eval.tracking.result import Result
 
 Reply = tuple[int, dict[str, str], Any]
 QUESTIONS = ["Which city is the capital of France?", "Who wrote Emma?", "What is the largest ocean?", "Who is Waldo?"]

@@ -21,10 +21,10 @@ from robust_eval.answer import SCHEMA
 from robust_eval.error import UserError
 from robust_eval.model.local.fingerprint import folder_hash
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.record.result import Result
-from robust_eval.record.settings import flat
 from robust_eval.report.wording import few_kept, sentence
 from robust_eval.runtime import cache
+from robust_eval.tracking.result import Result
+from robust_eval.tracking.settings import flat
 
 Measure = Callable[..., tuple[Result, Path]]
 FILES = {

@@ -19,10 +19,10 @@ from robust_eval.experiment.plan import stages_of
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.plot.registry import registered
 from robust_eval.prompt.thought import thought_told
-from robust_eval.record.result import Result
 from robust_eval.report.figures import save_entries
 from robust_eval.runs.findings import read_findings
 from robust_eval.stats.variance import breaking_budget
+from robust_eval.tracking.result import Result
 
 QUESTIONS, K = 8, 3
 EFFORTS = list(THOUGHT)

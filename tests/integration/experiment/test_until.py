@@ -20,8 +20,8 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
-from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
+from robust_eval.tracking.result import Result
 
 QUESTIONS = 120
 NUMBERS = itertools.count()

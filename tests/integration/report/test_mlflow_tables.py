@@ -12,15 +12,15 @@ from robust_eval.metric import certainty_metric, frs_presentation
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.result import Result
 from robust_eval.report.comparison_page import sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table
 from robust_eval.report.mlflow_tables import LONGEST, comparison_note, comparison_tables, run_note, run_tables
 from robust_eval.report.wording import few
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runs.comparison import compare
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.result import Result
 
 
 def rendered(note):

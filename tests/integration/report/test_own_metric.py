@@ -11,7 +11,6 @@ from own_metric import BELOW, HELD, LENGTH, Held
 from tiny_model import save_tiny_model
 
 from robust_eval.metric.metric_spec import as_json, from_json
-from robust_eval.record.result import Result
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.comparison_tables import comparison_tables
 from robust_eval.report.mlflow_tables import run_note, run_tables
@@ -20,7 +19,8 @@ from robust_eval.report.question_table import number_columns
 from robust_eval.report.terminal import print_comparison, print_summary
 from robust_eval.runs.comparison import Comparison, compare
 from robust_eval.runs.finished_runs import read_run
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
+from robust_eval.tracking.result import Result
 
 POINTS = ["held.t0.5", "held.t1", "held.t3"]
 LABELS = [

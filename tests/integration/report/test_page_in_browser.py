@@ -17,8 +17,7 @@ from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.report.page import page_script, write_page
-from robust_eval.runtime.printable import printable_lines
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number, printable_lines
 
 QUESTIONS = 60
 KEPT = QUESTIONS - 9  # each seventh is answered wrong

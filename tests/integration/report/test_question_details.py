@@ -11,8 +11,8 @@ from tiny_model import byte_tokenizer
 
 from robust_eval.answer import CURVES, answer_table
 from robust_eval.question import Question
-from robust_eval.record.result import Result
 from robust_eval.report.question_details import ANSWERS, cut, details
+from robust_eval.tracking.result import Result
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from experiments import without_figures
 from recorded_run import recorded_run
 
-from robust_eval.record.result import Result
 from robust_eval.report import question_table as module
 from robust_eval.report.question_table import TEXT, TEXTS, Index, number_columns, question_index
+from robust_eval.tracking.result import Result
 
 LONG = ["".join(random.Random(number).choices("abcdefghijklmnop", k=500)) for number in range(8)]
 SHOWN = [1, 3]

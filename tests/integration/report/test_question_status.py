@@ -5,8 +5,8 @@ import pytest
 from experiments import without_figures
 from recorded_run import recorded_run
 
-from robust_eval.record.result import Result
 from robust_eval.runs.question_status import standings, verdict
+from robust_eval.tracking.result import Result
 
 
 @pytest.fixture(scope="module")

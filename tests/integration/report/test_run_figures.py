@@ -19,9 +19,9 @@ from robust_eval.error import UserError
 from robust_eval.metric.frs_presentation import FRS
 from robust_eval.plot.files import save
 from robust_eval.plot.registry import Picture, registered
-from robust_eval.record.result import Result
 from robust_eval.report.figures import SavedFigure, save_entries, save_figures
 from robust_eval.runs.findings import findings, read_findings
+from robust_eval.tracking.result import Result
 
 OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
 OF_CONVERSATIONS = {"facts_under_doubt", "accuracy_by_budget", "variance_of_questions"}

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 from recorded_run import recorded_run
 
 from robust_eval.report.page import write_page
-from robust_eval.runtime.rounding import number
+from robust_eval.runtime.text import number
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from recorded_run import recorded_run
 
 from robust_eval.answer import SCHEMA
 from robust_eval.experiment.output import COUNTED
-from robust_eval.record.result import Result
 from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import remedy, uncertain, warnings
+from robust_eval.tracking.result import Result
 
 SAID = "3 of 294 replies are uncertain: their explicit answer and the whole reply disagree on right or wrong"
 JUDGE = "grader=judge grader.model=NAME grader.cascade=uncertain asks a model about them"

@@ -16,9 +16,9 @@ from tiny_model import save_tiny_model
 from robust_eval.answer import SCHEMA, read_answers
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.record.result import Result
 from robust_eval.sampler.answer_file import AnswerFile
 from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
 GRADING = ["label", "correct", "exact"]

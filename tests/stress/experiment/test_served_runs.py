@@ -28,8 +28,8 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import PROJECT, register
 from robust_eval.error import UserError
 from robust_eval.model.served import served_model
-from robust_eval.record.result import Result
 from robust_eval.runtime import measured_choices
+from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
 KEY = "sk-planted-0123456789"

@@ -79,8 +79,6 @@ def test_an_option_shows_its_settings_with_their_comments(said):
         "",
         "  engine.threads=null  CPU threads of torch; null: as many as are fastest here,",
         "                       measured once",
-        "  engine.processes=1   that send the requests to a server, behind one gate; more",
-        "                       where there are more cores",
         "",
         "experiment=frs",
         "The Factual Robustness Score of the paper (Fastowski, Prenkaj, Kasneci): this is",

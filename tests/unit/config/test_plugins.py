@@ -1,4 +1,4 @@
-"""Installed packages announce parts by entry points; a broken one stops nobody."""
+"""Installed packages register parts by entry points; a broken one stops nobody."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from robust_eval.config.plugins import load_plugins
-from robust_eval.runtime.announced import ANNOUNCED
+from robust_eval.runtime.registry import REGISTRY
 
 MODULE = """
 from dataclasses import dataclass
@@ -52,8 +52,8 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(tmp_path)
-    for group in ANNOUNCED:
-        monkeypatch.setitem(ANNOUNCED, group, {})
+    for group in REGISTRY:
+        monkeypatch.setitem(REGISTRY, group, {})
     load_plugins.cache_clear()
     yield
     load_plugins.cache_clear()
@@ -64,7 +64,7 @@ def test_entry_points_are_options_and_what_cannot_be_loaded_is_left_out_with_a_r
     caplog: pytest.LogCaptureFixture,
 ):
     load_plugins()
-    assert {group: list(parts) for group, parts in ANNOUNCED.items() if parts} == {"model": ["dice"]}
+    assert {group: list(parts) for group, parts in REGISTRY.items() if parts} == {"model": ["dice"]}
     wrong, gone, typo, ends = caplog.messages
     assert wrong.startswith(
         "the package parts is left out: model=plain: parts_of_mine.NoDataclass must be a dataclass, "

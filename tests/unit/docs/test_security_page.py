@@ -8,7 +8,7 @@ PAGE = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8")
 PROOFS = {
     "The command line and the configuration files": "unit/config/test_overrides.py::"
     "test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names",
-    "Installed packages that announce parts": "unit/config/test_plugins.py::"
+    "Installed packages that register parts": "unit/config/test_plugins.py::"
     "test_entry_points_are_options_and_what_cannot_be_loaded_is_left_out_with_a_reason",
     "A model's own Python code": "integration/model/local/test_transformers.py::"
     "test_code_that_a_model_brings_is_announced_whenever_it_may_run",

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from robust_eval.engine.local import Here, Local
+from robust_eval.engine.local import Local, LocalRunner
 from robust_eval.model.base import Item, Reply, Request
 from robust_eval.prompt.prompt import Prompt
 
@@ -28,11 +28,10 @@ class Echo:
 
 def test_the_model_is_asked_for_what_is_missing_a_block_at_a_time():
     requests = [Request(name, 0, Prompt("", (), name), (0.5,), 1, 5, seed=0) for name in "abcd"]
-    blocks = Here(Echo()).answers(requests, {("a", 0), ("c", 0), ("d", 0)}, "test")
+    blocks = LocalRunner(Echo()).answers(requests, {("a", 0), ("c", 0), ("d", 0)}, "test")
     assert [[arrived.request.question_id for arrived in block] for block in blocks] == [["a", "c"], ["d"]]
 
 
-@pytest.mark.parametrize("name", ["threads", "processes"])
-def test_less_than_one_is_refused(name: str):
-    with pytest.raises(ValueError, match=rf"^{name} must be at least 1, not 0$"):
-        Local(**{name: 0})
+def test_less_than_one_thread_is_refused():
+    with pytest.raises(ValueError, match=r"^threads must be at least 1, not 0$"):
+        Local(threads=0)

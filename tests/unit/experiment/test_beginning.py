@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from robust_eval.experiment.beginning import Beginning
-from robust_eval.record.tracking import Run, Untracked
+from robust_eval.tracking.base import Run, Untracked
 
 
 def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
 from robust_eval.metric.certainty_metric import FIGURES as OF_CERTAINTY
 from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
-from robust_eval.metric.known_figures import KNOWN_FIGURES, completed, present_name
+from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import (
     DETAIL,
     HEADLINE,
@@ -112,22 +112,6 @@ def test_declarations_are_written_and_read_as_json():
 def test_what_a_later_version_adds_is_left_out():
     later = {"name": "mine", "label": "mine", "colour": "red", "comparison": {"kind": "steps", "colour": "red"}}
     assert from_json([later]) == [MetricSpec("mine", "mine", comparison=ComparisonView("steps"))]
-
-
-def test_declarations_of_earlier_versions_learn_where_facts_break_and_how_they_are_drawn():
-    before = as_json(KNOWN_FIGURES)
-    for each in before:
-        for added in ("is_survival", "is_threshold", "construct", "setting", "comparison"):
-            del each[added]
-    assert completed(from_json(before)) == list(KNOWN_FIGURES)
-    mine = replace(SCORE, comparison=ComparisonView())
-    assert completed([CURVE, mine]) == [CURVE, mine]
-
-
-def test_figures_of_earlier_versions_have_their_present_names():
-    before = ["greedy.accuracy", "greedy.accuracy.low", "greedy.accuracy.high", "greedy.accuracy.x", "frs.d1"]
-    now = ["accuracy.greedy", "accuracy.greedy.low", "accuracy.greedy.high", "greedy.accuracy.x", "frs.d1"]
-    assert [*map(present_name, before)] == now
 
 
 def test_no_name_is_declared_twice():

@@ -13,7 +13,7 @@ from robust_eval.model.base import Completion, Enumeration, Item, LanguageModel,
 from robust_eval.model.config import Division, ModelConfig
 from robust_eval.model.workload import Terms
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore
 from robust_eval.store.stored_model import StoredModel
 

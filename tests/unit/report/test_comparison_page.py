@@ -17,7 +17,7 @@ from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
-from robust_eval.runtime.printable import printable_lines
+from robust_eval.runtime.text import printable_lines
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_interval
 

@@ -13,7 +13,6 @@ from robust_eval.metric.frs_presentation import FIGURES, presentation
 from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.record.result import Result
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import as_data, number_columns
@@ -21,9 +20,10 @@ from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import of_letters
 from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.rounding import number
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.result import Result
 
 QUESTIONS = [
     Question(f"q{i}", f"Is {i} < {i + 1} & so on?", ("yes",), type=kind)
@@ -179,7 +179,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(result: Result
     untyped = replace(result, scores={"frs": replace(frs, tables={**frs.tables, "frs_types": shares})})
     assert types_section(untyped, tmp_path).endswith(
         "None: the questions have no types. A classifier gives them some: question_types=FOLDER, where "
-        "robust-eval train-question-types saved one."
+        "examples/train_question_types.py saved one."
     )
     assert "question_types" not in [figure.entry.name for figure in save_figures(untyped, tmp_path / "figures")]
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from robust_eval.error import UserError
-from robust_eval.metric.metric_spec import MetricSpec
+from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.metric_spec import MetricSpec, as_json
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
 from robust_eval.stats.estimate import Estimate
 
@@ -57,7 +58,7 @@ MEASURED += ["accuracy.t0.5", "accuracy.t1", "accuracy.t1.5", "accuracy.t3"]
 def questions(figures, groups=("", "g", ""), kept=(True, False, True)):
     """Three questions asked, with these figures."""
     described = {"question_id": ["a", "b", "c"], "question": ["A?", "B?", "C?"], "scenario": ["abstractive"] * 3}
-    described |= {"type": [""] * 3, "category": [""] * 3, "group": list(groups), "kept": list(kept)}
+    described |= {"type": [""] * 3, "category": [""] * 3, "group": list(groups), "kept": list(kept), "key": ["{}"] * 3}
     return pa.table(described | {name: np.asarray(values, dtype=float) for name, values in figures.items()})
 
 
@@ -70,6 +71,8 @@ def folder(tmp_path):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIG, sort_keys=False))
     (tmp_path / "summary.json").write_text(json.dumps(SUMMARY))
     pq.write_table(TABLE, tmp_path / "questions.parquet")
+    (tmp_path / "figures.json").write_text(json.dumps(as_json(KNOWN_FIGURES)))
+    (tmp_path / "loaded.json").write_text("{}")
     return tmp_path
 
 
@@ -99,17 +102,6 @@ def test_a_run_is_read_whole(folder):
     assert run.questions.schema == TABLE.schema
     for name in TABLE.column_names:
         np.testing.assert_array_equal(run.questions[name].to_pylist(), TABLE[name].to_pylist())
-
-
-def test_a_run_of_an_earlier_version_has_its_figures_under_their_present_names(folder):
-    earlier = {name.replace("accuracy.greedy", "greedy.accuracy"): value for name, value in SUMMARY.items()}
-    (folder / "summary.json").write_text(json.dumps(earlier))
-    names = [name.replace("accuracy.greedy", "greedy.accuracy") for name in TABLE.column_names]
-    pq.write_table(TABLE.rename_columns(names), folder / "questions.parquet")
-    run = read_run(folder)
-    assert run.figures["accuracy.greedy"] == (0.5, 0.25, 0.75)
-    assert run.question_metrics == MEASURED
-    assert (run.asked, run.n("accuracy.greedy"), run.n("frs.breaking_temperature.median")) == (3, 2, None)
 
 
 def test_a_run_says_how_many_questions_its_figures_rest_on(folder):

@@ -9,8 +9,8 @@ import pytest
 from unseen import HOSTILE, unseen
 
 from robust_eval.error import UserError
-from robust_eval.runtime.command import command
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.process import command
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime import file_limits
-from robust_eval.runtime.file_limits import QUESTIONS, member, read_json, read_parquet, refuse_bomb, refuse_members
+from robust_eval.runtime import files
+from robust_eval.runtime.files import QUESTIONS, member, read_json, read_parquet, refuse_bomb, refuse_members
 
 NESTED = {
     "text": ["ab"] * 4,
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 def test_texts_are_counted_as_often_as_they_stand_wherever_they_stand(
     column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(file_limits, "PACKED", 0)
+    monkeypatch.setattr(files, "PACKED", 0)
     entries = ast.literal_eval(repr(pa.table(NESTED)[column].to_pylist() * 25).replace("ab", "x" * 10_000))
     values = pa.array(entries, pa.table(NESTED)[column].type)
     pq.write_table(pa.table({column: values}), tmp_path / "long.parquet")
@@ -47,7 +47,7 @@ def test_texts_are_counted_as_often_as_they_stand_wherever_they_stand(
 
 
 def test_columns_that_are_not_read_are_not_counted(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(file_limits, "PACKED", 0)
+    monkeypatch.setattr(files, "PACKED", 0)
     kind = QUESTIONS._replace(unpacked=4 * 8 + 120)
     assert read_parquet(file, ["text"], kind).column_names == ["text"]
     with pytest.raises(UserError):
@@ -60,7 +60,7 @@ def test_a_column_that_is_missing_is_an_error_of_its_own(file: Path):
 
 
 def test_more_rows_than_a_file_of_its_size_holds_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(file_limits, "ROWS", 3)
+    monkeypatch.setattr(files, "ROWS", 3)
     kind = QUESTIONS._replace(rows=0)
     with pytest.raises(
         UserError, match=r"holds 4 rows in \d,\d+ bytes, and no more than 3 are read of a file of this size"
@@ -123,7 +123,7 @@ def test_a_footer_that_says_that_there_are_no_values_has_arrow_unpack_none(tmp_p
     pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
     forge(file, number, 0)
     code = (
-        "import sys; from pathlib import Path; import pyarrow as pa; from robust_eval.runtime.file_limits import "
+        "import sys; from pathlib import Path; import pyarrow as pa; from robust_eval.runtime.files import "
         "read_parquet; print(read_parquet(Path(sys.argv[1])).num_rows, pa.default_memory_pool().max_memory())"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
@@ -146,7 +146,7 @@ def test_a_footer_that_says_that_there_are_few_rows_is_not_believed(tmp_path: Pa
 
 
 def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(file_limits, "TEXT", 1)
+    monkeypatch.setattr(files, "TEXT", 1)
     with pytest.raises(UserError, match=r"column list\.list\.element: 0 MiB or more, and no more than 0 MiB are read"):
         refuse_bomb(file, ["list"])
 
@@ -154,11 +154,11 @@ def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypa
 def test_a_member_of_an_archive_is_read_whole_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a", content := bytes(range(256)) * 64)
-    monkeypatch.setattr(file_limits, "MEMBER", len(content))
+    monkeypatch.setattr(files, "MEMBER", len(content))
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         refuse_members(tmp_path / "a.zip", archive)
         assert member(tmp_path / "a.zip", archive, "a") == content
-        monkeypatch.setattr(file_limits, "MEMBER", len(content) - 1)
+        monkeypatch.setattr(files, "MEMBER", len(content) - 1)
         for refuse in (refuse_members, lambda *of: member(*of, "a")):
             with pytest.raises(UserError, match=r"a\.zip, a: 0 MiB or more"):
                 refuse(tmp_path / "a.zip", archive)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from robust_eval.runtime.json_text import parsed_json
+from robust_eval.runtime.files import parsed_json
 
 
 def test_json_says_what_it_says():

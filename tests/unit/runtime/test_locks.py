@@ -5,7 +5,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from robust_eval.runtime.locks import kept_lock
+from robust_eval.runtime.process import kept_lock
 
 
 def test_a_file_has_one_lock_which_is_never_dropped(tmp_path: Path):

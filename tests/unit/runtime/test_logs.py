@@ -3,7 +3,7 @@ import logging
 import pytest
 from unseen import HOSTILE, unseen
 
-from robust_eval.runtime.logs import Formatter, log_plainly
+from robust_eval.runtime.console import Formatter, log_plainly
 
 
 def record(message: str, *arguments: object, **more: object) -> logging.LogRecord:

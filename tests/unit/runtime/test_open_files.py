@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime.open_files import SPARE, allow_connections
+from robust_eval.runtime.process import SPARE, allow_connections
 
 FILES = resource.RLIMIT_NOFILE
 

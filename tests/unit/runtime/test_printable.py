@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unseen import HOSTILE, OF_SCRIPTS, unseen
 
-from robust_eval.runtime.printable import printable, printable_lines
+from robust_eval.runtime.text import printable, printable_lines
 
 ANY = st.text(st.characters())  # also halves of characters
 KEPT = {*OF_SCRIPTS, *"\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"} | {

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from robust_eval.runtime import progress as module
-from robust_eval.runtime.progress import columns, progress, shows_bars
+from robust_eval.runtime import console as module
+from robust_eval.runtime.console import columns, progress, shows_bars
 
 
 class Clock:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.runtime.regular_file import regular
+from robust_eval.runtime.files import regular
 
 
 def test_a_file_is_read_and_so_is_what_is_linked_to_one(tmp_path: Path):

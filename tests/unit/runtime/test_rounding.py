@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from robust_eval.runtime.rounding import number, signed
+from robust_eval.runtime.text import number, signed
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from robust_eval.runtime.secret_names import holds_password, secret_setting
+from robust_eval.runtime.text import holds_password, secret_setting
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 
 
 def test_a_stage_is_measured_without_the_stages_within_it(monkeypatch: pytest.MonkeyPatch):

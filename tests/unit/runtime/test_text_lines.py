@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime.text_lines import json_lines, text_lines
+from robust_eval.runtime.files import json_lines, text_lines
 
 
 @pytest.fixture

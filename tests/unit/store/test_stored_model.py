@@ -18,7 +18,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Completion, Curve, Enumeration, Item, LanguageModel, Reply, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.keys import answers_key
 from robust_eval.store.sqlite import FILE, SqliteStore
@@ -279,24 +279,6 @@ ORIGINAL = request("a", temperatures=(0.5, 1.0), matcher=PARIS, seed=3)
 )
 def test_whatever_determines_the_answers_is_asked_for_itself(other: Request):
     assert answers_key({"files": "1"}, other) != answers_key({"files": "1"}, ORIGINAL)
-
-
-def test_keys_are_those_of_earlier_versions_but_of_trees_that_were_changed():
-    class Paris:
-        identity = "paris"
-
-    trials = Request("a", 0, Prompt("", (), "a"), (0.5, 1.0), 4, 5, 3, matcher=Paris())
-    exact = replace(trials, enumeration=Enumeration(9, (0.5, 1.0)))
-    letters = replace(trials, enumeration=Enumeration(9, (0.5, 1.0), Paris()))
-    before = "f3d7c1b3aa5299fb99e7beccdb7b3e43a136d429c9595d9f3fd3a54a483f06bf"
-    assert answers_key({"files": "1"}, trials).hex() == (
-        "a0b09d3f920e09cb722b190325e16d91ed7af9cfc1ebdbf74247019bc8c11431"
-    )
-    assert answers_key({"server": "s"}, exact).hex() != (
-        "182a4a2ed93d59df09ca4e620cc6015ccf1bb5de312081fe60b8964f6a07b1cb"
-    )
-    assert answers_key({"files": "1"}, letters).hex() == before
-    assert answers_key({"files": "1"}, exact).hex() != before
 
 
 def test_another_model_is_asked_for_itself():

@@ -46,7 +46,7 @@ from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel
 from robust_eval.runtime.parallel import in_parts
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats import agreement, interval

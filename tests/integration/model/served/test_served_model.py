@@ -45,7 +45,7 @@ from robust_eval.model.served.pacing import backoff
 from robust_eval.model.served.served_model import FEW
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
-from robust_eval.runtime.stopwatch import Stopwatch
+from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries, NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel

@@ -1,0 +1,55 @@
+"""Registry of parts: ``@robust_eval.register("metric", "always_right")`` makes a class an option."""
+
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from typing import TypeVar
+
+from robust_eval.error import UserError
+
+Part = TypeVar("Part", bound=type)
+
+NEEDED = {
+    "model": ("name", "identity", "load"),
+    "dataset": ("name", "load"),
+    "sampler": ("requests", "candidates", "select"),
+    "grader": ("grade",),
+    "metric": ("axis", "needs_clusters", "top_logprobs", "check", "score"),
+}
+"""Groups of the registry, each with the attributes that a class of it needs."""
+REGISTRY: dict[str, dict[str, type]] = {group: {} for group in NEEDED}
+"""Registered classes of each group, by the names of their options."""
+
+
+def register(group: str, name: str) -> Callable[[Part], Part]:
+    """Return a decorator that makes a dataclass the option ``GROUP=NAME``; its fields are the settings of the option.
+
+    The same class may be registered again, as by a cell of a notebook that runs twice. Raises UserError where the group
+    does not exist, the class is no dataclass or lacks an attribute that its group needs, or the name is no word or
+    belongs to another class.
+    """
+    if group not in REGISTRY:
+        raise UserError(f"register({group!r}, {name!r}): the group must be one of {', '.join(REGISTRY)}")
+    return lambda part: _registered(group, name, part)
+
+
+def _registered(group: str, name: str, part: Part) -> Part:
+    option = f"{group}={name}"
+    if not name.isidentifier():
+        raise UserError(f"{option}: the name of an option is one word of letters, digits and _")
+    if not isinstance(part, type) or not is_dataclass(part):
+        raise UserError(f"{option}: {_called(part)} must be a dataclass, whose fields are its settings")
+    if missing := [needed for needed in NEEDED[group] if not hasattr(part, needed) and needed not in _fields(part)]:
+        raise UserError(f"{option}: {_called(part)} has no {missing[0]}, which a {group} needs")
+    known = REGISTRY[group].setdefault(name, part)
+    if _called(known) != _called(part):
+        raise UserError(f"{option} is {_called(known)} already, and cannot be {_called(part)} as well")
+    REGISTRY[group][name] = part
+    return part
+
+
+def _called(part: object) -> str:
+    return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
+
+
+def _fields(part: type) -> set[str]:
+    return set(getattr(part, "__dataclass_fields__", {}))

@@ -1,0 +1,147 @@
+r"""Text: made safe to print, numbers rounded to it, and names of settings that hold secrets.
+
+Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, swap the
+order of what is read, or cannot be seen at all. Each becomes an escape that names it, such as ``\x1b``.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+from urllib.parse import urlsplit
+
+_UNSEEN = (
+    "\x00-\x1f\x7f-\x9f"  # C0, DEL and C1
+    "\xad\u180e\u200b\ufeff\u2060-\u206f"  # hidden: soft hyphen, zero-width space, joiner and mark of byte order, …
+    "\u061c\u200e\u200f\u202a-\u202e"  # these, and 2066 to 2069 above, change the direction of what is read
+    "\u2028\u2029"  # line breaks to some programs and none to others
+    "\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # marks of annotation, shorthand and music
+    "\U000e0000-\U000e007f"  # tags: a hidden copy of ASCII
+    "\ud800-\udfff"  # halves of characters, which cannot be written
+    "\ufdd0-\ufdef" + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
+)
+"""Control and format characters, and what is no character, as members of a class of a regular expression.
+
+Format characters that a script is written with are not among them: they move and hide nothing. These are the joiners
+U+200C and U+200D, without which Persian, the scripts of India and many emoji are misspelt, signs that enclose numbers,
+and those that arrange hieroglyphs.
+"""
+_ANY = re.compile(f"[{_UNSEEN}]")
+_WITHIN_LINES = re.compile(f"(?![\n\t])[{_UNSEEN}]")
+
+
+def printable(text: str) -> str:
+    r"""Return the text on one line, with every character that cannot be seen as an escape.
+
+    >>> print(printable("red \x1b[31m, and a second\nline"))
+    red \x1b[31m, and a second\nline
+    """
+    return _ANY.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """Return the text with escapes as :func:`printable` makes them, but for line breaks and tabs."""
+    return _WITHIN_LINES.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def number(value: float, form: str = ".3f") -> str:
+    """Format a figure; an infinite one, a breaking temperature beyond the grid, is "unbroken".
+
+    A number is rounded once, from all its digits. Halves are rounded away from zero, as ``toFixed`` does in a page;
+    Python's ``format`` would give 0.062 for 0.0625. What rounds to zero has no sign.
+
+    >>> number(0.654527), number(0.0625), number(-0.0001), number(0.125, ".0%"), number(float("inf"))
+    ('0.655', '0.063', '0.000', '13%', 'unbroken')
+    """
+    if math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "unbroken"
+    if form.endswith("g"):  # so many digits that count: nothing rounds to zero, and no page has such a form
+        return format(value, form)
+    with localcontext(rounding=ROUND_HALF_UP):
+        return format(Decimal(float(value)), form.replace(".", "z.", 1))
+
+
+def signed(value: float) -> str:
+    """Format a difference, with its sign unless it rounds to zero.
+
+    >>> signed(0.25), signed(-0.25), signed(-0.0001)
+    ('+0.250', '-0.250', '0.000')
+    """
+    shown = number(value)
+    return f"+{shown}" if float(shown) > 0 else shown
+
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
+"""End of a word of a name: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three."""
+_SECRETS = frozenset(
+    (
+        *("apikey", "apitoken", "accesskey", "accesstoken", "auth", "authorization", "bearer", "cookie", "credential"),
+        *("credentials", "jwt", "passphrase", "passwd", "password", "pwd", "secret"),
+    )
+)
+"""Words that make the name of a secret wherever they stand."""
+_KEYS = frozenset(
+    ("access", "account", "api", "auth", "encryption", "master", "private", "service", "signing", "subscription")
+)
+"""Words after which ``key`` is a secret: a ``prompt_cache_key`` is none."""
+_MARKS = frozenset(
+    (
+        *("bos", "cls", "end", "eos", "first", "image", "last", "mask", "max", "min", "next", "pad", "per", "sep"),
+        *("special", "start", "stop", "think", "unk"),
+    )
+)
+"""Words after which ``token`` is a piece of text, or counts them."""
+
+
+def secret_setting(settings: Any, path: str = "") -> str | None:
+    """Return the first setting, however deep, that holds a text under the name of a secret; None where there is none.
+
+    >>> secret_setting({"max_tokens": 5, "headers": {"X-Api-Key": "abc"}})
+    'headers.X-Api-Key'
+    """
+    entries = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
+    for name, value in entries:
+        here = f"{path}{name}"
+        if _names_a_secret(str(name)) and any(isinstance(text, str) and text for text in _listed(value)):
+            return here
+        if isinstance(value, Mapping | list) and (found := secret_setting(value, f"{here}.")):
+            return found
+    return None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _names_a_secret(name: str) -> bool:
+    words = [word.lower() for word in _WORD.split(name) if word]
+    if not words:
+        return False
+    *_, before, last = ["", *words]
+    return (
+        not _SECRETS.isdisjoint(words)
+        or (last == "key" and before in _KEYS)
+        or (last == "token" and before not in _MARKS)
+    )
+
+
+def holds_password(address: str) -> bool:
+    """Return whether an address holds a password, a user name for a web server, or a secret in its query.
+
+    >>> holds_password("https://me:abc@host/path"), holds_password("postgresql://me@host/runs")
+    (True, False)
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # of what is no address, which others say
+        return False
+    asked = (entry.partition("=") for entry in parts.query.split("&"))
+    named = parts.password or (parts.username and parts.scheme in ("http", "https"))
+    return bool(named) or any(value and _names_a_secret(name) for name, _, value in asked)

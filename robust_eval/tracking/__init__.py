@@ -1,0 +1,1 @@
+"""Records of a run: its result, the files in its folder, its entry in MLflow."""

@@ -1,0 +1,79 @@
+"""The protocol of trackers, and the one that records nothing."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from robust_eval.metric.score import Score
+from robust_eval.question import Question
+
+
+class Run:
+    """A run in a tracker; this one is recorded nowhere."""
+
+    run_id: str | None = None
+    """The id under which it is recorded."""
+
+    def leave_id(self, file: Path) -> None:
+        """Write the id into a file."""
+
+    def parameters(self, values: Mapping[str, Any]) -> None:
+        """Record settings, flat."""
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Record metadata of the run that are no settings."""
+
+    def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
+        """Record the questions, their source and their fingerprint."""
+
+    def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
+        """Record the headline metrics with their intervals, and other flat figures.
+
+        Of a curve, the values at headline temperatures are figures. The whole curve is under ``curve/``, by step.
+        """
+
+    def note(self, markdown: str) -> None:
+        """Record the note that the tracker shows first."""
+
+    def tables(self, tables: Mapping[str, pa.Table]) -> None:
+        """Record short tables by name, to be read in the tracker itself."""
+
+    def folder(self, path: Path) -> None:
+        """Record all files of the run's folder as artifacts."""
+
+    def discard(self) -> None:
+        """Delete the record of a run without requests."""
+
+
+class Tracking(Protocol):
+    """A tracker of runs; a dataclass whose fields are its configuration."""
+
+    def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
+        """Record the run that happens within the context. An exception that leaves the context marks it as failed."""
+
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[Run]:
+        """Record a sweep. The runs that happen within the context, in any process, become its children."""
+
+    def command(self, mlruns: Path) -> str | None:
+        """Return the command that shows the runs, if there is one."""
+
+
+@dataclass
+class Untracked:
+    """tracking=none: a run leaves its folder and nothing else, and MLflow is not imported."""
+
+    def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
+        """Record nothing."""
+        return nullcontext(Run())
+
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[Run]:
+        """Record nothing."""
+        return nullcontext(Run())
+
+    def command(self, mlruns: Path) -> str | None:
+        """Return None: there is no user interface."""
+        return None

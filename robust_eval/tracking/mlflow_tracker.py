@@ -1,0 +1,235 @@
+"""MLflow: a store under mlruns/ or a server, in which one run of an experiment is one run."""
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from robust_eval.error import UserError, first_line
+from robust_eval.runtime.process import kept_lock
+from robust_eval.runtime.text import holds_password
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.mlflow_run import MlflowRun
+
+log = logging.getLogger(__name__)
+
+DATABASE = "mlflow.db"
+_PARENT = "ROBUST_EVAL_SWEEP"
+"""The variable that tells the jobs of a sweep, also in other processes, of which run they are children."""
+SWEEP_FOLDER = "sweep.folder"
+"""The tag of the parent run of a sweep: where the folders of its jobs lie."""
+RESERVE = 1 << 20
+"""Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
+_RESERVE, _ALIVE = "reserve-", "alive-"
+"""Prefixes of the names of two files of a run that is being recorded; the second is locked."""
+GONE = "the process that measured was ended from outside"
+"""Reason of a run that is KILLED because its process has ended without a word."""
+LONG = 60.0
+"""Seconds after which the use of processor, memory, disk and GPU is recorded with a run, in a store of this machine."""
+_MAKE_UP = (
+    "tracking: not all of this run is in %s; it is all in the run's folder, and the same command with the server there "
+    "records it within seconds, from the store"
+)
+
+
+@dataclass
+class Mlflow:
+    """tracking=mlflow: a store under mlruns/, or a server."""
+
+    experiment: str = "robust_eval"
+    """The MLflow experiment that collects the runs."""
+    uri: str | None = None
+    """Of a tracking server; null: an SQLite database in the folder paths.mlruns."""
+
+    def __post_init__(self) -> None:
+        if self.uri and holds_password(self.uri):
+            raise ValueError(
+                "uri must not hold a secret, because all settings are written down with the run: MLflow reads it from "
+                "the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), "
+                "the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)"
+            )
+
+    def store(self, mlruns: Path) -> str:
+        """Return the tracking URI."""
+        return store_at(self.uri, mlruns)
+
+    def command(self, mlruns: Path) -> str | None:
+        """Return the command that opens MLflow's user interface on this store; None for a server, which has its own."""
+        if self.uri:
+            return None
+        return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
+
+    def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
+        """Record a run. An exception marks it FAILED, an interrupt KILLED.
+
+        A server that cannot be reached does not stop the run: a warning says how to record it later.
+        """
+        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
+        return self._recorded(name, mlruns, parent)
+
+    @contextmanager
+    def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
+        """Record a sweep as the parent of its runs. If one of them fails, the sweep is marked FAILED."""
+        with self._recorded(name, mlruns, {SWEEP_FOLDER: str(folder)}) as record:
+            if record.run_id is not None:
+                os.environ[_PARENT] = record.run_id
+            try:
+                yield record
+            finally:
+                os.environ.pop(_PARENT, None)
+
+    @contextmanager
+    def _recorded(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> Iterator[Run]:
+        errors = _errors()
+        served = (self.uri or "").startswith(("http://", "https://"))
+        try:
+            started, alive = self._start(name, mlruns, tags, served)
+        except errors as problem:
+            if not served:
+                raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+            log.warning("tracking: %s cannot be used: %s", self.uri, first_line(problem))
+            yield Run()
+            log.warning(_MAKE_UP, self.uri)
+            return
+        if served:
+            yield from self._on_server(started)
+            return
+        reserve = mlruns / f"{_RESERVE}{started.run_id}"
+        try:
+            reserve.write_bytes(bytes(RESERVE))
+            with nullcontext() if SWEEP_FOLDER in tags else self._watched(started.run_id, mlruns):
+                yield started
+            started.end("FINISHED")
+        except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
+            reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
+            started.fail(problem)
+            if isinstance(problem, errors):
+                raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
+            raise
+        finally:
+            Path(alive.lock_file).unlink(missing_ok=True)
+            alive.release()
+        reserve.unlink()
+
+    def _on_server(self, started: MlflowRun) -> Iterator[Run]:
+        try:
+            yield started
+        except BaseException as problem:
+            started.fail(problem)
+            raise
+        started.end("FINISHED")
+        if started.lost:
+            log.warning(_MAKE_UP, self.uri)
+
+    def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple[MlflowRun, FileLock]:
+        """Return a new run, and a lock that says as long as it is held that somebody records it."""
+        mlruns.mkdir(parents=True, exist_ok=True)
+        with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+            client, experiment_id = self._experiment(mlruns)
+            from mlflow.tracking.context.registry import resolve_tags
+
+            run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
+            alive = kept_lock(mlruns / f"{_ALIVE}{run.info.run_id}")
+            if not served:
+                _mark_killed(client, mlruns)
+                alive.acquire()
+        return MlflowRun(client, run.info.run_id, served), alive
+
+    @contextmanager
+    def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
+        """Record what the machine does meanwhile (``system/``), of a run that is not over within :data:`LONG`."""
+        monitors: list[Any] = []
+
+        def watch() -> None:
+            from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+            logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)  # a run is not worse for lacking them
+            monitors.append(SystemMetricsMonitor(run_id, tracking_uri=self.store(mlruns)))  # type: ignore[no-untyped-call]
+            monitors[0].start()
+
+        timer = Timer(LONG, watch)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            for monitor in monitors:
+                monitor.finish()
+
+    def _experiment(self, mlruns: Path) -> tuple[Any, str]:
+        """Return a client and the id of the experiment, which is created if it does not exist."""
+        mlflow = mlflow_library()
+        if self.uri is None:
+            _make_database(mlruns / DATABASE)
+        client = mlflow.MlflowClient(self.store(mlruns))
+        found = client.get_experiment_by_name(self.experiment)
+        location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
+        experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
+        return client, experiment_id
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what is raised where a store cannot be used."""
+    mlflow_library()
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError  # while a database is made, MLflow raises these as they are
+
+    return MlflowException, SQLAlchemyError, OSError
+
+
+def _mark_killed(client: Any, mlruns: Path) -> None:
+    """Mark the runs as KILLED that nobody records any more and that have no end: their processes were killed."""
+    from mlflow.exceptions import MlflowException
+
+    for file in mlruns.glob(f"{_ALIVE}*"):
+        run_id = file.name.removeprefix(_ALIVE)
+        with suppress(Timeout), FileLock(file).acquire(blocking=False):
+            with suppress(MlflowException):  # it was deleted, or is in another store
+                if client.get_run(run_id).info.status == "RUNNING":
+                    client.set_tag(run_id, "error", GONE)
+                    client.set_terminated(run_id, "KILLED")
+            (mlruns / f"{_RESERVE}{run_id}").unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+
+
+def store_at(uri: str | None, mlruns: Path) -> str:
+    """Return the tracking URI, by default that of the database, whatever the working directory."""
+    return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
+
+
+def mlflow_library() -> Any:
+    """Import MLflow with its settings in place."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes, at every call
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # three bars for each run that is compared
+    import mlflow
+
+    for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
+        logging.getLogger(library).setLevel(logging.WARNING)
+    return mlflow
+
+
+def _make_database(file: Path) -> None:
+    """Create the database under another name and rename it: MLflow cannot use one that is half created."""
+    if file.exists():
+        return
+    import mlflow
+
+    fresh = file.with_name(f"{file.name}.fresh")
+    fresh.unlink(missing_ok=True)
+    try:
+        mlflow.MlflowClient(f"sqlite:///{fresh.resolve()}").search_experiments(max_results=1)
+        os.replace(fresh, file)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,213 @@
+"""The result of a run: all that reports show, in one place."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, served_as
+from robust_eval.metric.metric_spec import as_json, with_limits
+from robust_eval.metric.score import Score, reply_weights
+from robust_eval.question import Question
+from robust_eval.rewriter.base import FATES, Rewritten
+from robust_eval.runtime.process import Stopwatch
+from robust_eval.tracking.repetition import MANY, equal_in_a_row
+from robust_eval.tracking.run_folder import FIGURES, SUMMARY
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished experiment.
+
+    ``description`` is what was run, flat. ``asked`` are the questions of the data set, ``rewritten`` what a rewriter
+    made of them, ``kept`` the selected ones. ``baseline`` holds the graded greedy answers, ``graded`` the graded
+    answers of each sampler to the questions kept, ``curves`` the accuracy curves of each sampler that a model gave
+    (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler whose answers it reads, ``scores``
+    to its score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
+    the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts that the models were asked in this run,
+    ``prompts_found`` those whose answers were in the store. ``unasked`` counts the questions that were left, because
+    those asked sufficed (``until``). ``origin`` says what started the run, when, in what, and under which id it is
+    recorded.
+    """
+
+    name: str
+    description: Mapping[str, object]
+    asked: Sequence[Question]
+    kept: Sequence[Question]
+    rewritten: Rewritten
+    baseline: pa.Table
+    graded: Mapping[str, pa.Table]
+    curves: Mapping[str, pa.Table]
+    sources: Mapping[str, str]
+    scores: Mapping[str, Score]
+    tokenizer: Path | None
+    prompts_asked: int
+    prompts_found: int
+    watch: Stopwatch
+    unasked: int = 0
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables of all scores, by name."""
+        return {name: table for score in self.scores.values() for name, table in score.tables.items()}
+
+    def metric_of(self, table: str) -> str | None:
+        """Return the name of the metric whose score has this table; None where none has."""
+        return next((name for name, score in self.scores.items() if table in score.tables), None)
+
+    def candidates(self) -> list[Question]:
+        """Return the questions that could be selected: those with a greedy answer; all, where none has one.
+
+        Recorded answers may keep questions without one.
+        """
+        if not self.baseline.num_rows:
+            return list(self.asked)
+        answered = {*self.baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
+        return [question for question in self.asked if question.id in answered]
+
+    def counts(self) -> dict[str, float]:
+        """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
+
+        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
+        ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain.
+        ``questions.equal_in_a_row`` is there where it is remarkable, and so are ``replies.served_models`` and
+        ``replies.system_fingerprints``, the numbers of different ones. Enumerated answers count by their probability.
+        Tokens are counted as a service would: each answer with its whole prompt.
+        """
+        replies = self.rewritten.replies
+        counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}
+        counts |= {"questions.unasked": self.unasked} if self.unasked else {}
+        counts["questions.asked"] = len(self.candidates())
+        counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
+        counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.prompts_found}
+        by_sampler = [_outcomes(table) for table in self.graded.values()]
+        counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
+        counts["replies.cut"] = sum(map(_cut, self.graded.values()))
+        counts["replies.uncertain"] = sum(map(_uncertain, (self.baseline, *self.graded.values())))
+        counts |= {"questions.equal_in_a_row": self.repeated} if self.repeated else {}
+        counts |= {f"replies.{column}s": len(names) for column, names in self.served.items() if len(names) > 1}
+        if self.baseline.num_rows:
+            counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
+        if replies.num_rows:
+            fates = Counter(self.rewritten.found["fate"].to_pylist())
+            counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
+            counts["rewriting.kept_drifted"] = len(self.drifted())
+            counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
+        unread = Counter[str]()
+        for table in (self.baseline, *self.graded.values()):
+            invalid = pc.and_(pc.is_valid(table["reason"]), pc.not_equal(table["outcome"], "refused"))
+            reasons = table.filter(invalid)["reason"].to_pylist()  # a refusal is an outcome of its own
+            weights = reply_weights(table)[invalid.to_numpy(zero_copy_only=False)]
+            for reason, weight in zip(reasons, weights.tolist(), strict=True):
+                unread[reason] += weight
+        counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
+        stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}
+        for stage, tables in stages.items():
+            for kind in ("prompt", "completion", "reasoning", "cached"):
+                counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
+        return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
+
+    @cached_property
+    def repeated(self) -> int:
+        """Questions in a row to which a server gave equal replies at the highest temperature; 0 where they are few."""
+        served = "loaded.server" in self.description
+        number = equal_in_a_row(self.graded, [question.id for question in self.kept]) if served else 0
+        return number if number >= MANY else 0
+
+    @cached_property
+    def served(self) -> dict[str, set[str]]:
+        """The names that a service gave with the answers, by column."""
+        return {column: served_as([self.baseline, *self.graded.values()], column) for column in SERVED}
+
+    def replies_came(self) -> float:
+        """Count the replies of all stages; enumerated answers are one for each question and temperature."""
+        tables = [self.rewritten.replies, self.baseline, *self.graded.values()]
+        return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
+
+    def drifted(self) -> list[dict[str, Any]]:
+        """Return the kept rewrites whose meaning may have drifted, the least similar first."""
+        found = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
+        return sorted(found, key=lambda row: float(row["cosine"]))
+
+    def by_question(self) -> pa.Table:
+        """Return a row for each question asked (:func:`by_question`)."""
+        return by_question(self.asked, self.kept, self.scores)
+
+    def summary(self) -> dict[str, float | None]:
+        """Return every figure of the run under its MLflow name; None where a figure is undefined or infinite."""
+        figures = self.counts()
+        for score in self.scores.values():
+            figures |= score.flat()
+        return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+
+
+def by_question(asked: Sequence[Question], kept: Sequence[Question], scores: Mapping[str, Score]) -> pa.Table:
+    """Return a row for each question: what it is, whether it was kept, and its value of each figure that is a mean.
+
+    The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
+    fields say which values are possible (:func:`robust_eval.metric.metric_spec.with_limits`), where that is known.
+    """
+    chosen = {question.id for question in kept}
+    columns: dict[str, Any] = {
+        "question_id": [question.id for question in asked],
+        "question": [question.title for question in asked],
+        "scenario": [str(question.scenario) for question in asked],
+        "type": [question.type for question in asked],
+        "category": [question.category for question in asked],
+        "group": [question.group for question in asked],
+        "key": [question.key for question in asked],
+        "kept": [question.id in chosen for question in asked],
+    }
+    place = {question.id: row for row, question in enumerate(asked)}
+    for score in scores.values():
+        rows = [place[question_id] for question_id in score.question_ids]
+        for name, values in score.by_question.items():
+            columns[name] = np.full(len(asked), np.nan)
+            columns[name][rows] = values
+    limits = {name: limits for score in scores.values() for name, limits in score.limits.items()}
+    return with_limits(pa.table(columns), limits)
+
+
+def _outcomes(table: pa.Table) -> dict[str, float]:
+    """Count the answers of each outcome."""
+    weights, outcomes = reply_weights(table), table["outcome"]
+    return {
+        outcome: float(weights[pc.equal(outcomes, outcome).to_numpy(zero_copy_only=False)].sum())
+        for outcome in OUTCOMES
+    }
+
+
+def _cut(table: pa.Table) -> float:
+    """Count the replies that the length limit ended; NaN where no reply says how it ended."""
+    if table["finish_reason"].null_count == table.num_rows:
+        return math.nan
+    cut = pc.fill_null(pc.equal(table["finish_reason"], "length"), False)
+    return float(reply_weights(table)[cut.to_numpy(zero_copy_only=False)].sum())
+
+
+def _uncertain(table: pa.Table) -> float:
+    """Count the replies whose verdict is uncertain; NaN where the verdicts do not say it."""
+    if table.num_rows and table["uncertain"].null_count == table.num_rows:
+        return math.nan
+    uncertain = pc.fill_null(table["uncertain"], False).to_numpy(zero_copy_only=False)
+    return float(reply_weights(table)[uncertain.astype(bool)].sum())
+
+
+def _sum(table: pa.Table, column: str) -> float:
+    return float((table[column].fill_null(0).to_numpy() * reply_weights(table)).sum())
+
+
+def write_summary(result: Result, folder: Path) -> None:
+    """Write the summary as flat JSON, and what each of its figures is."""
+    declared = [figure for score in result.scores.values() for figure in score.declared]
+    for name, found in ((FIGURES, as_json(declared)), (SUMMARY, result.summary())):
+        (folder / name).write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
