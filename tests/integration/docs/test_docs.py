@@ -73,7 +73,7 @@ MOST_DATA_SETS = 2
 """Data sets that a sweep goes through."""
 MOST_D = 2
 """Values of ``metric.frs.d`` that a sweep goes through."""
-OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.\w+\("(\w+)"\)', PAGES["extend.md"])}
+OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.register\("\w+", "(\w+)"\)', PAGES["extend.md"])}
 """Options that the pages make."""
 LAYOUTS = {
     "python": r"# (\S+\.py)(, continued)?$",
